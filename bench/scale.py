@@ -25,6 +25,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.web3_chain import web3_of
+
 if TYPE_CHECKING:
     from tests.support.chaos import World
 
@@ -91,9 +93,8 @@ async def verified(place: Path) -> dict[str, Any]:
 
 async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
     """CPU seconds of ticks beside so many finished and as many open challenges, and of the same without them."""
-    from tests.service.test_many import finished, ticked
-    from tests.service.test_resting import at_rest
     from tests.support.faulty_node import FaultyNode
+    from tests.support.service import finished, still_open, ticked
 
     from clara_eval.app import open_app
     from clara_eval.devnet.demo.lifecycle import local_settings
@@ -117,7 +118,7 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
             alone, calls_alone, requests_alone = await mean()
             await finished(app, finished_count)
             beside, calls_beside, _ = await mean()
-            await at_rest(app, finished_count)
+            await still_open(app, finished_count)
             beside_open, _, requests_open = await mean()
     return {
         "finished": finished_count,
@@ -134,8 +135,8 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
 
 async def discovery(place: Path, count: int) -> dict[str, Any]:
     """What a tick with a few new challenges costs, before and after the factory made so many others that are open."""
-    from tests.service.test_many import ticked
     from tests.support.faulty_node import FaultyNode
+    from tests.support.service import ticked
 
     from clara_eval.app import open_app
     from clara_eval.devnet.demo.lifecycle import local_settings
@@ -254,7 +255,7 @@ async def _posted(made: World, count: int) -> tuple[int, float]:
     wanted: Any = {"fromBlock": made.first_block, "topics": [abi("Challenge").event("ScoresPosted").topic]}
     until = time.monotonic() + 3600
     while time.monotonic() < until:
-        logs = await made.chain.web3.eth.get_logs(wanted)
+        logs = await web3_of(made.chain).eth.get_logs(wanted)
         found = len({log["address"].lower() for log in logs})
         if found >= count:
             return found, time.monotonic()

@@ -21,6 +21,7 @@ from typing import Any
 
 import aiohttp
 from tests.support.chaos import ChaosPlan, World, post_challenge, world
+from tests.support.web3_chain import as_web3
 
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR
@@ -119,7 +120,7 @@ async def _is_asked(made: World, before: int) -> bool:
 
 
 async def _is_posted(made: World, address: Address) -> bool:
-    return bool(await made.chain.challenge(address).functions.scorePostedAt().call())
+    return bool(await as_web3(made.chain.challenge(address)).functions.scorePostedAt().call())
 
 
 async def _load(target: str) -> asyncio.subprocess.Process:

@@ -22,10 +22,9 @@ from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.quote import Size, quote
 from clara_eval.judge.expected_calls import Jury, expected_calls
-from clara_eval.service.due import FINALIZATION_DELAY, DueAction, Memory, due
+from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, Memory, due
+from clara_eval.service.finalize import FINALIZED_AT_ONCE
 from clara_eval.service.options import EngineOptions
-from clara_eval.service.resting import DEEP_SECONDS
-from clara_eval.service.tick import FINALIZED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "scale.json"
@@ -61,7 +60,7 @@ class Assumed:
     signing_seconds: float = 0.5
     """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
     finalize_seconds: float = 120.0
-    """Of one tick, as `engine.tick.Ticker` bounds it."""
+    """Of one tick, as `service.duty.TickLimits` bounds it."""
     requests_per_look: float = 0.44
     """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
     calls_per_look: float = 20.0

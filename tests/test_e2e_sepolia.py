@@ -22,7 +22,7 @@ from aiohttp import web
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
 
-from clara_eval.chain.contracts import artifact
+from clara_eval.chain.contracts.abi import abi
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import to_address
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
@@ -154,8 +154,7 @@ async def killed_at_every_transaction(node: DevNode, limited: FaultyNode, key: s
 
 
 async def events_of(node: DevNode, event: str) -> list[Any]:
-    challenge = artifact("Challenge")
-    topic = node.web3.eth.contract(abi=challenge.abi).events[event]().topic
+    topic = abi("Challenge").event(event).topic
     first = hex(SEPOLIA.from_block)
     found = await node.rpc("eth_getLogs", {"fromBlock": first, "toBlock": "latest", "topics": [topic]})
     return list(found)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
+from tests.support.web3_chain import web3_of
 
 import clara_eval
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -72,8 +73,8 @@ async def test_every_example_runs(local_chain: LocalChain, tmp_path: Path, monke
             (tmp_path / "round.trace.json").write_text("".join(parts))
         program = compile(code.replace(PLACEHOLDER, address), str(DOC), "exec")
         await asyncio.to_thread(exec, program, {"__name__": "example"})
-    nonce = await local_chain.web3.eth.get_transaction_count(
-        local_chain.web3.to_checksum_address(local_chain.evaluator.address)
+    nonce = await web3_of(local_chain).eth.get_transaction_count(
+        web3_of(local_chain).to_checksum_address(local_chain.evaluator.address)
     )
     assert nonce == 0  # a dry run sends nothing
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from eth_utils.address import to_checksum_address
+from tests.support.web3_chain import web3_of
 
 from clara_eval.core.address import Address
 from clara_eval.devnet.demo import round as demo_round
@@ -295,7 +296,7 @@ async def second_contract(chain: LocalChain, folder: Path, monkeypatch: pytest.M
     made: dict[str, Any] = json.loads(
         (folder / "src/clara_eval/chain/contracts/Challenge.json").read_text(encoding="utf-8")
     )
-    deployed = chain.web3.eth.contract(abi=made["abi"], bytecode=made["bytecode"]).constructor().data_in_transaction
+    deployed = str(made["bytecode"])
     receipt = (await chain.node.receipts([await chain.node.post(chain.owner, None, deployed)]))[0]
     registry = to_checksum_address(chain.deployment.identity_registry)
     factory = await create(chain.node, "ChallengeFactory", str(receipt["contractAddress"]), registry)
@@ -322,7 +323,7 @@ async def test_a_second_contract_version_is_one_file_and_one_entry(
     add(source / "chain" / "contracts" / "versions.py", SECOND_VERSION)
     add(source / "config" / "networks.py", SECOND_NETWORK)
     scores = document(await command(source, "evaluate", address, "--json", **settings))
-    contract = local_chain.web3.eth.contract(address=to_checksum_address(address), abi=made["abi"])
+    contract = web3_of(local_chain).eth.contract(address=to_checksum_address(address), abi=made["abi"])
     posted = [await contract.functions.winners(place).call() for place in range(len(demo_round.PAYOUT_BPS))]
     assert [winner[2].lower() for winner in posted] == [row["account"] for row in scores["winners"]]
     assert sum(winner[1] for winner in posted) == demo_round.POOL

@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
@@ -108,12 +109,12 @@ async def test_workers_with_different_keys_share_a_database(
         for address in rounds:
             contract = local_chain.challenge(address)
             for _ in range(600):
-                if await contract.functions.scorePostedAt().call():
+                if await as_web3(contract).functions.scorePostedAt().call():
                     break
                 await asyncio.sleep(0.1)
-            (posted,) = await contract.events.ScoresPosted().get_logs(from_block=0)
-            sender = (await local_chain.web3.eth.get_transaction(posted["transactionHash"]))["from"]
-            assert sender == await contract.functions.evaluator().call()
+            (posted,) = await as_web3(contract).events.ScoresPosted().get_logs(from_block=0)
+            sender = (await web3_of(local_chain).eth.get_transaction(posted["transactionHash"]))["from"]
+            assert sender == await as_web3(contract).functions.evaluator().call()
         async with aiohttp.ClientSession() as http:
             for url in urls:
                 async with http.get(f"{url}/metrics") as found:

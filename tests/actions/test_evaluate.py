@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import open_app
@@ -59,7 +60,7 @@ def settings_of(chain: LocalChain, place: Path, **changes: Any) -> Settings:
 
 
 async def posted_at(chain: LocalChain, address: Address) -> int:
-    return int(await chain.challenge(address).functions.scorePostedAt().call())
+    return int(await as_web3(chain.challenge(address)).functions.scorePostedAt().call())
 
 
 async def test_two_never_evaluate_one_challenge_at_once(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ async def test_the_minimum_prize_holds_for_every_door(local_chain: LocalChain, t
         status = await read_status(app.store, app.chain_id, address)
     assert status is not None
     assert (status["status"], status["retryAt"] > status["updatedAt"]) == ("deferred", True)
-    assert await local_chain.challenge(address).functions.status().call() == 0, "not even advanced"
+    assert await as_web3(local_chain.challenge(address)).functions.status().call() == 0, "not even advanced"
 
 
 async def test_only_challenges_of_the_factory_or_of_a_person(local_chain: LocalChain, tmp_path: Path) -> None:

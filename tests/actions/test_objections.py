@@ -19,6 +19,7 @@ from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Change, Entries, forged
 from tests.support.scripted_judge import scripted_words
 from tests.support.step_worker import KILLED, PACE, StepWorkers
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import object_to_draft, read_draft, sign_objection
@@ -429,7 +430,7 @@ async def test_killed_at_each_step_of_an_objection_nothing_is_lost(local_chain: 
     assert checked.walk.disputed is not None
     assert [one.signature for one in checked.walk.disputed.raised] == [signature]
     assert checked.walk.disputed.of == draft.digest
-    logs = await local_chain.challenge(address).events.ScoresPosted.get_logs(from_block=0)
+    logs = await as_web3(local_chain.challenge(address)).events.ScoresPosted.get_logs(from_block=0)
     assert len(logs) == 1
 
 

@@ -11,6 +11,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.api_service import running_service
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.browse import detail
 from clara_eval.actions.claim import plan_claim
@@ -263,7 +264,7 @@ async def test_finalizing_is_refused_with_the_moment_until_it_is_due_and_once_it
         await chain.move_time(DAY + 1)
         await chain.send(keeper, contract, "advanceToScoring")
         first = to_checksum_address(chain.agents[0].address)
-        pool = await contract.functions.prizePool().call()
+        pool = await as_web3(contract).functions.prizePool().call()
         row = (first, await chain.register(chain.agents[0]), 10_000, pool)
         await chain.send(chain.evaluator, contract, "postScores", [row])
         with pytest.raises(NotYet, match=r"prizes wait 12 hours\. Finalize at .* UTC, in 1[12] h"):

@@ -11,6 +11,7 @@ from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
 from tests.support.ipfs_node import LocalIpfsNode
 from tests.support.step_worker import KILLED, PACE, StepWorkers
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.publication import publish_missing
@@ -26,8 +27,8 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
 from clara_eval.service.alerts import Alerts
+from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.tick import Ticker
 from clara_eval.store.trace_archive import stream_trace
 
 
@@ -113,7 +114,7 @@ async def test_killed_at_each_step_of_pinning_nothing_is_lost(
         assert list(node.pins) == [scores["traceCid"]]
         progress = json.loads(await app.store.get(app.chain_id, f"publication:ipfs:{address}") or "{}")
     assert progress["last"] == "done"
-    logs = await local_chain.challenge(address).events.ScoresPosted.get_logs(from_block=0)
+    logs = await as_web3(local_chain.challenge(address)).events.ScoresPosted.get_logs(from_block=0)
     assert len(logs) == 1
 
 
@@ -137,7 +138,7 @@ async def test_an_address_and_a_node_are_enough_to_verify(
             await verify_trace(address, stranger, rpc=local_chain.rpc_url)
         await local_chain.move_time(12 * HOUR + 1)
         for _ in range(2):
-            await Ticker(app, Alerts(Metrics()), Metrics(), _nothing).tick()
+            await run_tick(app, Alerts(Metrics()), Metrics(), _nothing)
     assert (await verify_trace(address, stranger, rpc=local_chain.rpc_url)).digest == done.digest, "by the feedback"
     await node.stop()
     shelf = tmp_path / "shelf"

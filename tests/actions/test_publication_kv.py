@@ -42,8 +42,9 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.interfaces.cli import app as command
 from clara_eval.service.alerts import Alerts
+from clara_eval.service.duty import TickLimits
+from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.tick import Ticker
 from clara_eval.store.leases import Busy
 from clara_eval.store.open import opened_store
 from clara_eval.store.publication.ipfs import IpfsPublication
@@ -234,11 +235,10 @@ async def test_a_place_that_never_answers_keeps_no_other_waiting(
         app = replace(opened, places=(stuck, *opened.places))
         first, second = await with_posted(app, 1), await with_posted(app, 2)
         metrics = Metrics()
-        monkeypatch.setattr(publication, "AFTER_POST_SECONDS", 2.0)
+        monkeypatch.setattr(publication, "AFTER_POST_SECONDS", 8.0)
         await publish_after_post(app, first)
         assert set(kv.values) >= {status_key(first), trace_key(first)}
-        ticker = Ticker(app, Alerts(metrics), metrics, nobody, publish_seconds=2)
-        report = await ticker.tick()
+        report = await run_tick(app, Alerts(metrics), metrics, nobody, limits=TickLimits(publish_seconds=8))
         late = f"{first}: not published at ipfs: ipfs did not take everything in time. It goes on at the next tick."
         assert [one for one in report.problems if "not published" in one] == [late]
         assert {status_key(first), status_key(second)} <= set(kv.values)

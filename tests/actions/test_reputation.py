@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.step_worker import KILLED, PACE, StepWorkers
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions.browse import detail
 from clara_eval.app import open_app, open_caller
@@ -39,10 +40,10 @@ class World:
     @property
     def contract(self) -> Any:
         abi = artifact("ReputationRegistry").abi
-        return self.chain.web3.eth.contract(address=to_checksum_address(self.registry), abi=abi)
+        return web3_of(self.chain).eth.contract(address=to_checksum_address(self.registry), abi=abi)
 
     async def given(self) -> list[dict[str, Any]]:
-        return [dict(one["args"]) for one in await self.contract.events.NewFeedback.get_logs(from_block=0)]
+        return [dict(one["args"]) for one in await as_web3(self.contract).events.NewFeedback.get_logs(from_block=0)]
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ async def world(local_chain: LocalChain, tmp_path: Path) -> World:
 async def test_feedback_is_given_once_through_deaths_at_every_step(world: World) -> None:
     """Processes die while signing, recording, sending and writing down; each ranked agent is told of exactly once."""
     owner = world.chain.evaluator.address
-    first = (await world.chain.challenge(world.address).functions.getSubmission(_submitter(world)).call())[0]
+    first = (await as_web3(world.chain.challenge(world.address)).functions.getSubmission(_submitter(world)).call())[0]
     await world.chain.send(world.chain.agents[0], world.chain.registry, "approve", to_checksum_address(owner), first)
     async with StepWorkers(world.environ) as workers:
         assert await workers.run("evaluate", world.address) == 0, workers.told
@@ -176,7 +177,7 @@ async def test_a_registry_that_reverts_is_left_in_peace(world: World, is_sly: bo
         counts = []
         for _ in range(5):
             await workers.run("tick")
-            counts.append(await world.chain.web3.eth.get_transaction_count(evaluator))
+            counts.append(await web3_of(world.chain).eth.get_transaction_count(evaluator))
     assert counts[-1] == counts[-2], "no more gas is spent"
     assert (counts[-1] > counts[0]) is is_sly
     assert counts[-1] - counts[0] <= 9

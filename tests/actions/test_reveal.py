@@ -43,7 +43,7 @@ from clara_eval.service.engine import Engine
 
 async def settled(engine: Engine, address: Address) -> dict[str, Any]:
     """The status in which the service leaves this challenge."""
-    await engine.request(address)
+    await engine.requests.request(address)
     for _ in range(1200):
         found = await read_document(engine.app.store, 31337, status_key(address)) or {}
         if found.get("status") in {"complete", "failed", "review"}:

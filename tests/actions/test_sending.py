@@ -15,6 +15,7 @@ from aiohttp import web
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.faulty_node import Fault, FaultyNode, refuses
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions import carry_out as sending
 from clara_eval.actions.act import act
@@ -92,7 +93,7 @@ def lossy(caller: Caller, method: str, **how: Any) -> LossyRpc:
 
 
 async def nonce(chain: LocalChain) -> int:
-    return int(await chain.web3.eth.get_transaction_count(to_checksum_address(chain.poster.address)))
+    return int(await web3_of(chain).eth.get_transaction_count(to_checksum_address(chain.poster.address)))
 
 
 async def done(caller: Caller, posting: Posting = POSTING) -> ActResult:
@@ -134,7 +135,7 @@ async def test_the_same_again_after_a_crash_goes_on_with_the_first(
 ) -> None:
     """A second process that is asked for the same ends with the first one's transactions, and with one challenge."""
     chain, before = local_chain, await nonce(local_chain)
-    count = chain.contract("ChallengeFactory", chain.deployment.factory).functions.getChallengeCount
+    count = as_web3(chain.contract("ChallengeFactory", chain.deployment.factory)).functions.getChallengeCount
     challenges = await count().call()
     settings = agent_settings(chain, chain.poster, tmp_path / "kept.db", {"CLARA_FEE_MODE": "prize_pool"})
     async with opened(settings, HASTY) as caller:
@@ -325,7 +326,7 @@ async def test_only_what_is_needed_is_approved_and_the_fee_is_paid_last(
     ]
     assert (found.details["prizePool"], found.details["total"]) == ("99000000", "104950000")
     assert await chain.balance(chain.evaluator.address) - before == 1_000_000
-    assert await chain.challenge(to_address(str(found.challenge))).functions.prizePool().call() == 99_000_000
+    assert await chain.challenge(to_address(str(found.challenge))).read("prizePool") == 99_000_000
 
 
 async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -363,7 +364,9 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
     assert before == {"asked"}
     assert received[-1] == ("pinned", b"x = 1")
     assert [how for how, _ in received].count("pinned") == 1
-    submission = await local_chain.challenge(address).functions.getSubmission(to_checksum_address(agent.address)).call()
+    submission = (
+        await as_web3(local_chain.challenge(address)).functions.getSubmission(to_checksum_address(agent.address)).call()
+    )
     assert submission[1] == "ipfs://bafkreigh2akiscaildc"
     assert plan.details["solutionURI"] == "ipfs://bafkreigh2akiscaildc"
     assert str(on_chain.details["solutionURI"]).startswith("data:text/plain;charset=utf-8;base64,")

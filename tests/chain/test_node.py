@@ -483,7 +483,7 @@ async def test_who_posted_is_told(local_chain: LocalChain, who: PostedBy) -> Non
         challenge = await read_now(chain, address)
         assert await chain.results.posted_by(challenge) is None
         assert await chain.results.winners_on_chain(address, 1) == ()
-        winner = (contract.w3.to_checksum_address(best.address), await local_chain.register(best), 9000, 1000 * USDC)
+        winner = (best.address, await local_chain.register(best), 9000, 1000 * USDC)
         data = contract.encode_abi("postScores", args=[[winner]]) + "c0ffee"
         await local_chain.send_data(sender, address, data)
         await local_chain.mine(30)
@@ -505,7 +505,7 @@ async def test_a_post_whose_block_is_just_made_is_looked_for_in_the_next(local_c
     address = await closed_round(local_chain, 3, PostedTerms(payout_bps=(10000,)))
     contract, best = local_chain.challenge(address), local_chain.agents[0]
     await local_chain.send(local_chain.owner, contract, "advanceToScoring")
-    winner = (contract.w3.to_checksum_address(best.address), await local_chain.register(best), 9000, 1000 * USDC)
+    winner = (best.address, await local_chain.register(best), 9000, 1000 * USDC)
     async with FaultyNode(local_chain.rpc_url) as node, reader([node.url]) as chain:
         challenge = await read_now(chain, address)
         await local_chain.send(local_chain.evaluator, contract, "postScores", [winner])

@@ -19,6 +19,7 @@ from tests.support.faulty_node import (
     sleeps,
     status,
 )
+from tests.support.web3_chain import web3_of
 
 from clara_eval.app import open_app
 from clara_eval.chain.ethereum import EthereumChain
@@ -116,7 +117,7 @@ async def test_a_garbled_head_makes_room_for_the_next_node(local_chain: LocalCha
     async with FaultyNode(local_chain.rpc_url) as bad, client(bad.url, local_chain.rpc_url) as rpc:
         bad.instead = answers("eth_getBlockByNumber", {"number": "soon"})
         head = await EthereumChain(rpc, NETWORKS["local"]).blocks.head()
-    assert head.number == await local_chain.web3.eth.block_number
+    assert head.number == await web3_of(local_chain).eth.block_number
 
 
 async def test_no_node_listening_is_temporary() -> None:

@@ -27,13 +27,14 @@ from tests.support.posting import (
     world,
 )
 from tests.support.signers import LocalWeb3Signer
+from tests.support.web3_chain import web3_of
 
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.model import ChallengeStatus
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.remote_signer import RemoteSigner
 from clara_eval.chain.sender import SendOutcome, TransactionSender
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet
@@ -165,7 +166,7 @@ async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -
     """We stop, send nothing, and say whose result stands."""
     async with world(local_chain, tmp_path) as w:
         other = Winners(tuple(replace(winner, score=1) for winner in w.winners.entries))
-        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 1, e.prize_amount) for e in other.entries]
+        rows = [(web3_of(w.local).to_checksum_address(e.account), e.agent_id, 1, e.prize_amount) for e in other.entries]
         await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
         receipt = await w.post()
         assert (receipt.outcome, receipt.posted_by) == (SendOutcome.ALREADY_DONE, PostedBy.POSTER)
@@ -554,7 +555,7 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
             async def prepare(
                 self, call: Any, *, attempt: int, nonce: int, recorded: Any, over: Any
             ) -> StoredTransaction:
-                from clara_eval.chain.sending import _signed
+                from clara_eval.chain.account import _signed
 
                 good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded, over=over)
                 poor = replace(read_signed(good.raw), gas=60_000)
@@ -588,7 +589,9 @@ async def test_the_poster_posts_while_ours_waits(local_chain: LocalChain, tmp_pa
     """Ours is signed and sent when the poster's lands first: we stop and say whose result stands."""
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
-        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        rows = [
+            (web3_of(w.local).to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries
+        ]
         data = local_chain.challenge(w.challenge.address).encode_abi("postScores", args=[rows])
 
         async def poster_overtakes(waits: int) -> None:
@@ -607,7 +610,9 @@ async def test_the_posters_post_in_the_same_block_reverts_ours(local_chain: Loca
     """Our transaction is mined behind the poster's and reverts: the outcome names the poster, not a bare revert."""
     async with world(local_chain, tmp_path) as w:
         await w.rpc("evm_setAutomine", False)
-        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        rows = [
+            (web3_of(w.local).to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries
+        ]
         data = local_chain.challenge(w.challenge.address).encode_abi("postScores", args=[rows])
 
         async def poster_pays_more(waits: int) -> None:
@@ -707,7 +712,9 @@ async def test_a_remote_signer_posts_and_raises_what_is_stuck(local_chain: Local
 async def test_a_rivals_post_counts_only_when_it_is_deep(local_chain: LocalChain, tmp_path: Path) -> None:
     """A poster's post that a reorg could still take back is waited for, and nothing of ours is sent meanwhile."""
     async with world(local_chain, tmp_path, confirmations=4) as w:
-        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        rows = [
+            (web3_of(w.local).to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries
+        ]
         await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
 
         async def mine(_waits: int) -> None:
@@ -722,7 +729,9 @@ async def test_a_rivals_post_counts_only_when_it_is_deep(local_chain: LocalChain
 async def test_a_rivals_post_that_vanishes_is_ours_to_make(local_chain: LocalChain, tmp_path: Path) -> None:
     """When a reorg takes the poster's post back while we wait, we post."""
     async with world(local_chain, tmp_path, confirmations=4) as w:
-        rows = [(w.local.web3.to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries]
+        rows = [
+            (web3_of(w.local).to_checksum_address(e.account), e.agent_id, 5, e.prize_amount) for e in w.winners.entries
+        ]
         await local_chain.send(local_chain.poster, local_chain.challenge(w.challenge.address), "postScores", rows)
 
         async def take_back_then_mine(waits: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App, open_app
@@ -72,7 +73,7 @@ async def run(app: App, address: Address, **changes: Any) -> Evaluation:
 
 async def posts(chain: LocalChain, address: Address) -> int:
     contract = chain.challenge(address)
-    return len(await contract.events.ScoresPosted().get_logs(from_block=0))
+    return len(await as_web3(contract).events.ScoresPosted().get_logs(from_block=0))
 
 
 async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ async def test_two_entries_of_one_agent_on_paid_places_wait_for_a_person(
     uris = [data_uri(entry(name).encode()) for name in names]
     await chain.submit(one, address, uris[0])
     await chain.move_time(2)  # within one second the address would say who was first
-    between = [chain.web3.to_checksum_address(account.address) for account in (one, other)]
+    between = [web3_of(chain).to_checksum_address(account.address) for account in (one, other)]
     await chain.send(one, chain.registry, "transferFrom", *between, handed_on)
     sealed = bytes.fromhex(keccak_hex(uris[1].encode())[2:])
     await chain.send(other, chain.challenge(address), "submit", handed_on, uris[1], sealed)
@@ -383,7 +384,7 @@ async def test_the_poster_may_be_first_and_is_named(
         planned = await run(app, address, dry_run=True)
         await local_chain.send(local_chain.owner, contract, "advanceToScoring")
         rows = [
-            (local_chain.web3.to_checksum_address(w.account), w.agent_id, 1, w.prize_amount)
+            (web3_of(local_chain).to_checksum_address(w.account), w.agent_id, 1, w.prize_amount)
             for w in planned.walk.winners.entries
         ]
         call = contract.encode_abi("postScores", args=[rows])
@@ -427,7 +428,7 @@ async def test_a_config_with_another_hash_is_never_evaluated(local_chain: LocalC
     from clara_eval.devnet.local_chain import PostedTerms
 
     good = await post_round(local_chain)
-    uri = await local_chain.challenge(good).functions.challengeURI().call()
+    uri = await as_web3(local_chain.challenge(good)).functions.challengeURI().call()
     address = await local_chain.post_challenge(
         PostedTerms(challenge_uri=uri, eval_config_hash="0x" + "11" * 32, open_seconds=HOUR)
     )

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords, facts_in
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import Temporary
 from clara_eval.core.verdict import Winner
 from clara_eval.documents.results import Features

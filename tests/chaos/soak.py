@@ -59,7 +59,7 @@ SCENARIOS: dict[str, Scenario] = {
 }  # fmt: skip
 COUNTS = {"kills": 1000, "node": 300, "database": 100, "reorgs": 50, "poison": 50, "connections": 1}
 """What `make soak` does without options: an hour or two on two cores."""
-EVENTS = ("evaluation_queued", "chunk_asked", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
+EVENTS = ("evaluation_queued", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
 _ONE_RESTART = threading.Lock()
 """The servers of all lanes share one lock of their package, which threads must not share."""
 _SUBMISSIONS = 3

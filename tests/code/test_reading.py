@@ -12,7 +12,6 @@ from clara_eval.code.parsing import parse
 from clara_eval.code.reading import is_held, read_code, shapes_in
 from clara_eval.code.shapes import shapes_of
 from clara_eval.code.structure import read_structure
-from clara_eval.core.recent import Recent
 
 
 @pytest.mark.parametrize("shapes_first", [True, False])
@@ -53,7 +52,7 @@ def test_languages_are_not_mixed_up() -> None:
 
 def test_strangers_do_not_choose_how_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts that are nothing but strings push each other out, and one that alone passes the bound is not held."""
-    held: Recent[tuple[bytes, str], reading.Code | None] = Recent(1_000)
+    held = reading.RecentCode(1_000)
     monkeypatch.setattr(reading, "_READ", held)
     for number in range(12):
         read_code(b'a = [""' + b', ""' * (300 + number) + b"]\n", "python")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.chain.winners.test_winners import challenge
 
-from clara_eval.core.camel_json import DECIMAL
-from clara_eval.core.codec import JsonCodec
+from clara_eval.core.codec import DECIMAL, JsonCodec
 from clara_eval.core.errors import Disagrees
 from clara_eval.evaluation.record import CHALLENGE
 from clara_eval.evaluation.trace.journal import Journal

@@ -9,7 +9,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from eth_account import Account
+from eth_typing import HexStr
 from eth_utils.address import to_checksum_address
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
 from clara_eval.devnet.dev_node import DevNode, NodeRefused
@@ -17,7 +19,7 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 
 
 async def _count(chain: LocalChain, challenge: Any) -> int:
-    return int(await chain.challenge(challenge).functions.submissionCount().call())
+    return int(await as_web3(chain.challenge(challenge)).functions.submissionCount().call())
 
 
 async def test_many_submissions_keep_their_order(local_chain: LocalChain) -> None:
@@ -25,7 +27,7 @@ async def test_many_submissions_keep_their_order(local_chain: LocalChain) -> Non
     chain = local_chain
     challenge = await chain.post_challenge()
     await chain.submit_all(challenge, [Handed(agent, f"data:,{n}") for n, agent in enumerate(chain.agents[:30])])
-    read = chain.challenge(challenge).functions.getSubmission
+    read = as_web3(chain.challenge(challenge)).functions.getSubmission
     stored = [await read(to_checksum_address(agent.address)).call() for agent in chain.agents[:30]]
     assert [item[1] for item in stored] == [f"data:,{n}" for n in range(30)]
     times = [item[3] for item in stored]
@@ -46,12 +48,12 @@ async def test_submissions_of_one_block_are_all_there(local_chain: LocalChain) -
 
 async def test_many_challenges_are_posted_in_few_blocks(local_chain: LocalChain) -> None:
     """More than wait together are all there, and blocks come by themselves again afterwards."""
-    chain, before = local_chain, await local_chain.web3.eth.block_number
+    chain, before = local_chain, await web3_of(local_chain).eth.block_number
     await chain.post_many(PostedTerms(), 70)
-    assert await chain.factory.functions.getChallengeCount().call() == 70
-    assert await chain.web3.eth.block_number - before < 20
+    assert await as_web3(chain.factory).functions.getChallengeCount().call() == 70
+    assert await web3_of(chain).eth.block_number - before < 20
     await chain.post_challenge()
-    assert await chain.factory.functions.getChallengeCount().call() == 71
+    assert await as_web3(chain.factory).functions.getChallengeCount().call() == 71
 
 
 async def test_keys_belong_to_their_accounts(local_chain: LocalChain) -> None:
@@ -84,8 +86,8 @@ async def test_a_reorg_drops_the_newest_transactions(local_chain: LocalChain) ->
     await chain.submit(chain.agents[0], challenge, "data:,kept")
     receipt = await chain.submit(chain.agents[1], challenge, "data:,lost")
     await chain.reorg(1)
-    block = await chain.web3.eth.get_block(receipt["blockNumber"])
-    assert block["hash"] != receipt["blockHash"]
+    block = await web3_of(chain).eth.get_block(HexStr(receipt["blockNumber"]))
+    assert block["hash"].to_0x_hex() != receipt["blockHash"]
     assert await _count(chain, challenge) == 1
     await chain.submit(chain.agents[1], challenge, "data:,again")
     assert await _count(chain, challenge) == 2
@@ -102,9 +104,9 @@ async def test_time_moves_exactly_and_only_forward(local_chain: LocalChain) -> N
 
 async def test_mining_adds_blocks(local_chain: LocalChain) -> None:
     """Confirmations can be made at will."""
-    before = await local_chain.web3.eth.block_number
+    before = await web3_of(local_chain).eth.block_number
     await local_chain.mine(5)
-    assert await local_chain.web3.eth.block_number == before + 5
+    assert await web3_of(local_chain).eth.block_number == before + 5
 
 
 async def test_an_unknown_method_is_told_in_words(local_chain: LocalChain) -> None:

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import aiohttp
-from tests.service.test_telemetry import collecting, facts
 from tests.support.chaos import ChaosPlan, World, world
+from tests.support.collector import collecting, facts
 from tests.support.fake_endpoint import Fault
 from tests.support.half_open import half_open
+from tests.support.web3_chain import as_web3
 
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.challenge_index import read_document
@@ -90,14 +91,14 @@ async def test_short_of_time_it_asks_less_and_posts_with_a_quarter_of_the_window
     plan = ChaosPlan(challenges=1, submissions=12, workers=0, kills=0, latency=0.0)
     async with world(plan, f"sqlite:///{tmp_path}/service.db") as made:
         contract = made.chain.challenge(made.addresses[0])
-        closes = await contract.functions.deadline().call()
-        ends = await contract.functions.scoringDeadline().call()
+        closes = await as_web3(contract).functions.deadline().call()
+        ends = await as_web3(contract).functions.scoringDeadline().call()
         quarter_line = ends - (ends - closes) // 4
         await made.chain.move_time(quarter_line - 240 - await made.chain.now())
         async with service_of(made, CLARA_MAX_CONCURRENCY="2") as (engine, url):
             text = await metrics_at_the_end(made, engine, url)
             scores = await read_scores(engine.app.store, engine.app.chain_id, made.addresses[0])
-            posted = await contract.functions.scorePostedAt().call()
+            posted = await as_web3(contract).functions.scorePostedAt().call()
     assert 'clara_degraded_total{how="fewer_pairs"} 1.0' in text
     assert scores is not None
     assert scores["schedule"]["name"] == "adaptive"

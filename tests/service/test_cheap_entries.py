@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.actions.test_objections import by_node
-from tests.service.test_engine import FAST, PACE, Turning, settings_of
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Entries, forged
 from tests.support.hostile_web import HostileWeb
 from tests.support.ipfs_gateway import LocalGateway, raw_uri
 from tests.support.scenarios import ended_well
+from tests.support.service import FAST, PACE, Turning, settings_of
+from tests.support.web3_chain import as_web3
 
 from clara_eval.app import open_app
 from clara_eval.challenges.review import known_review
@@ -28,14 +29,8 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri
-from clara_eval.devnet.local_chain import (
-    DAY,
-    HOUR,
-    DevAccount,
-    Handed,
-    LocalChain,
-    PostedTerms,
-)
+from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.local_chain import DAY, HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.judge.retry import RetryPolicy
@@ -242,7 +237,10 @@ async def ticking(world: World, rounds: Sequence[Address], *wanted: str) -> None
 async def wrong_about(world: World, address: Address, winners: Sequence[Address]) -> list[str]:
     """What is wrong about how a round ended."""
     contract = world.chain.challenge(address)
-    posted_at, deadline = await contract.functions.scorePostedAt().call(), await contract.functions.deadline().call()
+    posted_at, deadline = (
+        await as_web3(contract).functions.scorePostedAt().call(),
+        await as_web3(contract).functions.deadline().call(),
+    )
     if not posted_at:
         return [f"not posted: {await world.turning.status(address)}"]
     found = [one.account for one in await world.turning.app.chain.results.winners_on_chain(address, len(winners))]

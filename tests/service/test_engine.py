@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +12,26 @@ from typing import Any
 import pytest
 from eth_typing import HexStr
 from tests.support.faulty_node import MiscountingNode
+from tests.support.service import (
+    FAST,
+    PACE,
+    Turning,
+    checksum_of,
+    due_round,
+    eventually,
+    posted_round,
+    settings_of,
+    turning,
+)
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions.check import preflight
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App, open_app
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.sender import BroadcastResult, Intention, SendTimeouts
-from clara_eval.chain.sending import EthereumAccount, send_again
-from clara_eval.chain.transaction import StoredTransaction
+from clara_eval.chain.sender import Intention, send_again
+from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
 from clara_eval.challenges.attempt_memory import attempts_key
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.claim_recorder import UNCLAIMED
@@ -50,76 +59,14 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.documents.results import read
 from clara_eval.documents.rounds import Created, PrizeClaims, RoundResult
-from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key, status_key
+from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
 from clara_eval.service.alerts import Alerts
-from clara_eval.service.engine import Engine
+from clara_eval.service.duty import TickLimits
+from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.options import EngineOptions
 from clara_eval.service.process_lock import only_process
-from clara_eval.service.tick import LAST_TICK, Ticker, read_report, save_report
+from clara_eval.service.report import LAST_TICK, read_report, save_report
 from clara_eval.store.leases import Busy, held
-
-FAST = EngineOptions(
-    tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,
-    worker_evaluations=4,
-)  # fmt: skip
-PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=2)
-
-
-@dataclass
-class Turning:
-    engine: Engine
-    app: App
-
-    async def status(self, address: Address) -> dict[str, Any]:
-        return await read_document(self.app.store, self.app.chain_id, status_key(address)) or {"status": "none"}
-
-    async def until(self, address: Address, *wanted: str) -> dict[str, Any]:
-        """Wait for one of these statuses; there is always another tick."""
-
-        async def reached() -> bool:
-            return (await self.status(address))["status"] in wanted
-
-        await eventually(reached)
-        return await self.status(address)
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
-    for _ in range(int(seconds / 0.05)):
-        if await holds():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never came")
-
-
-def settings_of(chain: LocalChain, place: Path, **environ: str) -> Settings:
-    return Settings.from_env(
-        {
-            "CLARA_NETWORK": "local",
-            "CLARA_RPC_URL": chain.rpc_url,
-            "CLARA_CHALLENGE_FACTORY": chain.deployment.factory,
-            "CLARA_FROM_BLOCK": str(chain.deployment.from_block),
-            "CLARA_EVALUATOR_KEY": chain.evaluator.key,
-            "CLARA_DATABASE_URL": f"sqlite:///{place}/engine.db",
-            **environ,
-        }
-    )
-
-
-@asynccontextmanager
-async def turning(settings: Settings, **options: Any) -> AsyncIterator[Turning]:
-    metrics = Metrics()
-    async with open_app(settings, pace=PACE) as app:
-        engine = Engine(app, metrics, Alerts(metrics), options=FAST, **options)
-        async with engine.running():
-            yield Turning(engine, app)
-
-
-async def due_round(chain: LocalChain, **terms: Any) -> Address:
-    address = await post_round(chain, **terms)
-    await submit_round(chain, address)
-    await chain.move_time(HOUR + 1)
-    return address
 
 
 async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
@@ -130,7 +77,7 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
     async with turning(settings_of(local_chain, tmp_path)) as world:
         done = await world.until(address, "complete")
         assert (done["progress"], done["postedBy"]) == (100, "evaluator")
-        assert await local_chain.challenge(address).functions.scorePostedAt().call() > 0
+        assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() > 0
 
         async def shows_the_post() -> bool:
             row = (await summaries(world.app.store, world.app.chain_id))[address]
@@ -140,7 +87,7 @@ async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
         await local_chain.move_time(12 * HOUR + 1)
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)
-        assert await local_chain.challenge(address).functions.status().call() == 2
+        assert await as_web3(local_chain.challenge(address)).functions.status().call() == 2
         await world.engine.tick()
         board = await summaries(world.app.store, world.app.chain_id)
         assert board[address].chainStatus == "finalized"
@@ -156,7 +103,7 @@ async def check_claims(world: Turning, chain: LocalChain, address: Address) -> N
         await world.engine.tick()
     created = await read(store, chain_id, Created, created_key(address))
     assert created is not None
-    assert (await chain.web3.eth.get_transaction_receipt(HexStr(created.txHash)))["blockNumber"] == created.block
+    assert (await web3_of(chain).eth.get_transaction_receipt(HexStr(created.txHash)))["blockNumber"] == created.block
     result = await read(store, chain_id, RoundResult, result_key(address))
     assert result is not None
     winners = [winner.address for winner in result.winners]
@@ -201,7 +148,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
     async with open_app(before, pace=PACE) as app:
         await sign_and_die(app, address, monkeypatch)
         recorded = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
-    assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+    assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
     after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
     earlier = local_chain.evaluator.address
     balance = await local_chain.node.rpc("eth_getBalance", earlier, "latest")
@@ -216,7 +163,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
         await world.engine.tick()
 
         async def landed() -> bool:
-            return bool(await local_chain.challenge(address).functions.scorePostedAt().call())
+            return bool(await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call())
 
         await eventually(landed)
         await world.engine.tick()
@@ -228,7 +175,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
         assert scores["traceDigest"]
         await local_chain.move_time(12 * HOUR + 1)
         await world.engine.tick()
-        assert await local_chain.challenge(address).functions.status().call() == 2
+        assert await as_web3(local_chain.challenge(address)).functions.status().call() == 2
         run = f"{world.app.chain_id}:{address}"
         assert await world.app.store.transactions(run, Intention.POST_SCORES) == recorded
         (final,) = await world.app.store.transactions(run, Intention.FINALIZE)
@@ -256,7 +203,7 @@ async def test_what_an_earlier_key_signed_about_a_block_that_is_gone_is_not_sent
         recorded = await app.store.pending_nonces(local_chain.evaluator.address)
         assert again == len({tx.nonce for tx in recorded if tx.intention != Intention.POST_SCORES})
     await local_chain.mine(2)
-    assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+    assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
 
 
 async def gapped_round(
@@ -304,7 +251,7 @@ async def test_a_gap_at_rest_is_filled_by_the_tick(
     async with MiscountingNode(local_chain.rpc_url) as node:
         settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
         address = await gapped_round(local_chain, node, settings, monkeypatch, 2)
-        agents, prizes = [_sum(local_chain, index) for index in range(3)], (300 * USDC, 125 * USDC, 75 * USDC)
+        agents, prizes = [checksum_of(local_chain, index) for index in range(3)], (300 * USDC, 125 * USDC, 75 * USDC)
         winners = [(account, 0, 1, prize) for account, prize in zip(agents, prizes, strict=True)]
         await local_chain.send(local_chain.poster, local_chain.challenge(address), "postScores", winners)
         async with turning(settings) as world:
@@ -353,7 +300,7 @@ async def test_an_evaluation_waits_for_the_key_of_its_challenge(local_chain: Loc
     address = await due_round(local_chain)
     first = settings_of(local_chain, tmp_path)
     async with turning(first, mode="api-only") as world:
-        await world.engine.request(address)
+        await world.engine.requests.request(address)
     other = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
     async with turning(other) as world:
         await eventually(lambda: _has_report(world.app))
@@ -370,14 +317,14 @@ async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain,
     first, second = tmp_path / "first", tmp_path / "second"
     async with turning(settings_of(local_chain, first)) as world:
         await world.until(address, "complete")
-    nonce = await local_chain.web3.eth.get_transaction_count(_checksum(local_chain))
+    nonce = await web3_of(local_chain).eth.get_transaction_count(_checksum(local_chain))
     async with turning(settings_of(local_chain, second)) as world:
         done = await world.until(address, "complete")
         assert done["postedBy"] == "evaluator"
         scores = await read_document(world.app.store, world.app.chain_id, scores_key(address))
         assert scores is not None
         assert [row["prizeAmount"] for row in scores["rankings"]] == ["300000000", "125000000", "75000000"]
-    assert await local_chain.web3.eth.get_transaction_count(_checksum(local_chain)) == nonce
+    assert await web3_of(local_chain).eth.get_transaction_count(_checksum(local_chain)) == nonce
 
 
 def _checksum(chain: LocalChain) -> Any:
@@ -391,7 +338,7 @@ async def test_a_post_by_the_poster_is_labelled(local_chain: LocalChain, tmp_pat
     address = await due_round(local_chain)
     contract = local_chain.challenge(address)
     await local_chain.send(local_chain.poster, contract, "advanceToScoring")
-    agents = [_sum(local_chain, index) for index in range(3)]
+    agents = [checksum_of(local_chain, index) for index in range(3)]
     prizes = (300 * USDC, 125 * USDC, 75 * USDC)
     winners = [(account, 0, 1, prize) for account, prize in zip(agents, prizes, strict=True)]
     await local_chain.send(local_chain.poster, contract, "postScores", winners)
@@ -409,7 +356,7 @@ async def test_a_poster_who_is_faster_while_we_publish_is_shown_with_his_own_win
     contract = local_chain.challenge(address)
     await local_chain.send(local_chain.poster, contract, "advanceToScoring")
     wallet = f"wallet:31337:{local_chain.evaluator.address.lower()}"
-    agents = [_sum(local_chain, index) for index in (6, 7, 8)]
+    agents = [checksum_of(local_chain, index) for index in (6, 7, 8)]
     winners = [(account, 0, 1, prize * USDC) for account, prize in zip(agents, (300, 125, 75), strict=True)]
     async with open_app(settings_of(local_chain, tmp_path)) as app:
         assert await app.store.take_lease(wallet, "somebody", 60)
@@ -428,23 +375,6 @@ async def test_a_poster_who_is_faster_while_we_publish_is_shown_with_his_own_win
         assert (found["postedBy"], found["traceDigest"], bool(found["publishedAt"])) == ("poster", None, True)
 
 
-def _sum(chain: LocalChain, index: int) -> Any:
-    from eth_utils.address import to_checksum_address
-
-    return to_checksum_address(chain.agents[index].address)
-
-
-async def posted_round(chain: LocalChain) -> Address:
-    """A due round whose poster has posted the scores."""
-    address = await due_round(chain)
-    contract = chain.challenge(address)
-    await chain.send(chain.poster, contract, "advanceToScoring")
-    prizes = zip(range(3), (300 * USDC, 125 * USDC, 75 * USDC), strict=True)
-    winners = [(_sum(chain, index), 0, 1, prize) for index, prize in prizes]
-    await chain.send(chain.poster, contract, "postScores", winners)
-    return address
-
-
 async def test_several_challenges_are_finalized_at_once(local_chain: LocalChain, tmp_path: Path) -> None:
     """All that are due are sent before the first is mined, so that one which waits keeps no other from its claims."""
     addresses = [await posted_round(local_chain) for _ in range(3)]
@@ -454,12 +384,12 @@ async def test_several_challenges_are_finalized_at_once(local_chain: LocalChain,
 
     metrics = Metrics()
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
-        ticker = Ticker(app, Alerts(metrics), metrics, start)
-        await ticker.tick()
+        tick = partial(run_tick, app, Alerts(metrics), metrics, start)
+        await tick()
         await local_chain.move_time(12 * HOUR)
         await local_chain.node.rpc("evm_setAutomine", False)
         async with asyncio.TaskGroup() as group:
-            ticking = group.create_task(ticker.tick())
+            ticking = group.create_task(tick())
             async with asyncio.timeout(30):
                 while sum(map(len, (await local_chain.node.rpc("txpool_content"))["pending"].values())) < 3:
                     assert not ticking.done(), ticking.result()
@@ -467,7 +397,7 @@ async def test_several_challenges_are_finalized_at_once(local_chain: LocalChain,
             await local_chain.node.rpc("evm_setAutomine", True)
             await local_chain.mine()
         assert ticking.result().problems == []
-    assert [await local_chain.challenge(a).functions.status().call() for a in addresses] == [2, 2, 2]
+    assert [await as_web3(local_chain.challenge(a)).functions.status().call() for a in addresses] == [2, 2, 2]
 
 
 async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -480,16 +410,16 @@ async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain:
 
     metrics = Metrics()
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
-        ticker = Ticker(app, Alerts(metrics), metrics, start, finalize_seconds=0.3)
-        await ticker.tick()
+        tick = partial(run_tick, app, Alerts(metrics), metrics, start)
+        await tick()
         await local_chain.move_time(12 * HOUR)
         later = await due_round(local_chain)
         assert await app.store.take_lease(f"wallet:31337:{app.sender.address}", "somebody", 60)
-        report = await asyncio.wait_for(ticker.tick(), 60)
+        report = await asyncio.wait_for(tick(limits=TickLimits(finalize_seconds=0.3)), 60)
         assert (started, report.problems) == ([later], ["Finalizing is taking long: it continues at the next tick."])
         await app.store.drop_lease(f"wallet:31337:{app.sender.address}", "somebody")
-        await dataclasses.replace(ticker, finalize_seconds=60).tick()
-        assert await contract.functions.status().call() == 2
+        await tick(limits=TickLimits(finalize_seconds=60))
+        assert await as_web3(contract).functions.status().call() == 2
 
 
 async def test_too_few_submissions_are_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -509,14 +439,14 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         await world.engine.tick()
-        assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+        assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
         with pytest.raises(BadInput, match="digest"):
-            await world.engine.decide(address, "approve", "looked at nothing")
+            await world.engine.requests.decide(address, "approve", "looked at nothing")
         looked_at = (await known_review(world.app.store, world.app.chain_id, address)).digest
-        await world.engine.decide(address, "approve", "looked at it", looked_at)
+        await world.engine.requests.decide(address, "approve", "looked at it", looked_at)
         assert (await world.until(address, "complete"))["postedBy"] == "evaluator"
         with pytest.raises(BadInput, match="already approved"):
-            await world.engine.decide(address, "reject", "")
+            await world.engine.requests.decide(address, "reject", "")
 
 
 async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -524,10 +454,10 @@ async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalCh
     address = await due_round(local_chain, pool=2000 * USDC)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
-        await world.engine.decide(address, "reject", "smells")
+        await world.engine.requests.decide(address, "reject", "smells")
         assert "smells" in (await world.until(address, "failed"))["reason"]
         await world.engine.tick()
-        assert await local_chain.challenge(address).functions.scorePostedAt().call() == 0
+        assert await as_web3(local_chain.challenge(address)).functions.scorePostedAt().call() == 0
 
 
 async def test_a_late_rejection_takes_no_post_back(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -536,11 +466,11 @@ async def test_a_late_rejection_takes_no_post_back(local_chain: LocalChain, tmp_
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         prizes = zip(range(3), (1200 * USDC, 500 * USDC, 300 * USDC), strict=True)
-        winners = [(_sum(local_chain, index), 0, 1, prize) for index, prize in prizes]
+        winners = [(checksum_of(local_chain, index), 0, 1, prize) for index, prize in prizes]
         await local_chain.send(local_chain.poster, local_chain.challenge(address), "postScores", winners)
         await world.engine.tick()
         assert (await world.status(address))["postedBy"] == "poster"
-        await world.engine.decide(address, "reject", "too late")
+        await world.engine.requests.decide(address, "reject", "too late")
         assert (await world.status(address))["status"] == "complete"
 
 
@@ -576,15 +506,15 @@ async def test_what_doors_may_ask_for(local_chain: LocalChain, tmp_path: Path) -
     await submit_round(local_chain, address)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         with pytest.raises(NotYet, match="submissions are open"):
-            await world.engine.request(address)
+            await world.engine.requests.request(address)
         with pytest.raises(NotFound):
-            await world.engine.request(Address("0x" + "99" * 20))
+            await world.engine.requests.request(Address("0x" + "99" * 20))
         await local_chain.move_time(HOUR + 1)
-        name = await world.engine.request(address)
+        name = await world.engine.requests.request(address)
         assert name == f"evaluate:31337:{address}:1"
         await world.until(address, "complete")
         with pytest.raises(NotYet, match=r"on the chain|posted"):
-            await world.engine.request(address)
+            await world.engine.requests.request(address)
 
 
 async def test_a_dead_node_does_not_keep_the_engine_from_starting(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -704,7 +634,7 @@ async def test_who_finds_it_held_leaves_the_holders_status_alone(local_chain: Lo
         found = await world.status(address)
         assert (found["status"], found["progress"], found["reason"]) == ("comparing", 60, None)
         await world.app.store.drop_lease(lease, "another:1")
-        await world.engine.request(address)
+        await world.engine.requests.request(address)
         await world.until(address, "complete")
 
 
@@ -727,7 +657,7 @@ async def test_an_api_without_workers_queues_and_does_not_run(
     address = await due_round(local_chain)
     settings = settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=postgres_url)
     async with turning(settings, mode="api-only") as world:
-        await world.engine.request(address)
+        await world.engine.requests.request(address)
         await asyncio.sleep(0.2)
         assert (await world.status(address))["status"] == "none"
     async with turning(settings) as world:

@@ -2,82 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from tests.service.test_engine import settings_of
+from tests.support.service import finished, settings_of, ticked
 
-from clara_eval.app import App, open_app
-from clara_eval.chain.model import Challenge
-from clara_eval.core.address import Address
+from clara_eval.app import open_app
 from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.documents.results import Summary, Token, read
+from clara_eval.documents.results import Summary, read
 from clara_eval.documents.rounds import PaidWinner, RoundResult
-from clara_eval.documents.store_keys import index_key, result_key, status_key
-from clara_eval.service.alerts import Alerts
-from clara_eval.service.metrics import Metrics
-from clara_eval.service.tick import ANNOUNCED, RECORDED, Ticker, TickReport
+from clara_eval.documents.store_keys import index_key, result_key
+from clara_eval.service.record import RECORDED
 
 MANY = 300
-
-
-class Counted:
-    """The real store, with a count of what is asked of it."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self.calls: Counter[str] = Counter()
-
-    def __getattr__(self, name: str) -> Any:
-        self.calls[name] += 1
-        return getattr(self._store, name)
-
-
-async def finished(app: App, count: int) -> None:
-    """So many challenges that are over: half of them ours, half another evaluator's. No contract stands there."""
-    for number in range(count):
-        address = f"0x{number + 1:040x}"
-        ours = number % 2 == 0
-        summary = Summary(
-            address=address,
-            chainId=app.chain_id,
-            title="Over",
-            problemStatement="",
-            poster="0x" + "aa" * 20,
-            evaluator=app.evaluator if ours else "0x" + "ee" * 20,
-            token=Token(address="0x" + "bb" * 20, symbol="USDC", decimals=6, isKnown=True),
-            prizePool="1",
-            winnerCount=1,
-            payoutBps=[10_000],
-            deadline=1,
-            scoringDeadline=2,
-            submissionCount=0,
-            chainStatus="finalized",
-            scorePostedAt=None,
-            postedBy=None,
-            block=1,
-        )
-        rows = [(ANNOUNCED + address, "1"), (index_key(address), summary.model_dump_json())]
-        told = [(status_key(address), json.dumps({"status": "complete", "progress": 100}))] if ours else []
-        await app.store.put_many(app.chain_id, [*rows, *told, (RECORDED + address, "")])
-
-
-async def ticked(app: App, *, starts: bool = False) -> tuple[TickReport, Counter[str]]:
-    started: list[Address] = []
-
-    async def start(challenge: Challenge) -> None:
-        started.append(challenge.address)
-
-    counted = Counted(app.store)
-    store: Any = counted
-    metrics = Metrics()
-    report = await Ticker(replace(app, store=store), Alerts(metrics), metrics, start).tick()
-    assert bool(started) == starts
-    return report, counted.calls
 
 
 async def test_what_is_over_costs_later_ticks_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -91,7 +28,7 @@ async def test_what_is_over_costs_later_ticks_nothing(local_chain: LocalChain, t
         await finished(app, MANY)
         first, noting = await ticked(app)
         later, beside = await ticked(app)
-    assert noting["get"] >= MANY
+    assert noting["put"] >= MANY
     assert beside == alone
     assert first.problems == later.problems == before.problems
     assert later.statuses.get("complete", 0) == before.statuses.get("complete", 0) + MANY // 2

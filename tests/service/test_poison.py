@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from eth_utils.address import to_checksum_address
-from tests.service.test_engine import due_round, settings_of, turning
 from tests.support.faulty_node import FaultyNode
+from tests.support.service import due_round, settings_of, turning
 
 from clara_eval.app import open_app
 from clara_eval.chain.contracts.abi import MOST_BYTES, abi
@@ -17,7 +17,7 @@ from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms, create
 from clara_eval.documents.store_keys import index_key
-from clara_eval.service.tick import read_report
+from clara_eval.service.report import read_report
 
 TOKENS = {
     "burns all gas": "0x5b600056",

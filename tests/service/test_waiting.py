@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from eth_utils.address import to_checksum_address
-from tests.service.test_engine import FAST, PACE, Turning, settings_of
 from tests.support.chaos import ChaosPlan, CountingEndpoint, post_challenge
 from tests.support.fake_endpoint import Fault, Seen
 from tests.support.scenarios import (
@@ -22,6 +22,8 @@ from tests.support.scenarios import (
     posts_of,
     until_posted,
 )
+from tests.support.service import FAST, PACE, Turning, settings_of
+from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.review import approve
 from clara_eval.app import open_app
@@ -36,8 +38,8 @@ from clara_eval.evaluation.scoring_window import Window
 from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
+from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.tick import Ticker
 
 ASKED = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, latency=0.0)
 BY_RULES = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, by_rules=True)
@@ -129,11 +131,11 @@ async def test_rounds_that_wait_for_their_judge_hold_no_place(local_chain: Local
         await ticking_until(world, free, "complete")
         for address in held:
             status = await ticking_until(world, address, "pending", told="3600 s")
-            ends = await local_chain.challenge(address).functions.scoringDeadline().call()
+            ends = await as_web3(local_chain.challenge(address)).functions.scoringDeadline().call()
             assert 0 < status["retryAt"] < ends
         assert b'clara_alerts_total{alert="EvaluationStuck"}' in world.engine.metrics.render()
         endpoint.script = None
-        await world.engine.request(held[0])
+        await world.engine.requests.request(held[0])
         await ticking_until(world, held[0], "complete")
 
 
@@ -195,11 +197,11 @@ async def test_a_post_that_a_tick_finds_is_complete_only_at_depth(local_chain: L
         raise AssertionError("what is posted is not evaluated")
 
     async with opened(local_chain, second, local_chain.rpc_url, confirmations=10) as app:
-        ticker = Ticker(app, Alerts(Metrics()), Metrics(), nothing)
-        await ticker.tick()
+        tick = partial(run_tick, app, Alerts(Metrics()), Metrics(), nothing)
+        await tick()
         status = await read_status(app.store, app.chain_id, address) or {}
         assert (status["status"], "deep" in status["reason"]) == ("publishing", True)
         await local_chain.mine(10)
-        await ticker.tick()
+        await tick()
         status = await read_status(app.store, app.chain_id, address) or {}
         assert (status["status"], status["postedBy"]) == ("complete", "evaluator")

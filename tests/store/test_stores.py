@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 import threading
 import time
 from contextlib import closing
@@ -16,12 +15,12 @@ import psycopg
 import pytest
 
 from clara_eval.chain.model import Checkpoint
+from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
-from clara_eval.core.processes import this_process
 from clara_eval.judge.costs.ledger import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.store.open import open_store
-from clara_eval.store.ports import StoredTransaction
+from clara_eval.store.retries import DATABASE, DatabaseRetries
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -135,18 +134,6 @@ async def test_the_databases_clock_decides_about_leases(store: SqlStore, monkeyp
         assert await store.take_lease("wallet", "two", 0.01)
         await asyncio.sleep(0.05)
         assert await store.take_lease("wallet", "one", 30)
-
-
-async def test_the_lease_of_a_dead_process_is_free_at_once(store: SqlStore) -> None:
-    """On this machine its death is proven, and of many heirs exactly one gets it; a living one's stays its own."""
-    say = "from clara_eval.core.processes import this_process; print(this_process())"
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", say, stdout=asyncio.subprocess.PIPE)
-    dead = (await child.communicate())[0].decode().strip()
-    assert await store.take_lease("wallet", f"{dead}:7", 600)
-    heirs = [f"{this_process()}:{number}" for number in range(8)]
-    taken = await asyncio.gather(*(store.take_lease("wallet", heir, 600) for heir in heirs))
-    assert sum(taken) == 1
-    assert not await store.take_lease("wallet", "somebody", 600)
 
 
 async def test_another_program_that_holds_the_file_does_not_hold_the_loop(tmp_path: Path) -> None:
@@ -267,7 +254,7 @@ async def test_a_file_held_by_another_program_is_explained(tmp_path: Path, monke
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     holder.execute("PRAGMA journal_mode=WAL")
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr("clara_eval.store.sqlite.BUSY_SECONDS", 0)
+    monkeypatch.setattr("clara_eval.store.sqlite.DATABASE", DatabaseRetries(statement_seconds=0))
     try:
         with pytest.raises(Temporary, match="locked"):
             await open_store(f"sqlite:///{tmp_path}/store.db")
@@ -334,3 +321,24 @@ async def test_what_is_unsure_grows_and_counts_under_every_cap(store: SqlStore) 
     await store.reserve_spend(RUN, "poster", "evaluation", 60, caps)
     with pytest.raises(Deferred):
         await store.reserve_spend("31337:0xother", "poster", "evaluation", 1, caps)
+
+
+async def test_a_write_that_must_not_be_lost_waits_no_longer_than_stated() -> None:
+    """It succeeds when the database is back; else the outage is raised within the stated longest wait."""
+    assert DATABASE.longest_seconds == 81
+    policy, failures = DatabaseRetries(statement_seconds=0.1, write_seconds=0.3, pause_seconds=0.05), iter("ab")
+
+    async def shaky() -> None:
+        for _ in failures:
+            raise Temporary("Postgres does not answer.")
+
+    await policy.until_written(shaky)
+
+    async def away() -> None:
+        await asyncio.sleep(policy.statement_seconds)
+        raise Temporary("Postgres does not answer.")
+
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(Temporary):
+        await policy.until_written(away)
+    assert asyncio.get_running_loop().time() - began <= policy.longest_seconds + 0.2

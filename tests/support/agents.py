@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clara_eval.config.settings import Settings
-from clara_eval.devnet.local_chain import DevAccount, LocalChain
+from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.local_chain import LocalChain
 
 
 def _number(name: str, low: int, high: int, better: str) -> dict[str, object]:

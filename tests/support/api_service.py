@@ -35,9 +35,9 @@ from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Rates
 from clara_eval.interfaces.serve import REQUEST_SECONDS, api_running
 from clara_eval.ranking import Result, rank, tally
-from clara_eval.service.engine import Engine
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
+from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import save_trace
@@ -218,7 +218,7 @@ async def running_service(
         await fill(store)
     engine, pulse, metrics = ScriptedEngine(), ServiceHealth("all", 300), Metrics("test")
     reader = ResultReader(store, CHAIN, settings.traces_public)
-    app = create_app(ApiContext(settings, reader, metrics, pulse, cast("Engine", engine)), rates=rates)
+    app = create_app(ApiContext(settings, reader, metrics, pulse, cast("ServiceRequests", engine)), rates=rates)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

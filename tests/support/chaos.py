@@ -25,6 +25,7 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.nursery import Forked, Nursery
 from tests.support.scripted_judge import scripted_words
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.calldata import scoring_function
@@ -56,7 +57,7 @@ EVENT_SECONDS = 10.0
 """So long an event is waited for before the next one's turn."""
 AFTER_A_DEATH = frozenset({"engine_started", "workflow_taken_over"})
 """What workers say only when one has died before."""
-GOES_ON = ("workflow_taken_over", "evaluation_queued", "chunk_asked", "attempt_ended")
+GOES_ON = ("workflow_taken_over", "evaluation_queued", "attempt_ended")
 """What the process after a dead one says when it is at work."""
 RESUME_SECONDS = 30.0
 """So soon after a kill the next process on the same machine is at work."""
@@ -105,7 +106,6 @@ class Report:
     paid_again: int = 0
     allowed_again: int = 0
     traces_verified: int = 0
-    chunks: int = 0
     takeovers: int = 0
     seconds: float = 0.0
     statuses: dict[str, str] = field(default_factory=dict)
@@ -266,7 +266,10 @@ class World:
     async def waiting(self) -> list[Address]:
         """Challenges without a post."""
         for address in self.addresses:
-            if address not in self._posted and await self.chain.challenge(address).functions.scorePostedAt().call():
+            if (
+                address not in self._posted
+                and await as_web3(self.chain.challenge(address)).functions.scorePostedAt().call()
+            ):
                 self._posted.add(address)
         return [address for address in self.addresses if address not in self._posted]
 
@@ -340,7 +343,14 @@ async def world_on(base: Ground, plan: ChaosPlan, database_url: str) -> AsyncIte
             **({"CHAOS_WORKER_ONLY": "1"} if plan.worker_only else {}),
         }
         made = World(
-            plan, base, endpoint, environ, addresses, logs, random.Random(plan.seed), await chain.web3.eth.block_number
+            plan,
+            base,
+            endpoint,
+            environ,
+            addresses,
+            logs,
+            random.Random(plan.seed),
+            await web3_of(chain).eth.block_number,
         )
         stack.push_async_callback(made.stop_workers)
         yield made
@@ -449,7 +459,7 @@ async def _is_written_down(made: World, app: App) -> bool:
 async def _count(made: World, app: App) -> None:
     report, endpoint = made.report, made.endpoint
     report.challenges = len(made.addresses)
-    report.chunks, report.takeovers = made.said("chunk_asked"), made.said("workflow_taken_over")
+    report.takeovers = made.said("workflow_taken_over")
     report.requests, report.paid = len(endpoint.seen), endpoint.paid
     report.distinct = len(endpoint.paid_by_text)
     report.paid_again, report.allowed_again = endpoint.paid_again(made.troubles)
@@ -463,7 +473,7 @@ async def _count(made: World, app: App) -> None:
 
 async def _posts(made: World) -> tuple[dict[str, int], int, int]:
     """Posts a challenge, and the evaluator's transactions, from every block of the chain."""
-    web3, posts = made.chain.web3, dict.fromkeys(map(str, made.addresses), 0)
+    web3, posts = web3_of(made.chain), dict.fromkeys(map(str, made.addresses), 0)
     sent = reverted = 0
     for number in range(made.first_block, await web3.eth.block_number + 1):
         block = await web3.eth.get_block(number, full_transactions=True)

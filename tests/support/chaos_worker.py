@@ -33,7 +33,6 @@ FAST = EngineOptions(
     lease_seconds=10,
     poll_seconds=0.4,
     worker_evaluations=3,
-    chunk_games=3,
     retry_seconds=1,
     retry_seconds_max=4,
 )

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any
 
-from clara_eval.chain.sending import EthereumAccount
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.store.publication.cloudflare_kv import CloudflareKv
 from clara_eval.store.publication.ipfs import IpfsPublication
 from clara_eval.store.sql_store import SqlStore

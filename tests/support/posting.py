@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.chain.wallet import Wallet

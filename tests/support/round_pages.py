@@ -15,7 +15,7 @@ from clara_eval.challenges.agents import result_pairs
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.flags import Flag
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.documents.results import Token

@@ -23,15 +23,16 @@ from eth_utils.address import to_checksum_address
 from tests.support.chaos import ChaosPlan, post_challenge
 from tests.support.faulty_node import FaultyNode
 from tests.support.half_open import half_open
+from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import App, open_app
+from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
-from clara_eval.chain.sending import EthereumAccount
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenges.status import read_status
@@ -192,16 +193,16 @@ async def ended_well(app: App, chain: LocalChain, address: Address) -> list[str]
 
 async def _closed_at(chain: LocalChain, address: Address) -> int:
     """The newest block before which nothing can be posted."""
-    number: int = await chain.web3.eth.block_number
-    deadline = await chain.challenge(address).functions.deadline().call()
-    while (await chain.web3.eth.get_block(number))["timestamp"] > deadline:
+    number: int = await web3_of(chain).eth.block_number
+    deadline = await as_web3(chain.challenge(address)).functions.deadline().call()
+    while (await web3_of(chain).eth.get_block(number))["timestamp"] > deadline:
         number = max(0, number - 50)
     return number
 
 
 async def posts_of(chain: LocalChain, address: Address) -> int:
     """Successful posts of anybody to that challenge, from every block that could hold one."""
-    web3, count = chain.web3, 0
+    web3, count = web3_of(chain), 0
     for number in range(await _closed_at(chain, address), await web3.eth.block_number + 1):
         block: Any = await web3.eth.get_block(number, full_transactions=True)
         for tx in block["transactions"]:
@@ -305,7 +306,7 @@ async def _until_deep(app: App, chain: LocalChain, address: Address, confirmatio
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         problems = await until_posted(app, address)
-        posted_at = await chain.challenge(address).functions.scorePostedAt().call()
+        posted_at = await as_web3(chain.challenge(address)).functions.scorePostedAt().call()
         if problems or (posted_at and await _depth(chain, posted_at) >= confirmations):
             return problems
         await asyncio.sleep(0.1)
@@ -313,9 +314,9 @@ async def _until_deep(app: App, chain: LocalChain, address: Address, confirmatio
 
 
 async def _depth(chain: LocalChain, posted_at: int) -> int:
-    head: Any = await chain.web3.eth.get_block("latest")
+    head: Any = await web3_of(chain).eth.get_block("latest")
     depth, number = 1, head["number"]
-    while number > 0 and (await chain.web3.eth.get_block(number))["timestamp"] > posted_at:
+    while number > 0 and (await web3_of(chain).eth.get_block(number))["timestamp"] > posted_at:
         depth, number = depth + 1, number - 1
     return depth
 
@@ -330,7 +331,7 @@ async def poison_scenario(chain: LocalChain, address: Address, place: Path, seed
         async with Engine(app, metrics, Alerts(metrics), options=_QUIET_ENGINE).running() as engine:
             await _posted(chain, address, time.monotonic() + PATIENCE_SECONDS)
             problems = [] if engine.pulse.tick_problem is None else [f"the tick fails: {engine.pulse.tick_problem}"]
-        if not await chain.challenge(address).functions.scorePostedAt().call():
+        if not await as_web3(chain.challenge(address)).functions.scorePostedAt().call():
             problems.append(f"{address}: not posted beside {poison}")
     return problems
 
@@ -346,13 +347,13 @@ async def connections_scenario(chain: LocalChain, address: Address, place: Path,
             half_open(url, HALF_OPEN),
         ):
             await _posted(chain, address, time.monotonic() + PATIENCE_SECONDS)
-    is_posted = await chain.challenge(address).functions.scorePostedAt().call()
+    is_posted = await as_web3(chain.challenge(address)).functions.scorePostedAt().call()
     return [] if is_posted else [f"{address}: not posted beside {HALF_OPEN} half-open connections"]
 
 
 async def _posted(chain: LocalChain, address: Address, until: float) -> None:
     contract = chain.challenge(address)
-    while time.monotonic() < until and not await contract.functions.scorePostedAt().call():  # noqa: ASYNC110 - a chain
+    while time.monotonic() < until and not await as_web3(contract).functions.scorePostedAt().call():  # noqa: ASYNC110 - a chain
         await asyncio.sleep(0.2)
 
 

@@ -26,8 +26,9 @@ from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.service.alerts import Alerts
+from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.tick import Ticker
+from clara_eval.store.open import existing_store
 
 PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
 KILLED = -9
@@ -64,7 +65,16 @@ class StepWorkers:
         self._process.stdin.write(json.dumps([words, kill, self.environ]).encode() + b"\n")
         answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 150))
         self.told = answer["told"]
+        if answer["code"] == KILLED:
+            await _expire_leases(self.environ["CLARA_DATABASE_URL"])
         return int(answer["code"])
+
+
+async def _expire_leases(database_url: str) -> None:
+    """Let the time pass until the leases of a killed process have run out."""
+    async with existing_store(database_url) as store:
+        if store is not None:
+            await store.driver.fetch("UPDATE leases SET until_at = 0")
 
 
 async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
@@ -83,7 +93,7 @@ async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
         async def nothing(_challenge: Challenge) -> None:
             """Evaluations are asked for by name here."""
 
-        return (await Ticker(app, Alerts(Metrics()), Metrics(), nothing).tick()).problems
+        return (await run_tick(app, Alerts(Metrics()), Metrics(), nothing)).problems
 
 
 def _child(words: list[str], kill: str, environ: dict[str, str], out: int) -> None:

@@ -26,10 +26,10 @@ from clara_eval.actions.plan import (
     refusal_in_words,
 )
 from clara_eval.app import Caller
+from clara_eval.chain.account import ContractRefused, EthereumAccount, with_margin
 from clara_eval.chain.blocks import TransactionReceipt
-from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
-from clara_eval.chain.sending import ContractRefused, EthereumAccount, with_margin
-from clara_eval.chain.transaction import StoredTransaction
+from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
+from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
 from clara_eval.store.ports import Store
 

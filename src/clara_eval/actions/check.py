@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from clara_eval.app import App, open_app
-from clara_eval.chain.sending import posts_covered
+from clara_eval.chain.account import posts_covered
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, to_address

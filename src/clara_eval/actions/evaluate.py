@@ -9,6 +9,7 @@ and the money that are left; an end before the scoring deadline; a status that s
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 import uuid
@@ -37,7 +38,6 @@ from clara_eval.core.errors import (
     Temporary,
     Unscorable,
 )
-from clara_eval.core.processes import this_process
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.plan import EvaluationPlan
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 def _this_process() -> str:
-    return f"{socket.gethostname()}:{this_process()}:{uuid.uuid4().hex[:8]}"
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ in the journal before anybody is told so, and the evaluation that closes the win
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from clara_eval.core.address import Address
 from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.core.http_body import TooLong, read_at_most
-from clara_eval.core.processes import this_process
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.evaluation.objections import (
@@ -82,7 +82,7 @@ async def object_to_draft(where: StoreAndChain, address: Address, about: str, re
         return _same(OBJECTION_FORM.read_text(earlier), ours.objection)
     # Whoever closes the window holds the lease: nothing is accepted that it does not see. It is taken only for what
     # would be kept: else strangers could hold it all the time, and the result would never be posted.
-    holder = f"{this_process()}:{uuid.uuid4().hex}"
+    holder = f"{os.getpid()}:{uuid.uuid4().hex}"
     async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
         ours = await _checked(where, address, about, reason, signature)
         kept = await where.store.add_entry(run, key, OBJECTION_FORM.text(ours.objection))

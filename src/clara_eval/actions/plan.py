@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from clara_eval.app import Caller
+from clara_eval.chain.account import ContractRefused, estimate_gas
 from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.contracts.refusals import ContractRefusal
 from clara_eval.chain.model import PrizeToken
-from clara_eval.chain.sender import ContractCall
-from clara_eval.chain.sending import ContractRefused, estimate_gas
+from clara_eval.chain.transaction import ContractCall
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, CannotAct
 from clara_eval.core.hashing import keccak_hex

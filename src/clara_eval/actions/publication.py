@@ -9,6 +9,7 @@ evaluation; nothing that is there already is put again.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +21,6 @@ from clara_eval.app import App
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, NotFound, Temporary
-from clara_eval.core.processes import this_process
 from clara_eval.store.leases import Busy, evaluation_lease, held
 from clara_eval.store.publication.port import Publication, Refused
 from clara_eval.store.publication.publish_documents import forget_published, publish_documents, unpublished
@@ -96,7 +96,7 @@ async def _publish_all(
         if place.name in down:
             yield Published(place.name, address, NotTried(f"Not tried: {place.name} does not work now."))
             continue
-        lease, holder = evaluation_lease(app.chain_id, address), f"{this_process()}:{uuid.uuid4().hex}"
+        lease, holder = evaluation_lease(app.chain_id, address), f"{os.getpid()}:{uuid.uuid4().hex}"
         began = time.monotonic()
         try:
             async with held(app.store, lease, holder, _LEASE_SECONDS):

@@ -73,6 +73,6 @@ def _quote(
     limits: TokenLimits | None = None,
 ) -> Quote:
     models = models_of(jury)
-    batching = {judge.text for judge in models if provider_of(judge).fill_by_batches is not None}
+    batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
     asked = Jury([judge.text for judge in models], batching, thinking_models(jury), limits)
     return quote_calls(size, expected_calls(config, size, asked), cards)

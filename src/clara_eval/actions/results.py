@@ -24,7 +24,7 @@ from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import MEANINGS
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
 from clara_eval.core.flags import Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence

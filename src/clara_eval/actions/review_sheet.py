@@ -13,7 +13,7 @@ from itertools import permutations
 from clara_eval.challenges.comparisons import read_comparison
 from clara_eval.challenges.review import known_review
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.documents.results import (
     EvalStatus,
     Features,

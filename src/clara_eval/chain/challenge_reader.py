@@ -18,9 +18,9 @@ from clara_eval.chain.contracts.clients import (
 )
 from clara_eval.chain.contracts.versions import contract_version
 from clara_eval.chain.logs import LogFilter, Logs
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewSubmission, PrizeToken
+from clara_eval.chain.model import Block, Challenge, NewSubmission, PrizeToken
 from clara_eval.core.address import Address
-from clara_eval.core.errors import NotFound, Temporary
+from clara_eval.core.errors import Temporary
 from clara_eval.core.submission import Submission, Version
 
 LATE_SECONDS = 3_600
@@ -69,22 +69,6 @@ class ChallengeReader:
             if address in await contract.challenges(block, numbers[start : start + 500]):
                 return True
         return False
-
-    async def status_and_submission_count(
-        self, addresses: Sequence[Address], block: Block
-    ) -> dict[Address, tuple[ChallengeStatus, int]]:
-        """Return what changes while a challenge is open, of those that answer."""
-        names = ("status", "submissionCount")
-        contracts = [self.contract(address) for address in addresses]
-        answers = await self._blocks.views([contract.view(name) for contract in contracts for name in names], block)
-        found: dict[Address, tuple[ChallengeStatus, int]] = {}
-        for place, contract in enumerate(contracts):
-            try:
-                state = contract.state_in(names, answers[2 * place : 2 * place + 2])
-                found[contract.address] = contract.status_in(state), state.number("submissionCount")
-            except NotFound:
-                continue
-        return found
 
     async def challenge_at(self, address: Address, block: Block) -> Challenge:
         """Read everything that the contract says at `block`."""

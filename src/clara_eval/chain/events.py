@@ -57,8 +57,9 @@ class ChallengeEvents:
             yield tuple(replace(one, claimed_at=times[one.block_number]) for one in found), group.upto.block_number
 
     async def challenges_with_events(self, first: int, last: Block) -> set[Address]:
-        """Return contracts that announced a submission or a cancellation: a hint, since anybody can emit these."""
-        topics = tuple(self._version.challenge.event(n).topic for n in ("SubmissionReceived", "ChallengeCancelled"))
+        """Return contracts that emitted an event that changes a challenge: a hint, since anybody can emit these."""
+        names = ("SubmissionReceived", "ScoresPosted", "ChallengeFinalized", "ChallengeExpired", "ChallengeCancelled")
+        topics = tuple(self._version.challenge.event(name).topic for name in names)
         found: set[Address] = set()
         async for group in self._logs.groups(LogFilter((), (topics,)), first, last.number):
             found.update(Address(str(entry["address"]).lower()) for entry in group.entries)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.core.camel_json import DECIMAL
+from clara_eval.core.codec import DECIMAL
 from clara_eval.core.submission import Submission, Version
 
 

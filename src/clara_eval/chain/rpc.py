@@ -292,7 +292,9 @@ class Rpc:
                 return None
             return None if isinstance(answer, NodeRefusal) else (node, answer)
 
-        return [found for found in await gather_or_raise(one(node) for node in self.nodes) if found is not None]
+        with self.retries.limited():
+            told = await gather_or_raise(one(node) for node in self.nodes)
+        return [found for found in told if found is not None]
 
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)

@@ -1,20 +1,56 @@
-"""A signed transaction as it is kept: recorded before it is sent, so that a crash can only repeat it, never double it.
+"""EIP-1559 transactions before and after their signature, and how they are recorded.
 
-Comes in: an EIP-1559 transaction before or after its signature. Goes out: the bytes to sign, the signed bytes, and what
-those say, read back from the bytes themselves. Refuses every other kind of transaction: what we cannot read we do not
-send.
+Invariant: what a recorded transaction says is read from its own bytes; every other kind is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
-
-import rlp  # type: ignore[import-untyped] # ships no types
 
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish
 from clara_eval.core.hashing import keccak_hex
+
+
+@dataclass(frozen=True, slots=True)
+class ContractCall:
+    """One call with a name: equal `run` and `intention` mean one transaction, however often it is asked for."""
+
+    run: str
+    intention: str
+    to: Address
+    data: bytes
+    description: str = ""
+    replaces: frozenset[bytes] = frozenset()
+    """Calldata that was signed for this intention about a block that is gone: superseded on the same nonce."""
+
+    @property
+    def what(self) -> str:
+        return self.description or self.intention
+
+
+class BroadcastResult(StrEnum):
+    """What a node said to a broadcast."""
+
+    ACCEPTED = "accepted"
+    NONCE_USED = "nonce_used"
+    UNDERPRICED = "underpriced"
+    """Another attempt with this nonce waits in the node's pool and pays as much."""
+    FEE_TOO_LOW = "fee_too_low"
+    NOT_TAKEN = "not_taken"
+    """An earlier nonce is missing, or the node's pool is full: it is sent again at the next look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    tx_hash: str
+    block_number: int
+    has_succeeded: bool
+    is_final: bool
+    """Deep enough for this network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +90,35 @@ class SignedBytes:
     tx_hash: str
 
 
+RlpItem = int | bytes | Sequence["RlpItem"]
+
+
 def signing_payload(tx: TransactionToSign) -> bytes:
-    """The bytes whose keccak256 is signed: EIP-1559, without an access list."""
-    return bytes(b"\x02" + rlp.encode(_fields(tx)))
+    """Return the bytes whose keccak256 is signed, without an access list."""
+    return b"\x02" + _encode(_fields(tx))
 
 
 def signed_bytes(tx: TransactionToSign, parity: int, r: int, s: int) -> SignedBytes:
-    """The transaction with its signature, and the hash that nodes know it by."""
-    raw = bytes(b"\x02" + rlp.encode([*_fields(tx), parity, r, s]))
+    """Add the signature; the hash is the one that nodes know the transaction by."""
+    raw = b"\x02" + _encode([*_fields(tx), parity, r, s])
     return SignedBytes("0x" + raw.hex(), keccak_hex(raw))
 
 
-def _fields(tx: TransactionToSign) -> list[object]:
+def _fields(tx: TransactionToSign) -> list[RlpItem]:
     fees = (tx.max_priority_fee_per_gas, tx.max_fee_per_gas)
     return [tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, []]
 
 
 @lru_cache(maxsize=2048)
 def read_signed(raw: str) -> TransactionToSign:
-    """What a recorded transaction says, from its own bytes."""
+    """Read what a recorded transaction says from its own bytes; CannotPublish if they are not EIP-1559."""
     payload = bytes.fromhex(raw.removeprefix("0x"))
     if payload[:1] != b"\x02":
         raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")
-    chain_id, nonce, tip, fee, gas, to, value, data = rlp.decode(payload[1:])[:8]
+    try:
+        chain_id, nonce, tip, fee, gas, to, value, data = _strings(payload[1:])[:8]
+    except (IndexError, ValueError):
+        raise CannotPublish(f"The recorded transaction {raw[:20]}… is not whole.") from None
     return TransactionToSign(
         chain_id=int.from_bytes(chain_id, "big"),
         nonce=int.from_bytes(nonce, "big"),
@@ -87,3 +129,42 @@ def read_signed(raw: str) -> TransactionToSign:
         max_fee_per_gas=int.from_bytes(fee, "big"),
         max_priority_fee_per_gas=int.from_bytes(tip, "big"),
     )
+
+
+def _encode(item: RlpItem) -> bytes:
+    """Encode as RLP: numbers big-endian without leading zeros."""
+    if isinstance(item, int):
+        item = item.to_bytes((item.bit_length() + 7) // 8, "big")
+    if isinstance(item, bytes):
+        return item if len(item) == 1 and item[0] < 0x80 else _prefix(len(item), 0x80) + item
+    inside = b"".join(map(_encode, item))
+    return _prefix(len(inside), 0xC0) + inside
+
+
+def _prefix(length: int, base: int) -> bytes:
+    if length < 56:
+        return bytes([base + length])
+    size = length.to_bytes((length.bit_length() + 7) // 8, "big")
+    return bytes([base + 55 + len(size)]) + size
+
+
+def _strings(encoded: bytes) -> list[bytes]:
+    """Split an RLP list into its items, with an inner list as its encoded content."""
+    start, end = _span(encoded, 0)
+    found: list[bytes] = []
+    while start < end:
+        inside, start = _span(encoded, start)
+        found.append(encoded[inside:start])
+    return found
+
+
+def _span(encoded: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of the item at `at` starts and ends."""
+    first = encoded[at]
+    if first < 0x80:
+        return at, at + 1
+    short = first - (0x80 if first < 0xC0 else 0xC0)
+    if short < 56:
+        return at + 1, at + 1 + short
+    start = at + 1 + short - 55
+    return start, start + int.from_bytes(encoded[at + 1 : start], "big")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import DECIMAL
+from clara_eval.core.codec import DECIMAL
 from clara_eval.core.errors import CannotPublish, Unscorable
 
 MIN_SUBMISSIONS = 2

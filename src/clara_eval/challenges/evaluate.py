@@ -184,7 +184,7 @@ class Evaluation:
 async def walk_and_publish(address: Address, ports: Ports, options: Options, status: StatusWriter) -> Evaluation:
     """Walk one challenge through every room and publish the result; the status tells how far it came."""
     journal = Journal(ports.store, f"{options.network.chain_id}:{address}")
-    ports = replace(ports, sender=ports.sender.telling(status.explain))
+    ports = replace(ports, sender=ports.sender.with_notice(status.explain))
     challenge = await _pinned(address, ports, journal)
     await _advance(challenge, ports, options)
     check_scorable(challenge)

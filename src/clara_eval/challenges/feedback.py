@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from clara_eval.chain.agents import AgentRegistries
 from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.sender import ContractCall, Receipt, SendOutcome, TransactionSender
-from clara_eval.chain.transaction import StoredTransaction
+from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
+from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.address import Address
 
 TAG = "challenge"

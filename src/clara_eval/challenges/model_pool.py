@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol, cast
 
 from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import EvalConfig
@@ -24,7 +23,6 @@ from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
-from clara_eval.judge.costs.ledger import Ledger
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
 from clara_eval.judge.costs.quote import (
     LEAST_RESERVE,
@@ -37,8 +35,8 @@ from clara_eval.judge.costs.reading import ReadingBudget
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
-from clara_eval.judge.provider import BatchRun, BatchStore
-from clara_eval.judge.providers.attested import Attested, SigningLlm
+from clara_eval.judge.provider import BatchRun
+from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
     build_llm,
     parse_judge,
@@ -49,27 +47,12 @@ from clara_eval.judge.providers.registry import (
 )
 from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.retrying_llm import CallListener
-from clara_eval.store.ports import RunAnswers
+from clara_eval.store.sql_store import SqlStore
 
 UNKNOWN_THINKING = 8_192
 """Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
 LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """What one judge of one run will be asked next, and the money for it."""
-
-    judge: str
-    run: str
-    prompts: tuple[Prompt, ...]
-    budget: RunBudget
-    card: PriceCard | None
-
-
-Spread = Callable[[Ahead], Awaitable[None]]
-"""Has some of this asked elsewhere; returns when nobody else asks any of it any more."""
 
 
 @dataclass(slots=True)
@@ -96,20 +79,12 @@ class RunModels:
         return sum(line.answered for line in self.lines.values()), self.budget.spent / MICRO
 
 
-class PoolStore(BatchStore, RunAnswers, Ledger, Protocol):
-    """What the models of runs need kept: answers, batches, attested keys, and the money."""
-
-    async def entry(self, run: str, key: str) -> str | None: ...
-
-
 @dataclass(slots=True)
 class ModelPool:
     """Fulfils `pipeline.evaluate.Models`; models are built once and shared by runs."""
 
     settings: Settings
-    store: PoolStore
-    spread: Spread | None = None
-    """Set by an engine that has other workers to share with."""
+    store: SqlStore
     watch: CallListener | None = None
     """Set by a service that counts calls."""
     poll_seconds: float = 20.0
@@ -173,7 +148,7 @@ class ModelPool:
         """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
         if budget.unsure_micro_usd:
             await self.store.add_unsure(run, budget.unsure_micro_usd)
-        unsure = unsure_before + budget.unsure_elsewhere + budget.unsure_micro_usd
+        unsure = unsure_before + budget.unsure_micro_usd
         await self.store.settle_spend(ledger, budget.spent - unsure)
 
     def line(
@@ -198,10 +173,11 @@ class ModelPool:
 
     def _judge(self, name: str, run: str) -> Llm:
         """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
-        if not parse_judge(name).attestation:
-            return self._llm(name)
+        llm = self._llm(name)
+        if not isinstance(llm, SigningOpenAi):
+            return llm
         if (name, run) not in self._attested:
-            self._attested[name, run] = Attested(cast("SigningLlm", self._llm(name)), run, self.store, self.quotes)
+            self._attested[name, run] = Attested(llm, run, self.store, self.quotes)
         return self._attested[name, run]
 
     async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
@@ -210,23 +186,17 @@ class ModelPool:
         return await self._attested[judge, run].key_report(key)
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
-        """Batches where the time allows them and the model has them, else other workers, else nothing."""
+        """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
-        spread, card = self.spread, self._card(name)
-        by_batches = provider_of(parse_judge(name)).fill_by_batches if self.settings.batches == "auto" else None
-        if by_batches is None and spread is None:
+        card = self._card(name)
+        in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
+        if in_batches is None:
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
             left = ends_at - asyncio.get_running_loop().time()
             batch = BatchRun(self._llm(name), self.store, run, budget, card, self.poll_seconds)
-            if by_batches is not None and await by_batches(batch, prompts, left):
-                return
-            if spread is not None:
-                before = await self.store.unsure_of(run)
-                await spread(Ahead(name, run, tuple(prompts), budget, card))
-                # Only other workers add to it while this run is under way.
-                budget.unsure_elsewhere += await self.store.unsure_of(run) - before
+            await in_batches(batch, prompts, left)
 
         return look
 

@@ -15,14 +15,8 @@ from clara_eval.chain.calldata import post_scores_calldata
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.posted import Posted, PostedBy
 from clara_eval.chain.results import PostedResults
-from clara_eval.chain.sender import (
-    ContractCall,
-    Intention,
-    Receipt,
-    SendOutcome,
-    TransactionSender,
-)
-from clara_eval.chain.transaction import StoredTransaction
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
+from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.chain.winners import Winners
 from clara_eval.challenges.guard import check_call
 from clara_eval.core.errors import CannotPublish, NotYet, Temporary

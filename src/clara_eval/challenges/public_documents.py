@@ -16,7 +16,7 @@ from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key

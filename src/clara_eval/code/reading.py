@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from threading import Lock
 
 from clara_eval.code.parsing import Parsed, parse
 from clara_eval.code.shapes import Shape, shapes_of
 from clara_eval.code.structure import Structure, read_structure
-from clara_eval.core.recent import Recent
 
 _MOST_PARTS = 100_000
 """Functions, comments and strings that are held of late, and texts."""
@@ -30,7 +30,30 @@ class Code:
     distinct_names: int
 
 
-_READ: Recent[tuple[bytes, str], Code | None] = Recent(_MOST_PARTS)
+class RecentCode:
+    """The texts read last, safe to share between threads; all of them have at most `most` parts."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held: dict[tuple[bytes, str], tuple[Code | None, int]] = {}
+        self._parts = 0
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def find(self, key: tuple[bytes, str]) -> tuple[Code | None, int] | None:
+        return self._held.get(key)
+
+    def put(self, key: tuple[bytes, str], code: Code | None, parts: int) -> None:
+        with self._lock:
+            self._parts += parts - self._held.pop(key, (None, 0))[1]
+            self._held[key] = code, parts
+            while self._parts > self._most:
+                self._parts -= self._held.pop(next(iter(self._held)))[1]
+
+
+_READ = RecentCode(_MOST_PARTS)
 
 
 def read_code(source: bytes, language: str) -> Code | None:

@@ -1,25 +1,71 @@
-"""One kind of value as the JSON of journals and traces, and back: written and read in one place each.
+"""Write values as JSON with camelCase keys, and read them back.
 
-In: a dataclass or a plain type. Out: `body`, camelCase JSON with decimal strings where an integer may pass 2^53, and
-`read`, which refuses other fields than its own. Must hold: what is written is read back as it was.
+Invariant: what is written reads back as it was; an integer that may pass 2^53 is a decimal string (`DECIMAL`).
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from pydantic import ConfigDict, TypeAdapter
 
-from clara_eval.core.camel_json import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 T = TypeVar("T")
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
+DECIMAL = {"decimal": True}
+"""Metadata of a dataclass field whose integer is written as a decimal string."""
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+@cache
+def _named(kind: type[DataclassInstance]) -> tuple[tuple[str, str, bool], ...]:
+    """List each field's own name, its name in JSON, and whether it is written as a decimal string."""
+    return tuple((field.name, camel(field.name), bool(field.metadata.get("decimal"))) for field in fields(kind))
+
+
+@overload
+def to_camel_json(value: DataclassInstance) -> dict[str, object]: ...
+@overload
+def to_camel_json(value: object) -> object: ...
+def to_camel_json(value: object) -> object:
+    """Convert dataclasses to objects with camelCase keys; mappings keep their keys, which are data."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if is_dataclass(kind):
+        told = ((name, is_decimal, getattr(value, own)) for own, name, is_decimal in _named(kind))
+        return {name: str(v) if is_decimal else to_camel_json(v) for name, is_decimal, v in told}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): to_camel_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = sorted(value) if isinstance(value, (set, frozenset)) else value
+        return [to_camel_json(item) for item in items]
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    return value
+
+
 _CAMEL = ConfigDict(alias_generator=camel, extra="forbid")
 
 
 class JsonCodec(Generic[T]):
+    """One kind of value as the JSON of journals and traces."""
+
     def __init__(self, kind: type[T]) -> None:
-        # A dataclass alone would keep its own names: only around it does pydantic apply the casing, all the way down.
+        # A dataclass alone would keep its own names: pydantic applies the casing only below a type around it.
         self._boxed: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=_CAMEL)  # type: ignore[valid-type, arg-type]
 
     def body(self, value: T) -> object:
@@ -29,7 +75,7 @@ class JsonCodec(Generic[T]):
         return plain_json(self.body(value))
 
     def read(self, body: object) -> T:
-        """The value that this JSON stands for; ValueError where it has another shape."""
+        """Read a value; ValueError if the JSON has another shape."""
         return self._boxed.validate_python((body,))[0]
 
     def read_text(self, text: str) -> T:

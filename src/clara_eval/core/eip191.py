@@ -1,4 +1,4 @@
-"""Who signed a text with an Ethereum key (EIP-191, `personal_sign`): text and signature in, the address out."""
+"""Recover who signed a text with an Ethereum key (EIP-191, `personal_sign`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What can go wrong, named by what happens next.
-
-Every error of ours is a `ClaraError`; the doors turn it into one clear message, the engine into the next action.
-The class says what the caller does: wait, try again, ask again, refuse the item, stop and raise the alarm.
-Anything else that escapes is a bug and is loud.
-"""
+"""The errors of the product, named by what the caller does next: wait, try again, refuse, stop."""
 
 from __future__ import annotations
 

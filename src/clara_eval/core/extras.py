@@ -1,8 +1,4 @@
-"""The optional parts of the package: which modules each brings, and the one line that installs it.
-
-Comes in: the name of an extra of `pyproject.toml`, where a door or an adapter is about to use it. Goes out: nothing, or
-a `ConfigError` whose remedy works wherever the package is installed, with or without a clone of the project.
-"""
+"""The optional parts of the package, and the line that installs each."""
 
 from __future__ import annotations
 

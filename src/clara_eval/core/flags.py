@@ -1,9 +1,4 @@
-"""One thing that a reader of a result should know, whoever noticed it.
-
-A flag is raised where the fact is known: about a submission in `features`, about a ranking in `ranking.flags`, about a
-round in `pipeline.review_rules`, which also decides what a person looks at before money moves. `info` and `warn` are
-shown beside the result; `review` holds the post until somebody approves.
-"""
+"""A flag: one fact that a reader of a result should know."""
 
 from __future__ import annotations
 

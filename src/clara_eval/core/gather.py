@@ -1,7 +1,4 @@
-"""Several coroutines at once; the first failure ends the others and is raised as itself.
-
-A task group wraps failures in a group, which no caller of ours wants to unwrap: what went wrong is one named error.
-"""
+"""Run coroutines at once; the first failure ends the others and is raised as itself."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The two hashes and the one JSON form that everything else relies on.
-
-Keccak-256 is the contract's hash (configs, solutions, URIs); SHA-256 is ours (trace chain, request hashes), because
-anybody can recompute it with tools at hand. `canonical_json` is RFC 8785; `plain_json` is our faster deterministic
-form for values we made ourselves, where only one writer exists and the bytes are stored as written.
-"""
+"""Keccak-256 and SHA-256, and the JSON forms they are taken of."""
 
 from __future__ import annotations
 

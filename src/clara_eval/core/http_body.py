@@ -1,7 +1,4 @@
-"""The body of an answer: all of it, or an error where it is longer than allowed.
-
-`response.content.read(n)` gives what has arrived so far, which is a part of any longer answer; these read to the end.
-"""
+"""Read the body of an HTTP answer to its end, up to a limit."""
 
 from __future__ import annotations
 

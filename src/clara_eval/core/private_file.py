@@ -1,4 +1,4 @@
-"""Files that only their owner reads and writes, whatever the umask is."""
+"""Files for their owner alone."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""JSON from strangers, read strictly: one document, one meaning.
-
-Text or bytes come in, plain Python values go out. Refused, each with a reason: bytes that are not UTF-8, a byte order
-mark, duplicate keys, NaN and infinities (also by overflow), integers that other JSON readers would round, lone
-surrogates, too deep nesting, too much text, anything before or after the one document.
-"""
+"""Read JSON from strangers strictly: one document, one meaning."""
 
 from __future__ import annotations
 

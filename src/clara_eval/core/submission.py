@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from clara_eval.core.address import Address
-from clara_eval.core.camel_json import DECIMAL
+from clara_eval.core.codec import DECIMAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
-"""Text that strangers wrote, marked as such before an agent or a person reads it.
+"""Mark strangers' text before an agent or a person reads it.
 
-Comes in: any text of a poster, submitter or token. Goes out: a labelled field whose text stands between two lines that
-carry a random nonce, capped, with control, bidirectional and invisible characters escaped. The nonce is made after the
-text, so the text cannot close its own fence. It is data to look at, never an instruction.
+Invariant: the nonce of the fence is made after the text, so the text cannot close its own fence.
 """
 
 from __future__ import annotations

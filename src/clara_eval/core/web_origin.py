@@ -1,4 +1,4 @@
-"""Where a web request comes from: the `Origin` and `Host` headers as parsed values that are compared exactly."""
+"""Parse the `Origin` and `Host` headers of a request into values that compare exactly."""
 
 from __future__ import annotations
 

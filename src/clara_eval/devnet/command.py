@@ -19,8 +19,8 @@ from eth_utils.address import to_checksum_address
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevNode
-from clara_eval.devnet.local_chain import DevAccount, LocalChain
+from clara_eval.devnet.dev_node import DevAccount, DevNode
+from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli.options import JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
 
@@ -165,7 +165,7 @@ async def _describe(chain: LocalChain) -> Devnet:
     agents = [Agent(**_account(agent), agentId=await chain.register(agent)) for agent in chain.agents]
     return {
         "network": "local",
-        "chainId": await chain.web3.eth.chain_id,
+        "chainId": int(await chain.node.rpc("eth_chainId"), 16),
         "rpcUrl": chain.rpc_url,
         "challengeFactory": to_checksum_address(deployment.factory),
         "fromBlock": deployment.from_block,

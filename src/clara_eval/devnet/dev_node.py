@@ -1,31 +1,40 @@
-"""What a person can do to a running anvil node: send transactions as its accounts, move its time, undo its blocks.
+"""A running anvil node: send transactions as its accounts, move its time.
 
-Comes in: the address of a node. Goes out: `DevNode`. Transactions are signed by the node with its public development
-keys; a contract's refusal is raised as `NodeRefused`, in words. It refuses a chain that is not anvil: nothing here may
-ever touch real money.
+Invariant: a chain that is not anvil is refused, so nothing here can touch real money.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
-from aiohttp import ClientError
-from eth_typing import HexStr
-from hexbytes import HexBytes
-from web3 import AsyncHTTPProvider, AsyncWeb3
-from web3.exceptions import Web3Exception
-from web3.types import RPCEndpoint, TxReceipt
+from aiohttp import ClientError, ClientSession
 
 from clara_eval.chain.accounts import key_from_seed, seed_from_mnemonic
 from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
 from clara_eval.devnet.anvil import MNEMONIC
+
+_MINED_SECONDS = 120
+"""For one transaction, on a machine under load."""
+
+
+class MinedReceipt(TypedDict):
+    """A receipt as the node's JSON has it, as far as it is used."""
+
+    transactionHash: str
+    blockNumber: str
+    blockHash: str
+    gasUsed: str
+    status: str
+    contractAddress: str | None
+    logs: list[dict[str, object]]
 
 
 class NodeRefused(ClaraError):
@@ -53,43 +62,52 @@ class DevNode:
     """One connection to an anvil node."""
 
     rpc_url: str
-    web3: AsyncWeb3[Any]
-    accounts: tuple[DevAccount, ...]
+    session: ClientSession
+    accounts: tuple[DevAccount, ...] = ()
 
     @classmethod
     async def connect(cls, rpc_url: str) -> DevNode:
         """Connect, or refuse: what answers there must be anvil."""
-        web3 = AsyncWeb3(AsyncHTTPProvider(rpc_url, exception_retry_configuration=None))
+        node = cls(rpc_url, ClientSession())
         try:
-            await _require_anvil(web3, rpc_url)
-            addresses = await web3.eth.accounts
+            await node._require_anvil()
+            addresses = await node.rpc("eth_accounts")
         except BaseException:
-            await web3.provider.disconnect()
+            await node.close()
             raise
-        return cls(rpc_url, web3, tuple(DevAccount(n, to_address(text)) for n, text in enumerate(addresses)))
+        accounts = tuple(DevAccount(number, to_address(text)) for number, text in enumerate(addresses))
+        return replace(node, accounts=accounts)
 
     async def close(self) -> None:
-        """Let go of the connection; the node goes on."""
-        await self.web3.provider.disconnect()
+        """Close the connection; the node goes on."""
+        await self.session.close()
 
     async def post(self, sender: DevAccount, to: Address | None, data: str) -> str:
-        """Hand in a transaction and return its hash; whether it was accepted is for `receipts` to say."""
+        """Hand in a transaction and return its hash; `receipts` says whether it was accepted."""
         transaction = {"from": sender.address, "data": data} | ({} if to is None else {"to": to})
         return str(await self.rpc("eth_sendTransaction", transaction))
 
-    async def receipts(self, hashes: Sequence[str]) -> list[TxReceipt]:
-        """Wait until all are mined; raises `NodeRefused` if one was reverted."""
-        receipts: list[TxReceipt] = await asyncio.gather(
-            *(self.web3.eth.wait_for_transaction_receipt(HexStr(item), poll_latency=0.01) for item in hashes)
-        )
-        for receipt in receipts:
-            if receipt["status"] != 1:
-                raise await self._refused(receipt["transactionHash"].to_0x_hex())
-        return receipts
+    async def receipts(self, hashes: Sequence[str]) -> list[MinedReceipt]:
+        """Wait until all are mined; raise `NodeRefused` if one was reverted."""
+        return [await self._receipt(item) for item in hashes]
+
+    async def _receipt(self, tx_hash: str) -> MinedReceipt:
+        receipt: MinedReceipt | None = None
+        async with asyncio.timeout(_MINED_SECONDS):
+            while receipt is None:
+                receipt = await self.rpc("eth_getTransactionReceipt", tx_hash)
+                if receipt is None:
+                    await asyncio.sleep(0.01)
+        if receipt["status"] != "0x1":
+            raise await self._refused(tx_hash)
+        return receipt
 
     async def now(self) -> int:
-        """The time of the newest block, which is the only time contracts know."""
-        return int((await self.web3.eth.get_block("latest"))["timestamp"])
+        """Return the time of the newest block, which is the only time contracts know."""
+        return int((await self.rpc("eth_getBlockByNumber", "latest", False))["timestamp"], 16)
+
+    async def block_number(self) -> int:
+        return int(await self.rpc("eth_blockNumber"), 16)
 
     async def move_to(self, timestamp: int) -> int:
         """Mine a block at exactly that time; the clock goes on from there. Time cannot go back."""
@@ -105,8 +123,12 @@ class DevNode:
         return await self.now()
 
     async def rpc(self, method: str, *params: object) -> Any:
-        """One call to the node, its error raised as `NodeRefused`."""
-        response = await self.web3.provider.make_request(RPCEndpoint(method), list(params))
+        """Return one result; raise the node's error as `NodeRefused`."""
+        body = {"jsonrpc": "2.0", "id": 0, "method": method, "params": list(params)}
+        async with self.session.post(self.rpc_url, json=body) as answer:
+            response = json.loads(await answer.read())
+        if not isinstance(response, dict):
+            raise NodeRefused(f"The node answered {method} with something that is not JSON-RPC.", None)
         if "error" not in response:
             return response.get("result")
         error: object = response["error"]
@@ -122,20 +144,20 @@ class DevNode:
             str(refusal or f"Transaction {transaction_hash} was reverted: {trace.get('error')}."), refusal
         )
 
-
-async def _require_anvil(web3: AsyncWeb3[Any], rpc_url: str) -> None:
-    try:
-        version = str(await web3.client_version)
-    except (OSError, TimeoutError, ClientError, ValueError, RecursionError, Web3Exception) as bad:
-        raise Temporary(
-            f"No node answers at {_without_secrets(rpc_url)} ({type(bad).__name__}).",
-            remedy="Check the address; `clara-eval devnet` starts a node and prints its own.",
-        ) from bad
-    if not version.lower().startswith("anvil/"):
-        raise ConfigError(
-            f"The node at {_without_secrets(rpc_url)} says it is {version[:80]!r}, not anvil.",
-            remedy="This works on a local development chain only; `clara-eval devnet` starts one.",
-        )
+    async def _require_anvil(self) -> None:
+        place = _without_secrets(self.rpc_url)
+        try:
+            version = str(await self.rpc("web3_clientVersion"))
+        except (OSError, TimeoutError, ClientError, ValueError, RecursionError, NodeRefused) as bad:
+            raise Temporary(
+                f"No node answers at {place} ({type(bad).__name__}).",
+                remedy="Check the address; `clara-eval devnet` starts a node and prints its own.",
+            ) from bad
+        if not version.lower().startswith("anvil/"):
+            raise ConfigError(
+                f"The node at {place} says it is {version[:80]!r}, not anvil.",
+                remedy="This works on a local development chain only; `clara-eval devnet` starts one.",
+            )
 
 
 def _without_secrets(url: str) -> str:
@@ -149,7 +171,7 @@ def _without_secrets(url: str) -> str:
 
 @cache
 def _dev_key(index: int) -> str:
-    return HexBytes(key_from_seed(_dev_seed(), f"m/44'/60'/0'/0/{index}")).to_0x_hex()
+    return "0x" + bytes(key_from_seed(_dev_seed(), f"m/44'/60'/0'/0/{index}")).hex()
 
 
 @cache

@@ -1,8 +1,6 @@
-"""A whole local world of challenges: a node with every contract deployed, funded accounts, and a clock to move.
+"""A local chain with every contract deployed, funded accounts, and a clock to move.
 
-Comes in: the address of an anvil node. Goes out: `LocalChain`, on which a poster posts, agents register and submit,
-and anybody moves time, mines, takes snapshots and forces reorgs. Everything is a real transaction on a real node;
-a contract's refusal is raised as `NodeRefused`, in words. For demos, tests and devnets: it refuses any other chain.
+Everything is a real transaction on an anvil node; a contract's refusal is raised as `NodeRefused`.
 """
 
 from __future__ import annotations
@@ -10,35 +8,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from eth_typing import HexStr
+from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
-from hexbytes import HexBytes
-from web3 import AsyncWeb3
-from web3.contract import AsyncContract
-from web3.logs import DISCARD
-from web3.types import TxReceipt
 
-from clara_eval.chain.contracts import ContractName, artifact
+from clara_eval.chain.contracts import AbiItem, ContractName, artifact
+from clara_eval.chain.contracts.abi import Abi
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode, NodeRefused
-
-__all__ = [
-    "DAY",
-    "HOUR",
-    "USDC",
-    "Deployment",
-    "DevAccount",
-    "Handed",
-    "LocalChain",
-    "NodeRefused",
-    "PostedTerms",
-    "local_chain",
-]
+from clara_eval.devnet.dev_node import DevAccount, DevNode, MinedReceipt
 
 USDC = 1_000_000
 """Base units of one test dollar."""
@@ -85,6 +65,33 @@ class PostedTerms:
     skill_tags: tuple[str, ...] = ()
 
 
+class DevContract:
+    """A contract at an address, with the ABI that it speaks."""
+
+    def __init__(self, node: DevNode, address: Address, items: Sequence[AbiItem]) -> None:
+        self.node = node
+        self.address = to_checksum_address(address)
+        self.items = items
+        self.abi = Abi(items)
+
+    def encode_abi(self, name: str, args: Sequence[object] = ()) -> str:
+        """Return calldata; an overloaded function is named by its signature."""
+        function = self.abi.function(name)
+        return "0x" + (function.selector + encode(function.types, args)).hex()
+
+    async def read(self, name: str, *args: object) -> int:
+        """Return the number that a getter answers at the newest block."""
+        request = {"to": self.address, "data": self.encode_abi(name, args)}
+        (found,) = self.abi.function(name).answer(await self.node.rpc("eth_call", request, "latest"))
+        return int(str(found))
+
+    def events_in(self, name: str, receipt: MinedReceipt) -> list[dict[str, object]]:
+        """Return the values of this contract's events in a receipt."""
+        event, place = self.abi.event(name), self.address.lower()
+        entries = [log for log in receipt["logs"] if log["address"] == place]
+        return [event.read(entry) for entry in entries if event.topic in str(entry["topics"])]
+
+
 @dataclass(frozen=True, slots=True)
 class Handed:
     """One submission: without a hash, the hash of the URI is sent, as existing clients do."""
@@ -126,10 +133,6 @@ class LocalChain:
         return self.node.rpc_url
 
     @property
-    def web3(self) -> AsyncWeb3[Any]:
-        return self.node.web3
-
-    @property
     def owner(self) -> DevAccount:
         """Deployer of the contracts and owner of the factory."""
         return self.node.accounts[0]
@@ -148,40 +151,39 @@ class LocalChain:
         return self.node.accounts[3:]
 
     @property
-    def token(self) -> AsyncContract:
+    def token(self) -> DevContract:
         return self.contract("TestUSDC", self.deployment.token)
 
     @property
-    def registry(self) -> AsyncContract:
+    def registry(self) -> DevContract:
         return self.contract("IdentityRegistry", self.deployment.identity_registry)
 
     @property
-    def factory(self) -> AsyncContract:
+    def factory(self) -> DevContract:
         return self.contract("ChallengeFactory", self.deployment.factory)
 
-    def challenge(self, address: Address) -> AsyncContract:
+    def challenge(self, address: Address) -> DevContract:
         return self.contract("Challenge", address)
 
-    def contract(self, name: ContractName, address: Address) -> AsyncContract:
-        return self.web3.eth.contract(address=to_checksum_address(address), abi=artifact(name).abi)
+    def contract(self, name: ContractName, address: Address) -> DevContract:
+        return DevContract(self.node, address, artifact(name).abi)
 
     async def balance(self, address: Address) -> int:
         """Base units of the test dollar."""
-        return int(await self.token.functions.balanceOf(to_checksum_address(address)).call())
+        return await self.token.read("balanceOf", address)
 
     # -- what people do
 
     async def fund(self, account: DevAccount, amount: int) -> None:
         """Give test dollars, and allow the factory to take them when the account posts a challenge."""
-        await self.send(account, self.token, "mint", to_checksum_address(account.address), amount)
-        await self.send(account, self.token, "approve", to_checksum_address(self.deployment.factory), _UNLIMITED)
+        await self.send(account, self.token, "mint", account.address, amount)
+        await self.send(account, self.token, "approve", self.deployment.factory, _UNLIMITED)
 
     async def post_challenge(self, terms: PostedTerms | None = None, poster: DevAccount | None = None) -> Address:
         """Post a challenge and return its address. A poster other than the chain's own needs `fund` first."""
         params = self._create_params(terms or PostedTerms(), await self.now())
         receipt = await self.send(poster or self.poster, self.factory, "createChallenge", params)
-        created = self.factory.events.ChallengeCreated().process_receipt(receipt, errors=DISCARD)
-        return to_address(created[0]["args"]["challengeAddress"])
+        return to_address(str(self.factory.events_in("ChallengeCreated", receipt)[0]["challengeAddress"]))
 
     async def register(self, agent: DevAccount, agent_uri: str = "") -> int:
         """The agent's id in the identity registry, registered now if it is not yet."""
@@ -190,11 +192,11 @@ class LocalChain:
 
     async def submit(
         self, agent: DevAccount, challenge: Address, solution_uri: str, solution_hash: str | None = None
-    ) -> TxReceipt:
+    ) -> MinedReceipt:
         """Submit one solution; the agent is registered first if needed."""
         return (await self.submit_all(challenge, [Handed(agent, solution_uri, solution_hash)]))[0]
 
-    async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[TxReceipt]:
+    async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
         """Submit many solutions in this order, each in a block of its own and at least a second after the last."""
         await self._register_all([item.agent for item in handed])
         target = self.challenge(challenge)
@@ -204,7 +206,7 @@ class LocalChain:
         finally:
             await self.node.rpc("anvil_removeBlockTimestampInterval")
 
-    async def submit_together(self, challenge: Address, handed: Sequence[Handed]) -> list[TxReceipt]:
+    async def submit_together(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
         """The same in as few blocks as hold them: a node that keeps the state of every block grows slow with them."""
         await self._register_all([item.agent for item in handed])
         target = self.challenge(challenge)
@@ -218,7 +220,7 @@ class LocalChain:
             calls = [(self.poster, call)] * min(_POOL, count - first)
             await self._send_together(self.deployment.factory, calls)
 
-    async def _send_together(self, to: Address, calls: Sequence[tuple[DevAccount, str]]) -> list[TxReceipt]:
+    async def _send_together(self, to: Address, calls: Sequence[tuple[DevAccount, str]]) -> list[MinedReceipt]:
         await self.node.rpc("evm_setAutomine", False)
         try:
             hashes = [await self.node.post(sender, to, call) for sender, call in calls]
@@ -229,12 +231,12 @@ class LocalChain:
         finally:
             await self.node.rpc("evm_setAutomine", True)
 
-    async def send(self, sender: DevAccount, contract: AsyncContract, name: str, *args: object) -> TxReceipt:
+    async def send(self, sender: DevAccount, contract: DevContract, name: str, *args: object) -> MinedReceipt:
         """Call a contract's function in a transaction and wait for it; raises `NodeRefused`."""
         data = contract.encode_abi(name, args=list(args))
         return await self.send_data(sender, to_address(str(contract.address)), data)
 
-    async def send_data(self, sender: DevAccount, to: Address, data: str) -> TxReceipt:
+    async def send_data(self, sender: DevAccount, to: Address, data: str) -> MinedReceipt:
         """The same with calldata made by the caller, for example with bytes after the arguments."""
         return (await self.node.receipts([await self.node.post(sender, to, data)]))[0]
 
@@ -280,27 +282,25 @@ class LocalChain:
         call = registry.encode_abi("register(string)", args=[agent_uri])
         target = self.deployment.identity_registry
         hashes = [await self.node.post(agent, target, call) for agent in missing.values()]
-        registered = registry.events.Registered()
         for address, receipt in zip(missing, await self.node.receipts(hashes), strict=True):
-            event = registered.process_receipt(receipt, errors=DISCARD)[0]
-            self._agent_ids[address] = int(event["args"]["agentId"])
+            self._agent_ids[address] = int(str(registry.events_in("Registered", receipt)[0]["agentId"]))
 
     def _submission(self, item: Handed) -> list[object]:
         solution_hash = item.solution_hash or keccak_hex(item.solution_uri.encode())
-        return [self._agent_ids[item.agent.address], item.solution_uri, HexBytes(solution_hash)]
+        return [self._agent_ids[item.agent.address], item.solution_uri, _bytes32(solution_hash)]
 
     def _create_params(self, terms: PostedTerms, now: int) -> tuple[object, ...]:
         evaluator = self.evaluator.address if terms.evaluator is None else terms.evaluator
         deadline = now + terms.open_seconds
         return (
-            to_checksum_address(terms.token or self.deployment.token),
-            to_checksum_address(evaluator),
+            terms.token or self.deployment.token,
+            evaluator,
             terms.prize_pool,
             deadline,
             deadline + terms.scoring_seconds,
             terms.challenge_uri,
-            HexBytes(terms.eval_config_hash),
-            HexBytes(terms.private_set_hash),
+            _bytes32(terms.eval_config_hash),
+            _bytes32(terms.private_set_hash),
             len(terms.payout_bps) if terms.winner_count is None else terms.winner_count,
             list(terms.payout_bps),
             terms.max_participants,
@@ -322,16 +322,20 @@ async def local_chain(options: AnvilOptions | None = None) -> AsyncIterator[Loca
 async def create(node: DevNode, name: ContractName, *args: object) -> Address:
     """Deploy one shipped contract as the node's first account; raises `NodeRefused` if its constructor does."""
     shipped = artifact(name)
-    factory = node.web3.eth.contract(abi=shipped.abi, bytecode=HexStr(shipped.bytecode))
-    data = factory.constructor(*args).data_in_transaction
+    inputs = next((item.get("inputs", []) for item in shipped.abi if item["type"] == "constructor"), [])
+    data = shipped.bytecode + encode([item["type"] for item in inputs], args).hex()
     receipt = (await node.receipts([await node.post(node.accounts[0], None, data)]))[0]
     return to_address(str(receipt["contractAddress"]))
 
 
 async def _deploy_contracts(node: DevNode) -> Deployment:
-    first_block = await node.web3.eth.block_number + 1
+    first_block = await node.block_number() + 1
     token = await create(node, "TestUSDC")
     registry = await create(node, "IdentityRegistry")
     implementation = await create(node, "Challenge")
-    factory = await create(node, "ChallengeFactory", to_checksum_address(implementation), to_checksum_address(registry))
+    factory = await create(node, "ChallengeFactory", implementation, registry)
     return Deployment(token, registry, implementation, factory, from_block=first_block)
+
+
+def _bytes32(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))

@@ -10,8 +10,7 @@ import base64
 from collections.abc import Iterator
 
 from clara_eval.chain.model import Challenge
-from clara_eval.core.camel_json import to_camel_json
-from clara_eval.core.codec import JsonCodec
+from clara_eval.core.codec import JsonCodec, to_camel_json
 from clara_eval.core.version import __version__
 from clara_eval.evaluation.objections import DISPUTED_FORM
 from clara_eval.evaluation.plan import EvaluationPlan

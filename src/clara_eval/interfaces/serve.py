@@ -91,7 +91,7 @@ async def serving(
             stack.push_async_callback(_watch(app, metrics, settings.otlp_url))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         reader = ResultReader(app.store, app.chain_id, settings.traces_public)
-        context = ApiContext(settings, reader, metrics, engine.pulse, engine)
+        context = ApiContext(settings, reader, metrics, engine.pulse, engine.requests)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine turns: whoever watches sees the start, too.
         proxies = listed(settings.trusted_proxies)

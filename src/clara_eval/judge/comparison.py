@@ -1,9 +1,4 @@
-"""Stage 2: two typed vectors before a judge.
-
-The prompt is made of the poster's committed criteria, the meaning of the features, and the two vectors in canonical
-form: equal vectors give the same bytes, and nothing a submitter wrote is in it. Every user part must match one anchored
-grammar made from the schema, or it is not asked. No usable verdict is `Decision(None, reason)`: not a loss, not a tie.
-"""
+"""Compare two typed vectors: every prompt matches one anchored grammar, so nothing a submitter wrote is in it."""
 
 from __future__ import annotations
 
@@ -34,7 +29,7 @@ _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[V]):
-    """A verdict, or None with the reason why there is none. `requests` are the hashes of what was asked."""
+    """A verdict, or None with the reason: not a loss, not a tie. `requests` are the hashes of what was asked."""
 
     verdict: V | None
     reason: str
@@ -60,7 +55,7 @@ class Judge(Protocol):
     def name(self) -> str: ...
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        """Be told a whole batch: what it asks can be looked up, or asked elsewhere, all at once."""
+        """Prepare for these pairs, for example look all of them up at once."""
         ...
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
@@ -68,7 +63,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VectorPrompts:
-    """Builds the prompts of one challenge; `system` is the same for all of them, so providers can cache it."""
+    """Prompts of one challenge. `system` is constant, so providers can cache it."""
 
     name: str
     """Of the prompt files: `NAME.system` and `NAME.user`, which has a hole for each vector."""
@@ -105,7 +100,6 @@ class VectorPrompts:
         return Prompt("comparison", self.system, user, self.schema_json, MAX_TOKENS, self.template)
 
     async def prefetch(self, llm: StructuredLlm, questions: Sequence[Sequence[JudgeVector]]) -> None:
-        """Look up these questions together; equal ones once, in a fixed order."""
         if not questions:
             return
         made = {tuple(vectors): self._made(vectors) for vectors in questions}
@@ -123,18 +117,18 @@ def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, 
 
 
 def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    """The only shape the user part of a comparison can have, asked for the first time or again."""
+    """Return the only shape that the user part of a comparison can have."""
     return user_grammar("compare", PAIR, schema)
 
 
 def user_grammar(name: str, holes: tuple[str, ...], schema: FeatureSchema) -> re.Pattern[str]:
-    """The words around the vectors are the prompt file's own, whatever they are; between them only typed facts fit."""
+    """Return a pattern of the prompt file's words with typed facts between them."""
     asked = template(f"{name}.user").pattern(**dict.fromkeys(holes, vector_grammar(schema)))
     return re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII)
 
 
 def vector_grammar(schema: FeatureSchema) -> str:
-    """A regular expression for one vector: the judged features in order, each with a value of its type."""
+    """Return a pattern of one vector: the judged features in order, each with a value of its type."""
     fields = ",".join(
         f'"{re.escape(feature.name)}":{_values(feature)}' for feature in sorted(schema.judged, key=lambda f: f.name)
     )
@@ -150,7 +144,7 @@ def _values(feature: Feature) -> str:
 
 
 def describe(feature: Feature) -> str:
-    """One line about a feature, in the poster's words and ours."""
+    """Describe a feature in one line."""
     words = escaped(prompt_view(feature.description).text.replace("\n", " "))
     kind = {"enum": f"one of {', '.join(feature.values)}", "boolean": "true or false", "text": "a short text"}.get(
         feature.type, feature.type

@@ -1,8 +1,4 @@
-"""The chat completion as every compatible endpoint speaks it: what a question looks like as bytes, and its answer.
-
-Pure, and used on both sides: by who asks, and by who checks later that recorded bytes are this question and this
-answer. ValueError where the bytes are something else.
-"""
+"""The chat completion of compatible endpoints as bytes, for asking and for checking recorded bytes later."""
 
 from __future__ import annotations
 
@@ -20,12 +16,12 @@ TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 def with_schema(prompt: Prompt) -> str:
-    """The system text for an endpoint that refuses the response format."""
+    """Return the system text for an endpoint that refuses the response format."""
     return f"{prompt.system}\n\nAnswer with one JSON object that fits this JSON Schema:\n{prompt.schema_json}"
 
 
 def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
-    """What the model said; `model` is named where the endpoint does not name one."""
+    """Read an answer; `model` is used if the endpoint names none. Raises ValueError for anything else."""
     try:
         body = json.loads(content)
         choice = body["choices"][0]
@@ -44,7 +40,7 @@ def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
 
 
 def asks(content: bytes, prompt: Prompt, model: str) -> bool:
-    """Whether these bytes put exactly this prompt to this model."""
+    """Return whether these bytes put exactly this prompt to this model."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -58,17 +54,14 @@ def asks(content: bytes, prompt: Prompt, model: str) -> bool:
 
 
 def _words(content: object) -> str:
-    """The text of a message, which may come in parts; parts of another kind (thinking) are not the answer."""
+    """Join the text parts of a message; parts of another kind (thinking) are not the answer."""
     if isinstance(content, list):
         return "".join(_words(part.get("text")) for part in content if part.get("type") in ("text", "output_text"))
     return content if isinstance(content, str) else ""
 
 
 def _tokens(usage: dict[str, Any] | None, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
-    """Input, output and cached tokens; an endpoint that counts nothing is counted by size, never as free.
-
-    Thinking is output. Some endpoints leave it out of `completion_tokens` and have it in `total_tokens` only.
-    """
+    """Return input, output and cached tokens. Missing counts are estimated by size, never free; thinking is output."""
     counted = usage or {}
     sent, came, total = (counted.get(f"{kind}_tokens") for kind in ("prompt", "completion", "total"))
     details = counted.get("prompt_tokens_details") or {}

@@ -1,9 +1,4 @@
-"""How many calls of one judge may be in flight, found out by trying, and when none may.
-
-The limit starts moderate, grows by one with each answer until the first rate limit, then by one per round of answers;
-it halves on a rate limit, once per round of calls. The breaker opens after several failures in a row; then one call at
-a time probes, and an answer closes it.
-"""
+"""A gate that adapts how many calls of a model are in flight, and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ PROBE_LOOK_SECONDS = 0.25
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Closed: every call passes. Open: none until `opens_at`, then one probe at a time, whose outcome decides."""
+    """Opens after several failures in a row; then one probe at a time decides."""
 
     open_after: int = OPEN_AFTER
     is_open: bool = False
@@ -35,7 +30,7 @@ class CircuitBreaker:
     _cooldown: float = FIRST_COOLDOWN_SECONDS
 
     def wait(self, now: float) -> float:
-        """Seconds until it is worth looking again; 0 means that a call may begin."""
+        """Return the seconds until it is worth looking again; 0 if a call may begin."""
         if not self.is_open:
             return 0.0
         if now < self.opens_at:
@@ -43,7 +38,7 @@ class CircuitBreaker:
         return PROBE_LOOK_SECONDS if self._probing else 0.0
 
     def begin(self) -> bool:
-        """A call begins; True if it is the probe."""
+        """Begin a call; True if it is the probe."""
         self._probing = self._probing or self.is_open
         return self.is_open
 
@@ -62,13 +57,13 @@ class CircuitBreaker:
             self.opens_at = now + self._cooldown
 
     def abandoned(self, *, probe: bool) -> None:
-        """The call ended without saying anything about the judge: the next may probe."""
+        """End a call that says nothing about the model."""
         if probe:
             self._probing = False
 
 
 class Gate:
-    """Lets as many callers through as the judge bears; first come, first served."""
+    """Admits as many callers as the provider takes, in order: halves after a rate limit, grows with answers."""
 
     def __init__(self, most: int, *, start: int = START, clock: Callable[[], float]) -> None:
         self.limit = float(min(start, most))
@@ -80,7 +75,7 @@ class Gate:
         self._was_limited = False
 
     async def enter(self) -> float:
-        """Wait for a place; returns the moment of entry, to be given to `limited`."""
+        """Wait for a place and return the moment of entry, to be given to `limited`."""
         if self.in_flight >= int(self.limit) or self._waiting:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
@@ -95,17 +90,16 @@ class Gate:
         return self._clock()
 
     def leave(self) -> None:
-        """Give the place to the next."""
         self.in_flight -= 1
         self._admit()
 
     def answered(self) -> None:
-        """One more at a time, until the provider once said no; then one more per round of answers."""
+        """Admit one more with each answer, or one more per round of answers after a rate limit."""
         if self.limit < self._most:
             self.limit = min(self._most, self.limit + (1 / self.limit if self._was_limited else 1.0))
 
     def limited(self, entered_at: float) -> None:
-        """The provider asks for less: half as many, unless that was done since this call began."""
+        """Halve the limit, unless that was done since this call began."""
         self._was_limited = True
         if entered_at >= self._limited_at:
             self.limit = max(1.0, self.limit / 2)

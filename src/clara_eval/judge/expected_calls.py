@@ -1,8 +1,4 @@
-"""What an evaluation will ask of whom, for its quote.
-
-A config, a size and the jury come in; the expected calls of each stage and judge go out, made from the very prompts
-that would be sent. The first model reads, every model compares; rules ask nobody.
-"""
+"""The calls that an evaluation will make, from the prompts that it would send: for its quote."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ STATEMENT_CHARS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class Jury:
-    """The models that are asked, the first of which also reads; and what is known about them."""
+    """The models that are asked; the first also reads."""
 
     models: Sequence[str]
     batching: Collection[str] = ()
@@ -52,7 +48,7 @@ class Jury:
 
 
 def expected_calls(config: EvalConfig, size: Size, jury: Jury) -> list[ExpectedCalls]:
-    """One for each stage and each model that is asked in it."""
+    """Return the calls of each stage and model."""
     schema, untyped = compile_schema(config)
     expected: list[ExpectedCalls] = []
     for reader in jury.models[:1]:
@@ -72,7 +68,7 @@ def expected_calls(config: EvalConfig, size: Size, jury: Jury) -> list[ExpectedC
 
 
 def needs_model(config: EvalConfig) -> bool:
-    """Whether rules alone cannot do it: something has to be read, typed or weighed by a model."""
+    """Return whether something has to be read, typed or weighed by a model."""
     schema, untyped = compile_schema(config)
     is_silent = config.judge != "rules" and any(feature.better is None for feature in schema.judged)
     return bool(untyped) or bool(asked_features(schema)) or is_silent
@@ -83,7 +79,7 @@ def _tokens(prompts: Sequence[Prompt]) -> tuple[int, ...]:
 
 
 def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> list[Prompt]:
-    """Code is read twice: as it is, and in neutral words, which takes about as many."""
+    """Make the prompts about a typical entry; code is read a second time in neutral words."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
     views = ("full", "neutral") if config.submission_format == "code" or config.language else ("full",)
     asked = FeatureQuestion.of("x" * STATEMENT_CHARS, config.language)

@@ -1,11 +1,7 @@
-"""Stage 1, the pure half: prompts that show one submission to a model, and the strict reading of its answer.
+"""Prompts that show one submission to a model, and the strict reading of its claims.
 
-A text, a schema and what the challenge asks for come in; prompts go out, one for each part, together showing the whole
-text. The data stands between tags with a nonce that depends on a block mined after the deadline and on the text itself,
-so nobody can have written the closing tag; the poster's words stand behind the same kind of fence, because poster and
-submitter may be one person. An answer must repeat the check number, tell the length of what it read, and not count more
-of something than the text has words, else it is not trusted: whoever reports the best value of every field reports that
-too. For each fact it is asked for a line that shows it: a number, so that no word comes with it.
+The text stands between tags with a nonce that follows from a block after the deadline, so nobody can write the closing
+tag. An answer must repeat a check number and describe the length of the text, else it is not trusted.
 """
 
 from __future__ import annotations
@@ -54,7 +50,7 @@ VIEWS = {
 
 
 class BadCanary(BadAnswer):
-    """The answer does not prove that the task and the data were read: it is not trusted."""
+    """The answer does not prove that task and data were read: it is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a model says about one part: typed values, and texts for people."""
+    """A model's claims about one part: typed values, and texts for people."""
 
     values: dict[str, Value]
     texts: dict[str, str]
@@ -90,7 +86,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is read: everything the nonce depends on, and nothing about author, time or rivals."""
+    """What the nonce depends on; nothing about author, time or rivals."""
 
     block_hash: str
     challenge: str
@@ -100,7 +96,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class FeatureQuestion:
-    """What the challenge asks for, in its poster's words, as a reader may see it."""
+    """What the challenge asks for, in the poster's words."""
 
     text: str
     """A prompt view, before escaping."""
@@ -127,7 +123,7 @@ def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
 def extraction_questions(
     schema: FeatureSchema, text: str, subject: Subject, asked: FeatureQuestion = NOTHING_ASKED
 ) -> tuple[Question, ...]:
-    """One question for each part of `text`, which is a prompt view already; the parts joined are the text."""
+    """Make one question for each part of `text`, a prompt view; the parts joined are the text."""
     parts = split(text)
     decoy = choose_decoy(schema, subject)
     system = extraction_system(schema, decoy)
@@ -138,7 +134,7 @@ def extraction_questions(
 
 
 def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
-    """The same for all submissions of a challenge, and not to be foreseen before its pinned block."""
+    """Choose a count that nobody needs, by a block mined after the deadline."""
     taken = {feature.name for feature in schema.features}
     names = [name for name in DECOYS if name not in taken]
     digest = hashlib.sha256(plain_json([subject.block_hash, subject.challenge, "decoy"]).encode()).digest()
@@ -151,14 +147,11 @@ def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
 
 
 def extraction_system(schema: FeatureSchema, decoy: Feature) -> str:
-    """The part that is the same for every submission of a challenge."""
     return template("extract.system").fill(features="\n".join(describe(f) for f in (*asked_features(schema), decoy)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """One part of a text in its place, and what was asked for."""
-
     text: str
     part: str
     number: int
@@ -189,7 +182,7 @@ def _question(schema: FeatureSchema, decoy: Feature, system: str, shown: _Shown,
 
 
 def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
-    """96 bits for the tag and a six-digit check number; derived again while the text happens to hold either."""
+    """Derive 96 bits for the tag and a six-digit check number, neither of which the text contains."""
     lowered = text.casefold()
     for counter in range(1_000_000):
         body = [subject.block_hash, subject.challenge, subject.content_hash, subject.view, part, counter]
@@ -201,7 +194,7 @@ def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The whole text in parts of at most `CHUNK_TOKENS` estimated tokens, cut after line ends where there are any."""
+    """Split the text into parts of at most `CHUNK_TOKENS` estimated tokens, at line ends if possible."""
     if 2 * len(text) <= CHUNK_TOKENS:
         return (text,)
     parts: list[str] = []
@@ -219,12 +212,12 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def token_weight(char: str) -> float:
-    """Estimated tokens of one character: code has about three ASCII characters a token, rare characters cost more."""
+    """Estimate the tokens of a character: about a third for ASCII, more for rare characters."""
     return 1 / 3 if char.isascii() else 2.0
 
 
 def line_buckets(text: str) -> frozenset[str]:
-    """The right answers about the number of lines, with room at the borders."""
+    """Return the acceptable answers about the number of lines."""
     lines = text.count("\n") + 1
     return frozenset(_bucket(lines * factor) for factor in (1 / LINE_DOUBT, 1, LINE_DOUBT))
 
@@ -234,7 +227,7 @@ def _bucket(lines: float) -> str:
 
 
 def line_fields(schema: FeatureSchema) -> dict[str, str]:
-    """For each judged feature that is asked, the field in which a line that shows it is named."""
+    """Return the field that names a line, for each feature that is asked."""
     taken = {feature.name for feature in schema.features}
     fields: dict[str, str] = {}
     for feature in asked_features(schema):
@@ -248,7 +241,7 @@ def line_fields(schema: FeatureSchema) -> dict[str, str]:
 
 
 def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[str, Any]:
-    """Every field required and nullable, no ranges: what strict modes of the providers accept. We check the rest."""
+    """Make a JSON Schema without ranges, with every field nullable: what strict modes accept."""
     properties: dict[str, object] = {
         "check": {"type": "integer", "description": "The check number stated in the task."},
         "check_lines": {"type": "string", "enum": [name for _, name in LINE_BUCKETS]},
@@ -272,7 +265,7 @@ def _type(feature: Feature) -> dict[str, object]:
 
 
 def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
-    """The claims in an answer: every field there, of its type, with a right canary; ranges are checked later."""
+    """Read an answer with every field of its type and a right canary; ranges are checked later."""
     asked, lines = asked_features(schema), line_fields(schema)
     fields = ["check", "check_lines", *(feature.name for feature in asked)]
     answer = read_object(text, fields, optional=[canary.decoy, *lines.values()])
@@ -305,7 +298,7 @@ def _check_canary(answer: Mapping[str, object], canary: Canary) -> None:
 
 
 def _is_there(line: object, rows: tuple[bool, ...]) -> bool:
-    """Whether that line, or one beside it, holds something: models miscount by one, and some count from 0."""
+    """Return whether that line or a neighbour is not empty: models miscount by one."""
     if not isinstance(line, int) or isinstance(line, bool) or not 0 <= line <= len(rows):
         return False
     return any(rows[max(0, line - 2) : line + 1])

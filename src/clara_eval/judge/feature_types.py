@@ -1,9 +1,4 @@
-"""Typing bare feature names from the poster's words alone, before any submission is read.
-
-The config and the names come in; one typed feature for each name goes out. The model's proposal is read strictly: only
-numbers, integers, booleans and closed enums, within the limits of the config itself. A name it types badly, or all of
-them if it gives no usable answer, keeps the fallback: a level from 0 to 4.
-"""
+"""Type bare feature names from the poster's words; a name that is typed badly becomes a level from 0 to 4."""
 
 from __future__ import annotations
 
@@ -62,7 +57,7 @@ def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:
 
 
 async def type_names(llm: StructuredLlm, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
-    """One typed feature for each name, in the given order."""
+    """Return one typed feature for each name, in the given order."""
     asked = await llm.ask(typing_prompt(config, names), lambda text: read_types(text, names))
     if asked.outage is not None and not isinstance(asked.outage, AnswerCut):
         raise asked.outage  # later there may be an answer, and the schema must not depend on an outage
@@ -71,7 +66,7 @@ async def type_names(llm: StructuredLlm, config: EvalConfig, names: Sequence[str
 
 
 def read_types(text: str, names: Sequence[str]) -> dict[str, Feature]:
-    """The features that were typed well; BadAnswer where the answer as a whole is not what was asked for."""
+    """Return the features that are typed well. Raises BadAnswer if the answer is not what was asked for."""
     items = read_object(text, ("features",), _LIMITS)["features"]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise BadAnswer("The features are not a list of objects.")
@@ -83,7 +78,6 @@ def read_types(text: str, names: Sequence[str]) -> dict[str, Feature]:
 
 
 def _feature(item: dict[str, Any]) -> Feature | None:
-    """The proposed feature, or None where it is not within the limits."""
     if set(item) != set(_FIELDS) or item["better"] not in ("higher", "lower", None):
         return None
     if not isinstance(item["description"], str) or not isinstance(item["values"], list):

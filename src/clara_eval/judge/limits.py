@@ -1,8 +1,4 @@
-"""How long an answer may be: room for thinking at first, a larger limit after a cut, and a bound that is never passed.
-
-Input: a prompt with the tokens that its answer needs. Output: an answer that ended by itself, or `AnswerCut`.
-Invariant: which limit is asked for next follows from the plan and the recorded answers alone, so a replay asks alike.
-"""
+"""Token limits of answers: tokens for thinking at first, more after a cut, and a bound."""
 
 from __future__ import annotations
 
@@ -34,16 +30,16 @@ class TokenLimits:
     """A cut answer is asked for again with so many times the limit."""
 
     def first(self, answer_tokens: int) -> int:
-        """The limit of the first request, for an answer that needs so many tokens by itself."""
+        """Return the limit of the first request, for an answer that needs this many tokens."""
         return max(answer_tokens, min(answer_tokens + self.thinking, self.most))
 
     def larger(self, limit: int) -> int | None:
-        """The limit after an answer was cut at this one; None at the bound."""
+        """Return the limit after a cut at this one; None at the bound."""
         grown = min(limit * self.growth, self.most)
         return grown if grown > limit else None
 
     def all(self, answer_tokens: int) -> tuple[int, ...]:
-        """Every limit that one question can be asked with, smallest first."""
+        """Return every limit that one question can be asked with, smallest first."""
         limits = [self.first(answer_tokens)]
         while (grown := self.larger(limits[-1])) is not None:
             limits.append(grown)
@@ -51,10 +47,7 @@ class TokenLimits:
 
 
 def without_thinking(text: str) -> str:
-    """The answer in a text that may hold the model's thinking before it; empty where only thinking is there.
-
-    Only what stands before the answer is taken off: an answer that begins with its object is left as it is.
-    """
+    """Remove a model's thinking before its answer; empty if only thinking is there."""
     if text.lstrip(_SPACE).startswith(("{", "```")):
         return text
     ends = [found.end() for found in _THOUGHT_ENDS.finditer(text)]
@@ -64,5 +57,5 @@ def without_thinking(text: str) -> str:
 
 
 def is_cut(answer: Answer) -> bool:
-    """Whether the limit ended this answer, or thinking left nothing of it."""
+    """Return whether the limit ended this answer, or thinking left nothing of it."""
     return answer.stop == "max_tokens" or (answer.stop == "end" and not without_thinking(answer.text).strip(_SPACE))

@@ -1,9 +1,4 @@
-"""The outages that need more than patience.
-
-All but `RequestRefused` are `Temporary`: never a verdict about anybody. `RateLimited` slows every caller of the judge
-down. `Unanswered` means that the request left us and no answer came back, so the provider may have charged for it: the
-budget counts it.
-"""
+"""Errors of model calls; all but `RequestRefused` are `Temporary`, never a verdict about an entry."""
 
 from __future__ import annotations
 
@@ -17,23 +12,23 @@ class RateLimited(Temporary):
 
 
 class Unanswered(Temporary):
-    """The request was sent and no answer came back."""
+    """The request was sent and no answer came back: it may be charged."""
 
 
 class ServerFailed(Temporary):
-    """The provider answered with a 5xx: it is not well, or it chokes on this very prompt."""
+    """The provider answered with a 5xx: it is down, or fails on this prompt."""
 
 
 class RequestRefused(ConfigError):
-    """The provider refuses the request (400, 422): the model is set up wrongly, or it is this very prompt."""
+    """The provider refuses the request (400, 422): a wrong model setting, or this prompt."""
 
 
 class UnsignedAnswer(Unanswered):
-    """An answer came, and may be charged, without the signature that it has to have."""
+    """An answer came, and may be charged, without the required signature."""
 
 
 class Garbled(Unanswered):
-    """An answer came, and is charged, that is nothing of what was asked for, and so is what it says to others."""
+    """Answers are charged and are not what was asked for, to any prompt."""
 
 
 class TooSlow(Unanswered):
@@ -41,10 +36,7 @@ class TooSlow(Unanswered):
 
 
 class AnswerCut(Temporary):
-    """Every answer was cut at its token limit, up to the largest: our limit or the model's, never the entry's fault.
-
-    Asking later gives the recorded answers again, so nothing waits for it.
-    """
+    """Every answer was cut at its token limit, up to the largest: never the entry's fault."""
 
     remedies = "Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less"
 
@@ -56,22 +48,22 @@ class AnswerCut(Temporary):
 
 
 class TooCostly(AnswerCut):
-    """What one entry may cost is used up or would not suffice: the others are read and compared without it."""
+    """The share of one entry does not suffice; the others are judged without it."""
 
     remedies = "Raise CLARA_BUDGET_PER_CHALLENGE_USD"
 
 
 class GoneWithout(Temporary):
-    """A finished walk went without this answer, so it is not asked for again."""
+    """A finished run went without this answer, so it is not asked for again."""
 
 
 class OutOfTime(Temporary):
-    """The round's wall-clock budget ends before this judge can answer."""
+    """The time ends before this model can answer."""
 
 
 class JudgeDown(Temporary):
-    """The judge failed so often that this run goes on without it; a later run asks it again."""
+    """The model failed too often in this run; a later run asks it again."""
 
 
 class JudgeWaits(Temporary):
-    """The provider asks for a long pause: whoever waits for it should hold nothing meanwhile."""
+    """The provider asks for a pause too long to hold a place for."""

@@ -1,9 +1,4 @@
-"""The port to a language model: text in, text out.
-
-A `Prompt` is everything the model will see; an `Answer` is everything it said, with what it cost in tokens. Building
-prompts and reading answers is pure code of ours, the same for every provider. `request_hash` names a request by its
-whole content, so an answer that was paid for once is found again and is never asked for twice.
-"""
+"""Prompts and answers, the port to a model, and the hash that names a request."""
 
 from __future__ import annotations
 
@@ -49,7 +44,7 @@ class Answer:
     """The bytes and the signature, where the endpoint signs."""
 
     def __post_init__(self) -> None:
-        """ValueError for counts that no model can have used: they would not survive as JSON numbers elsewhere."""
+        """Raise ValueError for counts that no model can have used."""
         counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens)
         if not all(0 <= count < MOST_TOKENS for count in counts):
             raise ValueError(f"The token counts {counts} cannot be.")
@@ -57,7 +52,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PaidAnswer:
-    """An answer with the request it answers. `cost_micro_usd` is None where the model has no known price."""
+    """An answer with the request it answers. `cost_micro_usd` is None if the model has no known price."""
 
     request: str
     run: str
@@ -72,33 +67,33 @@ class Llm(Protocol):
 
     @property
     def name(self) -> str:
-        """As in CLARA_JUDGES, for example `anthropic:claude-sonnet-4-5`."""
+        """The name as in CLARA_JUDGES, for example `anthropic:claude-sonnet-4-5`."""
         ...
 
     async def complete(self, prompt: Prompt) -> Answer: ...
 
 
 class ConnectedLlm(Llm, Protocol):
-    """A model that holds something open: connections, a thread, weights."""
+    """A model that holds connections, a thread or weights."""
 
     async def close(self) -> None: ...
 
 
 class AnswerBook(Protocol):
-    """Where paid answers are kept; the store fulfils it."""
+    """The store of paid answers."""
 
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
     async def answered(self, requests: Sequence[str]) -> set[str]:
-        """Those of the requests that have an answer, without the answers."""
+        """Return those of the requests that have an answer."""
         ...
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        """Save, unless this request is answered already; return what is saved now."""
+        """Save, unless this request is answered already; return what is saved."""
         ...
 
 
 class Asker(Protocol):
-    """A model behind the answer book: asks once per distinct request, survives outages, keeps to the budget."""
+    """A model whose answers are kept."""
 
     @property
     def name(self) -> str: ...
@@ -108,12 +103,12 @@ class Asker(Protocol):
         del prompts
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
-        """The recorded answer of this request, or a new paid one, recorded before it is returned."""
+        """Return the recorded answer of this request, or a new one that is recorded before it is returned."""
         ...
 
 
 def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
-    """SHA-256 over the complete request. `attempt` counts the times an unusable answer was asked again."""
+    """Hash the complete request. `attempt` counts how often an unusable answer was asked again."""
     begun = _begun(llm, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens, attempt).copy()
     begun.update(f"{plain_json(prompt.user)}}}".encode())
     return f"0x{begun.hexdigest()}"
@@ -121,7 +116,7 @@ def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
 
 @lru_cache(maxsize=256)
 def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, max_tokens: int, attempt: int) -> hashlib._Hash:
-    """The hash up to the user's part, which is the last in the order of the keys; the rest is the same for a stage."""
+    """Hash up to the user's part, which comes last; the rest is constant for a stage."""
     body = {
         "llm": llm,
         "purpose": purpose,

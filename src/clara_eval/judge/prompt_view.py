@@ -1,9 +1,4 @@
-"""Text from strangers as a model may see it: nothing invisible, nothing that can be taken for our own marks.
-
-`prompt_view` gives the text in NFKC without control, format, private and unassigned characters, variation selectors and
-bidirectional marks, and says what it removed. `escaped` then writes <, > and & as entities. The hash on chain covers
-the raw bytes; this view is a function of them alone, and `unescaped` gives it back, so nothing is hidden or cut.
-"""
+"""Untrusted text as a model may see it: NFKC, nothing invisible, markup escaped. A function of the bytes alone."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""What a provider of judges says about itself, and the name of one judge.
-
-A provider is one file: it holds a `Provider` called `PROVIDER` that says how its judges are named, built and priced,
-how many calls it takes at once, and whether it answers in batches or signs its answers. Nothing else in the product
-knows a provider by name. `judge/providers/registry.py` finds them.
-"""
+"""What a provider of judges declares; one file with a `PROVIDER`, found by `providers/registry.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -25,7 +20,7 @@ LONGEST_CALL_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
-    """One judge. `text` is its one name, as set but for a slash at the end; `base_url` only for a foreign endpoint."""
+    """One judge. `text` is its name in traces; `base_url` only for a foreign endpoint."""
 
     text: str
     provider: str
@@ -55,12 +50,8 @@ class BatchRun:
     """Between two looks at a batch."""
 
 
-class FillByBatches(Protocol):
-    """Gets answers in batches, where the time allows it."""
-
-    async def __call__(self, run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
-        """Collect what was submitted earlier, submit more if that is worth it; False: it is not, ask otherwise."""
-        ...
+AnswerInBatches = Callable[[BatchRun, Sequence[Prompt], float], Awaitable[bool]]
+"""Answers prompts in batches, given the seconds left; False if that is not worth it and they must be asked singly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +74,6 @@ class Provider:
     """Whether a judge thinks before it answers, as far as that is known."""
     most_tokens: int | None = None
     """The longest answer it can give, where that is less than CLARA_ANSWER_TOKENS."""
-    fill_by_batches: FillByBatches | None = None
+    answer_in_batches: AnswerInBatches | None = None
     signs: tuple[str, ...] = ()
     """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""

@@ -1,9 +1,4 @@
-"""Reading a model's answer: exactly one JSON object, or BadAnswer with the reason.
-
-Refused: prose around the object, a second object, duplicate keys, NaN, infinities and overflow (1e999), nesting deeper
-than 3, more than 16 KB, half surrogate pairs, missing or additional fields. White space around the object is allowed,
-and so is one exact fence (a line ```json before, a line ``` after), because endpoints without a JSON mode write it.
-"""
+"""Read a model's answer: exactly one JSON object within limits, white space or one exact ```json fence around it."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ _FENCED = re.compile(r"```json\n([^`]*)\n```")
 def read_object(
     text: str, fields: Collection[str], limits: JsonLimits = LIMITS, *, optional: Collection[str] = ()
 ) -> dict[str, object]:
-    """The one object with exactly these fields; the optional ones may be missing."""
+    """Return the object with exactly these fields; the optional ones may be missing."""
     body = text.strip(" \t\r\n")
     fenced = _FENCED.fullmatch(body)
     try:
@@ -41,7 +36,7 @@ def read_object(
 
 
 def makes_sense(text: str, schema_json: str) -> bool:
-    """Whether this is an object with the fields that the schema requires, good or bad as they may be."""
+    """Return whether this is an object with the fields that the schema requires."""
     required = _required(schema_json)
     if not required:
         return True
@@ -56,12 +51,11 @@ def makes_sense(text: str, schema_json: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _required(schema_json: str) -> frozenset[str]:
-    """The same for all answers of a stage."""
     return frozenset(json.loads(schema_json).get("required", ()))
 
 
 def shown(text: str, limit: int) -> str:
-    """A model's words for people: one line, no control or format characters, at most `limit` characters."""
+    """Return a model's words for people: one line without control characters, at most `limit` long."""
     line = " ".join(text.split())
     if not (line.isascii() and line.isprintable()):
         line = "".join(char for char in line if unicodedata.category(char)[0] != "C")

@@ -1,10 +1,4 @@
-"""The judge that needs no model: the poster's weights and directions, applied to typed facts.
-
-Each vector gets a merit: the weighted mean of its values on their ranges, 0 worst to 1 best; any known value is better
-than unknown. The higher merit wins; merits closer than the tie band are a tie. A range wider than 100 counts by ratio
-(logarithm), because 3 and 30 differ there as much as 30 and 300. Merits are single numbers, so wins are transitive;
-swapping the sides mirrors the verdict exactly; nothing a submitter writes moves it but the facts themselves.
-"""
+"""A judge without a model: the weighted merit of typed facts decides, and a small gap is a tie."""
 
 from __future__ import annotations
 
@@ -50,17 +44,16 @@ class RulesJudge:
             )
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        """There is nothing to look up."""
+        """Do nothing."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         return self.decide(first, second)
 
     def decide(self, first: JudgeVector, second: JudgeVector) -> Decision:
-        """The same without waiting: nobody is asked."""
+        """Compare at once."""
         return Decision(self.verdict(first, second), "", ())
 
     def verdict(self, first: JudgeVector, second: JudgeVector) -> Verdict:
-        """Who is better, by merit alone."""
         gap = self.merit(first) - self.merit(second)
         if abs(gap) <= TIE_BAND:
             return Verdict("tie", 0.5, "Their merits are the same within a ten-thousandth.")
@@ -69,13 +62,13 @@ class RulesJudge:
         return Verdict(winner, confidence, self._reason(winner, first, second))
 
     def merit(self, vector: JudgeVector) -> float:
-        """0 worst to 1 best."""
+        """Return the weighted merit, from 0 to 1."""
         values, judged = vector.as_dict(), self.schema.judged
         weights = math.fsum(feature.weight for feature in judged)
         return math.fsum(f.weight * goodness(f, values[f.name]) for f in judged) / weights
 
     def _reason(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
-        """The features that decided, strongest first, in our own words."""
+        """Name the features that decided, strongest first."""
         better, worse = (first.as_dict(), second.as_dict()) if winner == "A" else (second.as_dict(), first.as_dict())
         gains = [
             (f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in self.schema.judged
@@ -85,7 +78,7 @@ class RulesJudge:
 
 
 def goodness(feature: Feature, value: Value) -> float:
-    """Where a value lies between unknown (0), the worst known (`KNOWN`) and the best (1) of its feature."""
+    """Place a value between unknown (0), the worst known (`KNOWN`) and the best (1) of its feature."""
     if value is None:
         return 0.0
     share = min(1.0, max(0.0, _share(feature, value)))

@@ -1,4 +1,4 @@
-"""Whether the bytes that an enclave signed are this question and this answer: when it arrives, and in a trace."""
+"""Whether the bytes that an enclave signed are this question and this answer."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from clara_eval.judge.port import Answer, Prompt
 
 
 def signing(judge: str) -> tuple[str, str]:
-    """The model and how its endpoint signs, from a judge's name: `openai:MODEL@URL#near`; else the second is empty."""
+    """Return the model and the signing interface of a judge's name (`openai:MODEL@URL#near`), or an empty interface."""
     rest, _, interface = judge.partition("#")
     return rest.partition(":")[2].partition("@")[0], interface
 
 
 def check_signed(prompt: Prompt, answer: Answer, key: SigningKey, model: str) -> None:
-    """NotAttested unless this key signed exactly this question and this answer."""
+    """Raise NotAttested unless this key signed exactly this question and this answer."""
     assert answer.signed is not None
     request, response = check_answer(answer.signed, key, model)
     if not asks(request, prompt, model):

@@ -1,9 +1,4 @@
-"""Prompt files, filled in one pass and named by their hash.
-
-A name and its values come in, text goes out. A value is never looked at for further placeholders, so nothing that is
-filled in can fill in anything. The files may be edited: a placeholder without a value, or a value without one, is a
-ConfigError that names the file and its placeholders.
-"""
+"""Prompt files, filled in one pass and named by their hash; a filled-in value is never searched for placeholders."""
 
 from __future__ import annotations
 
@@ -42,7 +37,7 @@ class PromptTemplate:
         return "".join(values[piece] if number % 2 else piece for number, piece in enumerate(self.pieces))
 
     def pattern(self, **values: str) -> str:
-        """A regular expression for this text, filled with whatever the given expressions match."""
+        """Return a regular expression for this text, filled with the given expressions."""
         self._check(values)
         pieces = enumerate(self.pieces)
         return "".join(values[piece] if number % 2 else re.escape(piece) for number, piece in pieces)
@@ -66,10 +61,10 @@ def template(name: str) -> PromptTemplate:
 
 
 def template_hash(*names: str) -> str:
-    """One hash for a prompt that is built from several files."""
+    """Hash several prompt files together."""
     return sha256_hex("".join(template(name).sha256 for name in names).encode())
 
 
 def prompt_files() -> dict[str, dict[str, str]]:
-    """Every prompt file with its text and hash, for the trace."""
+    """Return every prompt file with its text and hash, for the trace."""
     return {name: {"sha256": template(name).sha256, "text": template(name).text} for name in NAMES}

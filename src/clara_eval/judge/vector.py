@@ -1,9 +1,4 @@
-"""What the judge may see of a submission: typed values and nothing else.
-
-A `JudgeVector` maps each judged feature to a number, a boolean, a member of a closed enum, or None for unknown. It
-cannot hold any other text: this is where a submitter's words end. Numbers are clamped to the feature's range and
-quantised, so that few bits of a lie can travel in digits; equal facts give equal vectors and equal bytes.
-"""
+"""What a judge may see of a submission: typed values, clamped and quantised; no other text fits in."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ tool measured on a wider range keeps four digits: steps of it would make neighbo
 
 @dataclass(frozen=True, slots=True)
 class JudgeVector:
-    """Values in the order of the schema. Made by `make_vector` only."""
+    """Values in the order of the schema; made by `make_vector` only."""
 
     values: tuple[tuple[str, Value], ...]
 
@@ -36,23 +31,22 @@ class JudgeVector:
         return self.as_dict()[name]
 
     def to_json(self) -> str:
-        """The canonical bytes: the same facts, the same text."""
+        """Return the canonical bytes: equal facts, equal text."""
         return _json_of(self)
 
 
 @lru_cache(maxsize=4096)
 def _json_of(vector: JudgeVector) -> str:
-    """An entry is shown many times; the largest field has a thousand."""
     return plain_json(vector.as_dict())
 
 
 def make_vector(schema: FeatureSchema, values: Mapping[str, Value]) -> JudgeVector:
-    """The vector of these values; a value that does not fit its feature's type is refused, a missing one is None."""
+    """Make the vector of these values; a missing one is None. Raises BadInput for a wrong type."""
     return JudgeVector(tuple((f.name, checked(f, values.get(f.name))) for f in schema.judged))
 
 
 def checked(feature: Feature, value: Value) -> Value:
-    """The value as it may be shown, or BadInput when it is not of the feature's type."""
+    """Return the value as it may be shown. Raises BadInput if it is not of the feature's type."""
     if value is None:
         return None
     if feature.type == "boolean" and isinstance(value, bool):
@@ -70,7 +64,7 @@ def checked(feature: Feature, value: Value) -> Value:
 
 
 def quantised(feature: Feature, value: float) -> int | float:
-    """Clamped to the range and put on its grid."""
+    """Clamp to the range and round to its grid."""
     if not math.isfinite(value):
         raise BadInput(f"{value} is not a finite number.", path=feature.name, value=str(value))
     clamped = min(max(value, feature.low), feature.high)

@@ -1,8 +1,4 @@
-"""A judge's word about two vectors: who is better, how sure, and a short reason for people.
-
-`read_verdict` takes a model's answer and returns a `Verdict`, or raises BadAnswer: there is no default winner, no
-default tie and no repaired number. The reason is for people and never goes into another prompt.
-"""
+"""A judge's verdict about two vectors; read strictly, with no default winner and no repaired number."""
 
 from __future__ import annotations
 
@@ -36,7 +32,6 @@ class Verdict:
 
 
 def read_verdict(text: str) -> Verdict:
-    """The verdict in a model's answer."""
     answer = read_object(text, ("winner", "confidence", "reason"))
     winner, confidence, reason = answer["winner"], answer["confidence"], answer["reason"]
     if winner not in ("A", "B", "tie"):

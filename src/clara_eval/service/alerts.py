@@ -1,9 +1,6 @@
-"""Alerts: said in the log, counted, and sent to a webhook, signed and retried.
+"""Log and count alerts, and send them to a webhook, signed and retried.
 
-Comes in: an `Alert`. Goes out: one POST with the alert as JSON; `X-Clara-Signature` is `v1=` and the HMAC-SHA256 of
-`timestamp + "." + body` under the shared secret, `X-Clara-Timestamp` the unix second, so that a receiver can refuse
-replays. The same alert about the same challenge is sent once in `repeat_seconds`. Raising never waits for the receiver,
-and a receiver that is down cannot stop an evaluation.
+`X-Clara-Signature` is `v1=` and the HMAC-SHA256 of `timestamp + "." + body`; `X-Clara-Timestamp` the unix second.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ Severity = Literal["warning", "critical"]
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`name` is one of the sections of docs/operations.md."""
+    """An alert; `name` is a section of docs/operations.md."""
 
     name: str
     severity: Severity
@@ -49,7 +46,6 @@ class Webhook:
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """What a receiver computes again and compares in constant time."""
     return "v1=" + hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
@@ -70,16 +66,16 @@ class Alerts:
         self._deliveries: set[asyncio.Task[None]] = set()
 
     def raise_alert(self, alert: Alert) -> bool:
-        """Log, count, and start the delivery; False if it was said already a short while ago."""
+        """Log, count and deliver the alert; False if it was raised within `repeat_seconds`."""
         key, now = (alert.name, alert.challenge), self._clock()
         if now - self._sent.get(key, float("-inf")) < self._repeat_seconds:
             return False
         if len(self._sent) >= _MOST_REMEMBERED:
             self._sent.clear()
         self._sent[key] = now
-        say = _log.warning if alert.severity == "warning" else _log.error
-        say("alert_raised", alert=alert.name, severity=alert.severity, summary=alert.summary,
-                   about=alert.challenge, details=alert.details)  # fmt: skip
+        log = _log.warning if alert.severity == "warning" else _log.error
+        log("alert_raised", alert=alert.name, severity=alert.severity, summary=alert.summary,
+            about=alert.challenge, details=alert.details)  # fmt: skip
         self._metrics.alerts.labels(alert.name).inc()
         if self._webhook is not None:
             task = asyncio.get_running_loop().create_task(self._deliver(self._webhook, alert, int(now)))
@@ -88,7 +84,7 @@ class Alerts:
         return True
 
     async def close(self, *, patience_seconds: float = 5) -> None:
-        """Give deliveries under way a moment, then let go."""
+        """Wait a moment for deliveries, then cancel them."""
         if self._deliveries:
             await asyncio.wait(self._deliveries, timeout=patience_seconds)
         for task in list(self._deliveries):
@@ -107,7 +103,7 @@ class Alerts:
         _log.error("webhook_given_up", alert=alert.name)
 
     async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
-        """None if it was taken, else what went wrong. The URL may carry a key: it is never said."""
+        """Return None if it was taken, else the problem; the URL may hold a key and is never named."""
         timestamp = int(self._clock())
         headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
         if webhook.secret:

@@ -1,14 +1,11 @@
-"""One attempt at one challenge: evaluate it, as every door does, and remember how it ended.
+"""Run one attempt at one challenge and remember how it ended.
 
-Comes in: an address and the number of the attempt. Goes out: a small dictionary for the workflow's record; everything
-else is in the store already. Must hold: an attempt is never begun twice; whatever happens has an ending.
+Invariant: an attempt never begins twice, and every attempt has an ending.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -34,39 +31,27 @@ from clara_eval.service.endings import Ending, ending_of, ending_of_result
 from clara_eval.service.logs import bound_challenge
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
+from clara_eval.store.retries import DATABASE
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class AttemptRunner:
-    """Runs attempts in this process."""
-
     app: App
     worker: str
     options: EngineOptions
     metrics: Metrics
     alerts: Alerts
     speed: Speed = field(init=False)
-    running: set[asyncio.Task[object]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.speed = Speed.expected(self.app.settings.max_concurrency)
 
     async def attempt(self, address: Address, number: int) -> dict[str, object]:
-        """See one attempt through; raises only when the process is being stopped."""
+        """Run one attempt to its end; raises only when the process is being stopped."""
         with bound_challenge(address, attempt=number), self.metrics.running.track_inprogress():
-            return await self.tracked(self._attempt, address, number)
-
-    async def tracked(self, work: Callable[..., Awaitable[dict[str, object]]], *args: object) -> dict[str, object]:
-        """Work that `stop` interrupts."""
-        task = asyncio.current_task()
-        assert task is not None
-        self.running.add(task)
-        try:
-            return await work(*args)
-        finally:
-            self.running.discard(task)
+            return await self._attempt(address, number)
 
     async def _attempt(self, address: Address, number: int) -> dict[str, object]:
         started = time.monotonic()
@@ -75,7 +60,7 @@ class AttemptRunner:
             return {"outcome": "superseded"}
         try:
             ending = await self._ended(await evaluate(self.app, address, self._request(number)))
-        except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is told with its traceback
+        except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
             now = time.time()
             ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
             _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
@@ -111,7 +96,7 @@ class AttemptRunner:
         return ending
 
     async def _show_posted(self, challenge: Challenge) -> None:
-        """In the index at once, not at the next tick. It is posted already: a node that fails now changes nothing."""
+        """Update the index now, not at the next tick; a node that fails changes nothing about the post."""
         try:
             now = await look_at_challenge(self.app.chain, challenge.address)
         except Temporary as bad:
@@ -123,38 +108,17 @@ class AttemptRunner:
         self.metrics.window_left_at_post.observe(max(0.0, left))
 
     async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
-        """The next attempt's number first: once it is written, this one can never begin again."""
+        """Record the next attempt's number first: once it is written, this one can never begin again."""
         store, chain_id = self.app.store, self.app.chain_id
         failed = ending.outcome in {"temporary", "settings"}
-        await _insist(lambda: save_attempts(store, chain_id, address, attempts.after(ending.retry_at, failed=failed)))
+        await DATABASE.until_written(
+            lambda: save_attempts(store, chain_id, address, attempts.after(ending.retry_at, failed=failed))
+        )
         if ending.status is not None:
-            await _insist(partial(self._say, address, ending.status, ending))
+            await DATABASE.until_written(partial(self._say, address, ending.status, ending))
         if ending.alert is not None:
             self.alerts.raise_alert(ending.alert)
 
     async def _say(self, address: Address, state: State, ending: Ending) -> None:
-        """As the evaluation said it, with the moment of the next attempt."""
         status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
         await status.say(state, reason=ending.reason, retry_at=ending.retry_at)
-
-    async def stop(self) -> None:
-        """Cancel what runs: it stays pending in the queue, and another worker goes on where it stopped."""
-        tasks = list(self.running)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=10)
-
-
-async def _insist(write: Callable[[], Awaitable[object]], *, tries: int = 60, pause: float = 1.0) -> None:
-    """An ending must be written even if the database is restarting just now."""
-    for left in reversed(range(tries)):
-        try:
-            await write()
-        except Temporary as bad:
-            if left == 0:
-                raise
-            _log.warning("store_not_answering", problem=str(bad))
-            await asyncio.sleep(pause)
-        else:
-            return

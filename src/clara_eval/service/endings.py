@@ -1,8 +1,6 @@
-"""How an attempt ended, and what follows: the one place where errors become pauses and alerts.
+"""Decide what the end of an attempt means: its status, the pause before the next, and the alert.
 
-Comes in: the error that ended an attempt (or the receipt). Goes out: an `Ending`; which status it means is said by
-`pipeline.status`. An outage is never a verdict: it is tried again. What the contract refuses, or what came out
-differently than before, stops the challenge and calls a person. Anything nobody foresaw is a bug: failed, and loud.
+Invariant: an outage is tried again and is never a verdict; an unexpected error is a bug and is loud.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ NOT_YET_SECONDS = 30
 UNKNOWN_SECONDS = 30
 STALLED_SECONDS = 60
 LONG_SECONDS = 600
-"""A wait as long as this is told at once, not after the third failure."""
+"""A wait this long raises an alert at once, not after the third failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class Ending:
     outcome: str
     """For metrics and logs."""
     status: State | None = None
-    """The new evaluation status; None leaves it as the evaluation said."""
+    """The new status; None leaves it as it is."""
     reason: str | None = None
     retry_at: int | None = None
     alert: Alert | None = None
@@ -56,7 +54,7 @@ class Ending:
 
 
 def ending_of(error: BaseException, address: str, *, failures: int, now: float, options: EngineOptions) -> Ending:
-    """What an error means for this challenge; of several at once the gravest counts."""
+    """Decide what an error means for this challenge; of several at once the gravest counts."""
     bad = gravest(error)
     pause = min(options.retry_seconds_max, options.retry_seconds * 2 ** min(failures, 20))
     state, reason = state_of(bad), reason_of(bad)
@@ -86,7 +84,7 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
 def _outage(
     bad: Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
 ) -> Ending:
-    """Tried again: soon where only something outside is missing, else after growing pauses."""
+    """Try again: soon if only something outside is missing, else after growing pauses."""
     if isinstance(bad, Stalled):
         return Ending("stalled", state, reason, int(now + min(pause, STALLED_SECONDS)), stalled_alert(bad, address))
     wait = max(pause, bad.retry_after_seconds or 0)
@@ -97,20 +95,13 @@ def _outage(
 
 
 def stalled_alert(bad: Stalled, address: str) -> Alert:
-    """What a person can do about it; the evaluation goes on by itself afterwards."""
-    match bad.cause:
-        case "balance":
-            return Alert("BalanceLow", "critical", str(bad), address)
-        case "gas_cap":
-            return Alert("GasCapReached", "critical", str(bad), address)
-        case "nonces":
-            return Alert("NoncesLost", "critical", str(bad), address)
-        case "gap":
-            return Alert("NonceGap", "critical", str(bad), address)
+    """The alert of a transaction that cannot be sent now; it continues by itself once the cause is gone."""
+    names = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
+    return Alert(names[bad.cause], "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
-    """What an evaluation that was walked to its end means."""
+    """Decide what an evaluation that ran to its end means."""
     address, receipt = evaluation.challenge.address, evaluation.receipt
     if evaluation.walked is None:
         return Ending("recognised")

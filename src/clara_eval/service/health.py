@@ -1,8 +1,6 @@
-"""The pulse of the process: when the loop last beat, when a tick last ended, whether the wallet can send.
+"""The health of the process, written by the engine and read by `/healthz`.
 
-Written by the engine from inside its own loop, read by `/healthz`. A process whose loop is stuck, or whose ticks have
-stopped coming, is stale, whatever else still answers. A node that does not answer makes it degraded, not stale:
-starting the process again would not help.
+A stuck loop or missing ticks make it stale; a node that does not answer makes it degraded.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ class ServiceHealth:
     tick: float | None = None
     tick_problem: str | None = None
     wallet_problem: str | None = None
-    """What keeps the wallet from sending, as the last tick or a transaction since then found it."""
+    """What keeps the wallet from sending."""
 
     def __post_init__(self) -> None:
         self.started = self.beat = self.clock()
@@ -35,7 +33,7 @@ class ServiceHealth:
         self.beat = self.clock()
 
     def ticked(self, problem: str | None = None) -> None:
-        """A tick ended; a problem is said, and still proves that the engine turns."""
+        """Note that a tick ended, with its problem if it failed."""
         self.tick, self.tick_problem = self.clock(), problem
 
     @property
@@ -48,7 +46,7 @@ class ServiceHealth:
         return runs_ticks and since > TICKS_MISSED * self.tick_seconds
 
     def report(self, version: str) -> dict[str, object]:
-        """The document of `/healthz`."""
+        """Build the document of `/healthz`."""
         now = self.clock()
         problems = [problem for problem in (self.wallet_problem, self.tick_problem) if problem]
         return {

@@ -1,8 +1,6 @@
-"""One event a line on standard error, with the challenge bound and every secret gone.
+"""Log one event a line on standard error, without secrets.
 
-Comes in: events from our code and records from the libraries. Goes out: lines of JSON, or on a terminal lines to read.
-Must hold: the text of a known secret, a URL's credentials or query, and whatever stands under a telling name never
-leave the process.
+Invariant: known secrets, credentials and queries of URLs, and values under secret names never leave the process.
 """
 
 from __future__ import annotations
@@ -24,22 +22,20 @@ from structlog.typing import EventDict, Processor
 from clara_eval.core.address import short
 
 HIDDEN = "(hidden)"
-_TELLING = frozenset(
-    (
-        "api_key",
-        "apikey",
-        "authorization",
-        "cookie",
-        "key",
-        "keystore",
-        "mnemonic",
-        "password",
-        "private_key",
-        "raw",
-        "secret",
-        "signature",
-        "x_api_key",
-    )
+_SECRET_NAMES = {
+    *("api_key", "apikey", "authorization", "cookie", "key", "keystore", "mnemonic", "password"),
+    *("private_key", "raw", "secret", "signature", "x_api_key"),
+}
+_NOISY = (
+    "aiohttp.access",
+    "dbos",
+    "httpx2",
+    "mcp",
+    "sse_starlette",
+    "uvicorn",
+    "uvicorn.access",
+    "uvicorn.error",
+    "web3",
 )
 _SHORTEST_SECRET = 6
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
@@ -50,25 +46,25 @@ _KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
 
 
 def _without_secrets(url: re.Match[str]) -> str:
-    """Scheme and host; a password that holds @ or / itself leaves several places where a host could be."""
+    """Keep scheme and host; a password with @ or / in it leaves several candidates for the host."""
     hosts = [re.split(r"[/?#]", part, maxsplit=1)[0] for part in url["rest"].split("@")]
     plain = hosts[-1] if len(hosts) < 3 else HIDDEN
     return url["scheme"] + next((host for host in reversed(hosts) if _HOST.fullmatch(host)), plain)
 
 
 class Redaction:
-    """A structlog processor that goes through every value of an event."""
+    """A structlog processor that hides secrets in every value of an event."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
-        # The longest first: a secret that contains another is hidden whole.
+        # Longest first: a secret that contains another is hidden whole.
         self._secrets = sorted(long_enough, key=len, reverse=True)
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         return {name: self._value(name, value) for name, value in event.items()}
 
     def _value(self, name: str, value: object) -> object:
-        if name.lower().replace("-", "_") in _TELLING:
+        if name.lower().replace("-", "_") in _SECRET_NAMES:
             return HIDDEN
         if isinstance(value, dict):
             return {str(key): self._value(str(key), inner) for key, inner in value.items()}
@@ -79,7 +75,7 @@ class Redaction:
         return self.text(str(value))
 
     def text(self, text: str) -> str:
-        """A text without known secrets; of a URL only scheme and host stay."""
+        """Remove known secrets; of a URL only scheme and host stay."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         text = _KEY_HEX.sub(HIDDEN, text)
@@ -87,10 +83,7 @@ class Redaction:
 
 
 class Repeats(logging.Filter):
-    """Lets one place in a library's code speak a few times a minute; how often it was not heard is in its next line.
-
-    Our own lines pass: they are counted by what happens, not by who connects.
-    """
+    """Limit each log line of a library to a few a minute; the next one tells how many were left out."""
 
     def __init__(self, most: int = 20, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -111,7 +104,7 @@ class Repeats(logging.Filter):
 
 
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
-    """Send everything, ours and the libraries', through one chain of processors."""
+    """Send our events and the libraries' records through one chain of processors."""
     out = stream or sys.stderr
     shared: list[Processor] = [
         *([QuietTicks()] if out.isatty() else []),
@@ -119,7 +112,7 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
         add_log_level,
         TimeStamper(fmt="iso", utc=True),
         StackInfoRenderer(),
-        # Local variables stay out: they may hold what nobody thought of hiding.
+        # Local variables may hold secrets that no rule here knows.
         ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
         Redaction(secrets),
     ]
@@ -140,22 +133,12 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    for noisy in (
-        "dbos",
-        "web3",
-        "aiohttp.access",
-        "uvicorn",
-        "uvicorn.access",
-        "uvicorn.error",
-        "httpx2",
-        "sse_starlette",
-        "mcp",
-    ):
+    for noisy in _NOISY:
         logging.getLogger(noisy).setLevel("WARNING")
 
 
 class QuietTicks:
-    """On a terminal a look at the chain that brought nothing new is told once in a while, as a sign of life."""
+    """On a terminal, show a tick without problems only once in a while."""
 
     def __init__(self, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = seconds, clock
@@ -170,7 +153,7 @@ class QuietTicks:
 
 
 def _for_people(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Words for names, the time of day, addresses in their short form, and nothing that only programs use."""
+    """Render an event for a terminal: words for names, the time of day, short addresses."""
     told = {name: _shortened(value) for name, value in event.items() if name not in _FOR_PROGRAMS and value != {}}
     if told.get("about") == told.get("challenge"):
         told.pop("about", None)
@@ -186,7 +169,6 @@ def _shortened(value: object) -> object:
 
 
 def _renderer(*, is_person: bool) -> Processor:
-    """For a person at a terminal a line to read, for programs JSON."""
     if not is_person:
         return JSONRenderer(sort_keys=True)
     lines = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
@@ -195,6 +177,6 @@ def _renderer(*, is_person: bool) -> Processor:
 
 @contextmanager
 def bound_challenge(address: str, **more: object) -> Iterator[None]:
-    """Every event inside carries the challenge."""
+    """Add the challenge to every event inside."""
     with bound_contextvars(challenge=address, **more):
         yield

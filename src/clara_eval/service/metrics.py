@@ -1,8 +1,6 @@
-"""The numbers an operator watches, in Prometheus's form.
+"""The Prometheus metrics of one process; `deploy/prometheus-rules.yml` has the rules over them.
 
-One object a process, with a registry of its own. Names begin with `clara_`; units are in the names. Rules over these
-names are shipped in `deploy/prometheus-rules.yml`, and a test holds the two together. A gauge of which nothing is known
-yet is NaN, which is no alarm; a counter that an alert watches begins at 0, so that its first step is an increase.
+A gauge without a value yet is NaN; a counter that an alert watches starts at 0.
 """
 
 from __future__ import annotations

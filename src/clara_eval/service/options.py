@@ -1,7 +1,4 @@
-"""How the engine runs: its clockwork and its limits, as one frozen value.
-
-The defaults are those of the service; tests and the demo shorten the clockwork, never the rules.
-"""
+"""How the engine runs: its intervals and limits."""
 
 from __future__ import annotations
 
@@ -17,20 +14,16 @@ APPLICATION_VERSION = "1"
 class EngineOptions:
     tick_cron: str = "*/5 * * * *"
     tick_seconds: float = 300
-    """How far apart ticks are; `/healthz` calls the engine stale after three of them."""
+    """Between ticks; `/healthz` calls the engine stale after three of them."""
     beat_seconds: float = 5
     lease_seconds: float = 30
-    """A worker that does not renew its lease for this long is dead, and its work is taken over."""
+    """After this long without renewal a worker is dead, and its work is taken over."""
     poll_seconds: float = 1.0
     """How often a worker looks for queued work."""
     worker_evaluations: int = 8
-    """Evaluations at once in one process. Each keeps its place until its post is deep enough in the chain."""
+    """Evaluations at once in one process, each until its post is deep enough in the chain."""
     global_evaluations: int = 64
     """Evaluations at once in all processes."""
-    worker_chunks: int = 2
-    """Chunks of other workers' evaluations that one process helps with at once."""
-    chunk_games: int = 256
-    """Games in one chunk: some tens of seconds of work at the usual speed."""
     retry_seconds: float = 60
     """First pause after a passing failure; it doubles up to `retry_seconds_max`."""
     retry_seconds_max: float = 1800
@@ -39,7 +32,7 @@ class EngineOptions:
 
     @classmethod
     def ticking(cls, seconds: int) -> Self:
-        """The defaults with a tick at every so many seconds of the clock; the settings allow what divides evenly."""
+        """The defaults with a tick every `seconds`, which divide a minute, an hour or a day evenly."""
         if seconds < 60:
             return cls(f"*/{seconds} * * * * *", seconds)
         if seconds < 3600:

@@ -1,8 +1,4 @@
-"""One process in SQLite mode, enforced by a lock that the operating system drops with the process.
-
-Comes in: the path of the database. Goes out: a held lock, or a `ConfigError` that says who holds it. A file that was
-left behind by a killed process is no obstacle: the lock is on the open file, not on its existence.
-"""
+"""Enforce one process on SQLite by a file lock that the operating system drops with the process."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from clara_eval.core.private_file import make_private
 
 @contextmanager
 def only_process(database: Path) -> Iterator[None]:
-    """Hold the lock beside the database for as long as the context lasts."""
+    """Hold the lock beside the database; ConfigError if another process holds it."""
     place = database.with_name(database.name + ".lock")
     make_private(place)
     with place.open("a+", encoding="utf-8") as held:

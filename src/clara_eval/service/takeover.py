@@ -1,11 +1,6 @@
-"""Taking over what nobody runs: it goes back into the queue, each workflow exactly once.
+"""Put the workflows that no living worker runs back into their queues, each exactly once.
 
-The question is whether a workflow *runs*, not only whether its owner lives: a database that stops between giving a
-workflow to a worker and the worker's start of it leaves one that belongs to a living process and runs nowhere
-(`Orphans`: every process looks after its own). Two at once are kept apart by the lease of the evaluation itself.
-
-A worker lives while it renews its lease in the store. Taking that lease proves that it does not, and keeps every other
-worker from taking over the same work at the same time. A workflow is put back only while it still belongs to the dead.
+Invariant: taking a worker's lease proves that it is dead and keeps other workers from taking over at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alone: bool) -> int:
-    """Put the workflows of dead workers back into their queues; how many there were.
+    """Put the workflows of dead workers back into their queues and count them.
 
     `is_alone`: this is the only process there can be, so every other worker is dead, whatever its lease says.
     """
@@ -42,17 +37,17 @@ async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alo
 
 @dataclass(slots=True)
 class Orphans:
-    """Workflows that belong to this process and do not run in it."""
+    """Workflows given to this process that do not run in it, as after a database that stopped in between."""
 
     worker: str
     grace_seconds: float
-    """A workflow that was just given to us is about to start, one that has just ended about to be written down."""
+    """A workflow that was just given to us is about to start; one that just ended is about to be recorded."""
     runs_here: Callable[[str], bool] = runs_here
     clock: Callable[[], float] = time.monotonic
     _since: dict[str, float] = field(default_factory=dict)
 
     async def put_back(self) -> int:
-        """Queue again what has not run for the grace; how many there were."""
+        """Queue again what has not run for the grace period and count it."""
         pending = await answered(
             DBOS.list_workflows_async(status="PENDING", executor_id=self.worker, load_input=False, load_output=False)
         )

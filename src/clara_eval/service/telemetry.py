@@ -1,8 +1,6 @@
-"""Spans for OpenTelemetry: one for each evaluation and each call to a model, by OTLP over HTTP (extra `telemetry`).
+"""Send OpenTelemetry spans of evaluations and model calls by OTLP over HTTP (extra `telemetry`).
 
-Comes in: the collector's address, and what ended with its seconds. Goes out: spans in the terms of the GenAI
-conventions, in the background. Must hold: no prompt, answer or submission is ever in a span; a collector that is away
-costs nothing but the spans.
+Invariant: no prompt, answer or submission is in a span.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ _FAILED = frozenset({"rate_limited", "unanswered", "failed", "refused", "bug", "
 
 
 class Telemetry:
-    """A provider of its own: nothing global is touched. `close` sends what is left."""
+    """A tracer of its own: nothing global is touched."""
 
     def __init__(self, url: str, version: str, chain_id: int) -> None:
         require("telemetry", "CLARA_OTLP_URL")
@@ -35,22 +33,11 @@ class Telemetry:
         self._tracer = self._provider.get_tracer("clara_eval", version)
 
     def called(self, llm: str, purpose: str, result: str, seconds: float) -> None:
-        """A call to a model has ended."""
         provider, _, model = llm.partition("@")[0].partition(":")
-        self._ended(
-            f"chat {model}",
-            seconds,
-            result,
-            {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": provider,
-                "gen_ai.request.model": model,
-                "clara.purpose": purpose,
-            },
-        )
+        facts = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
+        self._ended(f"chat {model}", seconds, result, {**facts, "clara.purpose": purpose})
 
     def evaluated(self, challenge: str, outcome: str, seconds: float) -> None:
-        """An attempt at an evaluation has ended."""
         self._ended("evaluate", seconds, outcome, {"clara.challenge": challenge}, event=True)
 
     def close(self) -> None:

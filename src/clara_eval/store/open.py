@@ -1,4 +1,4 @@
-"""Which store a database URL means: `sqlite:///path` or `postgresql://…`."""
+"""Open the store of a database URL: `sqlite:///path` or `postgresql://…`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Postgres as the store of several workers: the same statements over a pool of connections.
+"""The Postgres driver of the store, over a pool of connections.
 
-The ledger's exclusive transaction takes one advisory lock, so caps hold to the cent whatever the number of workers.
-A lost connection is `Temporary`: the step is tried again, and first-write-wins makes the repeat harmless. A connection
-that the server closed while nobody used it is noticed from its socket, without a question to the server.
+Invariant: one advisory lock serialises the ledger; a lost connection is `Temporary`.
 """
 
 from __future__ import annotations
@@ -15,15 +13,9 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.store.sql_store import (
-    MIGRATIONS,
-    Driver,
-    Migrations,
-    Row,
-    SqlStore,
-    SqlValue,
-    migrate,
-)
+from clara_eval.store.driver import MIGRATIONS, Driver, Migrations, Row, SqlValue, migrate
+from clara_eval.store.retries import DATABASE
+from clara_eval.store.sql_store import SqlStore
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
@@ -119,13 +111,14 @@ class PostgresStore:
             kwargs={"autocommit": True},
             connection_class=_Connection,
             check=_check,
+            timeout=DATABASE.statement_seconds,
         )
         try:
-            await pool.open(wait=True, timeout=15)
+            await pool.open(wait=True, timeout=DATABASE.open_seconds)
         except PoolTimeout:
             await pool.close()
             raise ConfigError(
-                "CLARA_DATABASE_URL: the Postgres server does not answer within 15 s.",
+                f"CLARA_DATABASE_URL: the Postgres server does not answer within {DATABASE.open_seconds:.0f} s.",
                 remedy="Is it running, and are host, user, password and database right?",
             ) from None
         driver = PostgresDriver(pool)

@@ -1,9 +1,6 @@
-"""SQLite as the embedded store: one file, one process, WAL.
+"""The SQLite driver of the store: one file in WAL mode, on the thread of the event loop.
 
-Statements run on the event loop's thread: a write takes some tens of microseconds, less than handing it to another
-thread. A file that another program holds is waited for without holding the loop. WAL with `synchronous=NORMAL` keeps
-every commit across kill -9. A signed transaction is written with `synchronous=FULL`, because it must also survive a
-power cut. Leases are counted by the time since the machine's start, which nobody can set.
+Invariant: commits survive kill -9, and signed transactions also a power cut.
 """
 
 from __future__ import annotations
@@ -18,16 +15,10 @@ from typing import TypeVar
 
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.private_file import make_private
-from clara_eval.store.sql_store import (
-    Driver,
-    Row,
-    SqlStore,
-    SqlValue,
-    migrate,
-)
+from clara_eval.store.driver import Driver, Row, SqlValue, migrate
+from clara_eval.store.retries import DATABASE
+from clara_eval.store.sql_store import SqlStore
 
-BUSY_SECONDS = 20
-"""How long another program may hold the file before we say so."""
 _LOOK_AGAIN_SECONDS = 0.02
 _HELD = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
 
@@ -55,7 +46,7 @@ class SqliteDriver:
                 if durable:
                     self._connection.execute("PRAGMA synchronous=NORMAL")
 
-        return await _patiently(run)
+        return await _while_held(run)
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         def run() -> None:
@@ -67,16 +58,16 @@ class SqliteDriver:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
-        await _patiently(run)
+        await _while_held(run)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
-        """Its own connection, so that the loop's other statements do not fall into this transaction."""
+        """Use another connection, so that the loop's other statements stay outside the transaction."""
         async with self._ledger:
             (path,) = [row[2] for row in self._connection.execute("PRAGMA database_list") if row[1] == "main"]
-            other = await _patiently(lambda: _connect(path))
+            other = await _while_held(lambda: _connect(path))
             try:
-                await _patiently(lambda: other.execute("BEGIN IMMEDIATE"))
+                await _while_held(lambda: other.execute("BEGIN IMMEDIATE"))
                 yield SqliteDriver(other)
                 other.execute("COMMIT")
             except sqlite3.DatabaseError as bad:
@@ -91,12 +82,12 @@ class SqliteDriver:
 class SqliteStore:
     @staticmethod
     async def open(path: Path | str) -> SqlStore:
-        """Open or create the file; the folder is made."""
+        """Open or create the file and its folder."""
         place = Path(path)
         try:
             make_private(place)
-            connection = await _patiently(lambda: _connect(str(place)))
-            await _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+            connection = await _while_held(lambda: _connect(str(place)))
+            await _while_held(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         except (OSError, sqlite3.Error, Temporary) as bad:
             raise ConfigError(
                 f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}.",
@@ -112,7 +103,7 @@ class SqliteStore:
 
 
 def _refusal(bad: sqlite3.DatabaseError) -> Exception:
-    """What the file cannot do now, in words; a statement of ours that is wrong stays what it is."""
+    """Turn what the file cannot do now into Temporary; a wrong statement stays what it is."""
     if isinstance(bad, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
         return bad
     return Temporary(
@@ -121,9 +112,9 @@ def _refusal(bad: sqlite3.DatabaseError) -> Exception:
     )
 
 
-async def _patiently(run: Callable[[], T]) -> T:
-    """Run a statement; while another program holds the file, wait for it with the loop free."""
-    until = time.monotonic() + BUSY_SECONDS
+async def _while_held(run: Callable[[], T]) -> T:
+    """Run a statement, again while another program holds the file, without blocking the loop."""
+    until = time.monotonic() + DATABASE.statement_seconds
     while True:
         try:
             return run()
@@ -146,5 +137,5 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _since_start() -> float:
-    """The same for every process of the machine, and no clock that is set, by hand or by the network."""
+    """The seconds since the machine started: no clock that can be set."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

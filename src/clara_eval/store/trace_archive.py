@@ -1,9 +1,6 @@
-"""The trace in the store: the specification's key holds its digest and size, the text lies in parts beside it.
+"""Keep traces in the store, in parts of about one megabyte below the key that holds digest and size.
 
-Parts of about one megabyte keep memory flat while a trace is written, served or verified. The key itself is written
-last, and emptied first where another trace stands, so a half-written trace is never taken for a whole one.
-A result that was signed is kept aside when it is made anew: nobody can call back what is signed, and if it is mined
-after all, its own documents stand again.
+Invariant: the key is written last; a signed result is kept aside before another replaces it.
 """
 
 from __future__ import annotations

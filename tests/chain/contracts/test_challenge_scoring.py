@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from eth_typing import HexStr
 from eth_utils.address import to_checksum_address
 from tests.support.expect import refuses
+from tests.support.web3_chain import as_web3, web3_of, web3_receipt
 from web3.logs import DISCARD
 
 from clara_eval.chain.model import ChallengeStatus
@@ -63,7 +65,7 @@ async def _expired(chain: LocalChain, terms: PostedTerms | None = None, submitte
 
 
 async def _read(chain: LocalChain, challenge: Address, name: str, *args: Any) -> Any:
-    return await chain.challenge(challenge).functions[name](*args).call()
+    return await as_web3(chain.challenge(challenge)).functions[name](*args).call()
 
 
 async def test_the_evaluator_posts_the_winners(local_chain: LocalChain) -> None:
@@ -76,7 +78,11 @@ async def test_the_evaluator_posts_the_winners(local_chain: LocalChain) -> None:
     assert tuple(await _read(chain, challenge, "winners", 1)) == entries[1]
     assert await _read(chain, challenge, "getWinnerCount") == 3
     assert await _read(chain, challenge, "scorePostedAt") == await chain.now()
-    event = chain.challenge(challenge).events.ScoresPosted().process_receipt(receipt)[0]["args"]
+    event = (
+        as_web3(chain.challenge(challenge))
+        .events.ScoresPosted()
+        .process_receipt(await web3_receipt(chain, receipt))[0]["args"]
+    )
     assert dict(event) == {"challenge": to_checksum_address(challenge), "winnerCountPosted": 3}
 
 
@@ -213,7 +219,7 @@ async def test_twenty_five_winners_can_be_posted(local_chain: LocalChain) -> Non
     challenge = await _scoring(chain, PostedTerms(payout_bps=(400,) * 25), submitters=25)
     entries = await _entries(chain, (40 * USDC,) * 25)
     receipt = await chain.send(chain.evaluator, chain.challenge(challenge), "postScores", entries)
-    assert receipt["gasUsed"] < 5_000_000
+    assert int(receipt["gasUsed"], 16) < 5_000_000
 
 
 async def test_bytes_after_the_arguments_are_accepted_and_can_be_read_back(local_chain: LocalChain) -> None:
@@ -225,7 +231,7 @@ async def test_bytes_after_the_arguments_are_accepted_and_can_be_read_back(local
     data = chain.challenge(challenge).encode_abi("postScores", args=[entries]) + tail
     receipt = await chain.send_data(chain.evaluator, challenge, data)
     assert [await _read(chain, challenge, "getWinner", place) for place in range(3)] == entries
-    sent = await chain.web3.eth.get_transaction(receipt["transactionHash"])
+    sent = await web3_of(chain).eth.get_transaction(HexStr(receipt["transactionHash"]))
     assert sent["input"].to_0x_hex() == data
     assert sent["input"].hex().endswith(tail)
 
@@ -241,7 +247,11 @@ async def test_twelve_hours_until_final(local_chain: LocalChain) -> None:
         await chain.send(chain.agents[9], contract, "finalize")
     await chain.node.rpc("evm_setNextBlockTimestamp", posted_at + 12 * HOUR)
     receipt = await chain.send(chain.agents[9], contract, "finalize")
-    event = contract.events.ChallengeFinalized().process_receipt(receipt, errors=DISCARD)[0]["args"]
+    event = (
+        as_web3(contract)
+        .events.ChallengeFinalized()
+        .process_receipt(await web3_receipt(chain, receipt), errors=DISCARD)[0]["args"]
+    )
     assert event["challenge"] == to_checksum_address(challenge)
     assert await _read(chain, challenge, "status") == ChallengeStatus.FINALIZED
     assert await chain.balance(chain.poster.address) == before + 50 * USDC
@@ -265,7 +275,11 @@ async def test_winners_claim_once(local_chain: LocalChain) -> None:
     contract = chain.challenge(challenge)
     for rank, (agent, prize) in enumerate(zip(chain.agents, PRIZES, strict=False), start=1):
         receipt = await chain.send(agent, contract, "claimPrize")
-        event = contract.events.PrizeClaimed().process_receipt(receipt, errors=DISCARD)[0]["args"]
+        event = (
+            as_web3(contract)
+            .events.PrizeClaimed()
+            .process_receipt(await web3_receipt(chain, receipt), errors=DISCARD)[0]["args"]
+        )
         assert dict(event) == {"winner": to_checksum_address(agent.address), "rank": rank, "amount": prize}
         assert await chain.balance(agent.address) == prize
         assert await _read(chain, challenge, "hasClaimed", to_checksum_address(agent.address))
@@ -311,7 +325,7 @@ async def test_expiry_comes_after_the_scoring_deadline(local_chain: LocalChain) 
         await chain.send(chain.agents[9], contract, "expire")
     await chain.node.rpc("evm_setNextBlockTimestamp", scoring_deadline + 1)
     receipt = await chain.send(chain.agents[9], contract, "expire")
-    event = contract.events.ChallengeExpired().process_receipt(receipt)[0]["args"]
+    event = as_web3(contract).events.ChallengeExpired().process_receipt(await web3_receipt(chain, receipt))[0]["args"]
     assert dict(event) == {"challenge": to_checksum_address(challenge), "refundPerSubmitter": 1050 * USDC // 4}
     with refuses("InvalidStatus", ChallengeStatus.EXPIRED, ChallengeStatus.SCORING):
         await chain.send(chain.agents[9], contract, "expire")

@@ -8,26 +8,20 @@ import pytest
 from eth_utils.address import to_checksum_address
 from hexbytes import HexBytes
 from tests.support.expect import refuses
+from tests.support.web3_chain import as_web3, web3_receipt
 from web3.logs import DISCARD
 
 from clara_eval.chain.model import ChallengeStatus
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.devnet.local_chain import (
-    DAY,
-    HOUR,
-    USDC,
-    DevAccount,
-    Handed,
-    LocalChain,
-    PostedTerms,
-)
+from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, PostedTerms
 
 HASH = HexBytes("0x" + "ab" * 32)
 POOL_AND_BOND = 1050 * USDC
 
 
 async def _read(chain: LocalChain, challenge: Address, name: str, *args: Any) -> Any:
-    return await chain.challenge(challenge).functions[name](*args).call()
+    return await as_web3(chain.challenge(challenge)).functions[name](*args).call()
 
 
 async def _submit_at(chain: LocalChain, agent: DevAccount, challenge: Address, timestamp: int) -> Any:
@@ -123,7 +117,7 @@ async def test_a_bare_clone_can_be_initialized_by_the_first_who_comes(local_chai
     clone = local_chain.challenge(await _bare_clone(local_chain))
     params = _init_params(local_chain, await local_chain.now())
     await local_chain.send(local_chain.agents[0], clone, "initialize", params)
-    assert await clone.functions.prizePool().call() == USDC
+    assert await as_web3(clone).functions.prizePool().call() == USDC
     with refuses("AlreadyInitialized"):
         await local_chain.send(local_chain.agents[0], clone, "initialize", params)
 
@@ -153,7 +147,7 @@ async def test_initialize_accepts_no_evaluator(local_chain: LocalChain) -> None:
     clone = local_chain.challenge(await _bare_clone(local_chain))
     params = _init_params(local_chain, await local_chain.now(), evaluator=ZERO_ADDRESS)
     await local_chain.send(local_chain.owner, clone, "initialize", params)
-    assert await clone.functions.evaluator().call() == ZERO_ADDRESS
+    assert await as_web3(clone).functions.evaluator().call() == ZERO_ADDRESS
 
 
 async def test_a_submission_is_recorded(local_chain: LocalChain) -> None:
@@ -166,7 +160,11 @@ async def test_a_submission_is_recorded(local_chain: LocalChain) -> None:
     assert await _read(chain, challenge, "getSubmission", to_checksum_address(agent.address)) == expected
     assert tuple(await _read(chain, challenge, "submissions", to_checksum_address(agent.address))) == expected
     assert await _read(chain, challenge, "lastSubmissionTime", to_checksum_address(agent.address)) == await chain.now()
-    event = chain.challenge(challenge).events.SubmissionReceived().process_receipt(receipt)[0]["args"]
+    event = (
+        as_web3(chain.challenge(challenge))
+        .events.SubmissionReceived()
+        .process_receipt(await web3_receipt(chain, receipt))[0]["args"]
+    )
     assert dict(event) == {
         "submitter": to_checksum_address(agent.address),
         "agentId": agent_id,
@@ -279,7 +277,14 @@ async def test_too_few_submissions_cancel_and_refund(local_chain: LocalChain, su
     await chain.submit_all(challenge, [Handed(agent, "data:,a") for agent in chain.agents[:submitters]])
     await chain.move_time(DAY + 1)
     receipt = await chain.send(chain.agents[9], chain.challenge(challenge), "advanceToScoring")
-    assert len(chain.challenge(challenge).events.ChallengeCancelled().process_receipt(receipt, errors=DISCARD)) == 1
+    assert (
+        len(
+            as_web3(chain.challenge(challenge))
+            .events.ChallengeCancelled()
+            .process_receipt(await web3_receipt(chain, receipt), errors=DISCARD)
+        )
+        == 1
+    )
     assert await _read(chain, challenge, "status") == ChallengeStatus.CANCELLED
     assert await chain.balance(chain.poster.address) == before
     assert await chain.balance(challenge) == 0
@@ -294,7 +299,11 @@ async def test_the_poster_cancels_an_unanswered_challenge(local_chain: LocalChai
     with refuses("NotPoster"):
         await chain.send(chain.evaluator, contract, "cancel")
     receipt = await chain.send(chain.poster, contract, "cancel")
-    event = contract.events.ChallengeCancelled().process_receipt(receipt, errors=DISCARD)[0]["args"]
+    event = (
+        as_web3(contract)
+        .events.ChallengeCancelled()
+        .process_receipt(await web3_receipt(chain, receipt), errors=DISCARD)[0]["args"]
+    )
     assert event["challenge"] == to_checksum_address(challenge)
     assert await chain.balance(chain.poster.address) == before
     with refuses("InvalidStatus", ChallengeStatus.CANCELLED, ChallengeStatus.OPEN):

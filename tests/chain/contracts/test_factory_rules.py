@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.expect import refuses
+from tests.support.web3_chain import as_web3, web3_of, web3_receipt
 
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.devnet.local_chain import USDC, LocalChain, PostedTerms, create
@@ -15,7 +16,7 @@ from clara_eval.devnet.local_chain import USDC, LocalChain, PostedTerms, create
 
 async def test_the_factory_knows_its_parts(local_chain: LocalChain) -> None:
     """Implementation, registry, owner and rates are readable, and no challenge exists yet."""
-    functions, deployment = local_chain.factory.functions, local_chain.deployment
+    functions, deployment = as_web3(local_chain.factory).functions, local_chain.deployment
     expected = {
         "implementation": to_checksum_address(deployment.implementation),
         "identityRegistry": to_checksum_address(deployment.identity_registry),
@@ -32,11 +33,11 @@ async def test_a_challenge_is_created_listed_and_escrowed(local_chain: LocalChai
     chain = local_chain
     before, now = await chain.balance(chain.poster.address), await chain.now()
     challenge = await chain.post_challenge(PostedTerms(challenge_uri="data:,x", skill_tags=("python", "elo")))
-    assert await chain.factory.functions.getChallengeCount().call() == 1
-    assert await chain.factory.functions.challenges(0).call() == to_checksum_address(challenge)
+    assert await as_web3(chain.factory).functions.getChallengeCount().call() == 1
+    assert await as_web3(chain.factory).functions.challenges(0).call() == to_checksum_address(challenge)
     assert await chain.balance(challenge) == 1050 * USDC
     assert await chain.balance(chain.poster.address) == before - 1050 * USDC
-    event = (await chain.factory.events.ChallengeCreated().get_logs(from_block=0))[0]["args"]
+    event = (await as_web3(chain.factory).events.ChallengeCreated().get_logs(from_block=0))[0]["args"]
     deadline = now + PostedTerms().open_seconds
     assert dict(event) == {
         "challengeAddress": to_checksum_address(challenge),
@@ -54,7 +55,7 @@ async def test_a_challenge_is_created_listed_and_escrowed(local_chain: LocalChai
 async def test_challenges_are_small_clones(local_chain: LocalChain) -> None:
     """A challenge is the 45 bytes of EIP-1167 that point at the implementation."""
     challenge = await local_chain.post_challenge()
-    code = (await local_chain.web3.eth.get_code(to_checksum_address(challenge))).hex()
+    code = (await web3_of(local_chain).eth.get_code(to_checksum_address(challenge))).hex()
     target = local_chain.deployment.implementation[2:]
     assert code == f"363d3d373d3d3d363d73{target}5af43d82803e903d91602b57fd5bf3"
 
@@ -80,13 +81,13 @@ async def test_bad_terms_are_refused(local_chain: LocalChain, error: str, change
     terms = replace(PostedTerms(), **changes)
     with refuses(error):
         await local_chain.post_challenge(terms)
-    assert await local_chain.factory.functions.getChallengeCount().call() == 0
+    assert await as_web3(local_chain.factory).functions.getChallengeCount().call() == 0
 
 
 async def test_twenty_five_winners_are_accepted(local_chain: LocalChain) -> None:
     """25 places are allowed; 26 are not (above)."""
     challenge = await local_chain.post_challenge(PostedTerms(payout_bps=(400,) * 25))
-    assert await local_chain.challenge(challenge).functions.winnerCount().call() == 25
+    assert await as_web3(local_chain.challenge(challenge)).functions.winnerCount().call() == 25
 
 
 async def test_a_poster_without_allowance_or_funds_is_refused(local_chain: LocalChain) -> None:
@@ -113,12 +114,14 @@ async def test_the_owner_changes_the_bond(local_chain: LocalChain) -> None:
     chain = local_chain
     old = await chain.post_challenge()
     receipt = await chain.send(chain.owner, chain.factory, "setPosterBondRate", 2000)
-    event = chain.factory.events.BondRateUpdated().process_receipt(receipt)[0]["args"]
+    event = (
+        as_web3(chain.factory).events.BondRateUpdated().process_receipt(await web3_receipt(chain, receipt))[0]["args"]
+    )
     assert dict(event) == {"oldRate": 500, "newRate": 2000}
     assert await chain.balance(await chain.post_challenge()) == 1200 * USDC
     await chain.send(chain.owner, chain.factory, "setPosterBondRate", 0)
     assert await chain.balance(await chain.post_challenge()) == 1000 * USDC
-    assert await chain.challenge(old).functions.posterBond().call() == 50 * USDC
+    assert await as_web3(chain.challenge(old)).functions.posterBond().call() == 50 * USDC
     with refuses("BondRateTooHigh"):
         await chain.send(chain.owner, chain.factory, "setPosterBondRate", 2001)
 

@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
+from tests.support.web3_chain import as_web3
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -186,8 +187,8 @@ async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain
     found = await call_all(Inspector(program, environment, tmp_path), rounds, agent.address)
     check_reading(found, rounds, chain)
     assert {found[name]["outcome"] for name in ("challenge_post", "challenge_submit", "challenge_claim")} == {"sent"}
-    assert await chain.challenge(rounds.open).functions.submissionCount().call() == 1  # type: ignore[arg-type]
-    assert await chain.challenge(found["challenge_post"]["challenge"]).functions.winnerCount().call() == 3
+    assert await as_web3(chain.challenge(rounds.open)).functions.submissionCount().call() == 1  # type: ignore[arg-type]
+    assert await as_web3(chain.challenge(found["challenge_post"]["challenge"])).functions.winnerCount().call() == 3
     assert await chain.balance(agent.address) - before == 700 * USDC - 105 * USDC
 
 

@@ -13,22 +13,15 @@ import pytest
 from eth_utils.address import to_checksum_address
 from mcp import Client
 from tests.support.agents import POOR_SOLUTION, RULES_CONFIG, agent_environment, agent_settings
+from tests.support.web3_chain import as_web3, web3_of
 from typer.testing import CliRunner
 
 from clara_eval.app import open_caller
 from clara_eval.config.eval_config import config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ClaraError
-from clara_eval.devnet.local_chain import (
-    DAY,
-    HOUR,
-    USDC,
-    DevAccount,
-    Handed,
-    LocalChain,
-    PostedTerms,
-    create,
-)
+from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, PostedTerms, create
 from clara_eval.interfaces.cli import app as commands
 from clara_eval.interfaces.mcp import build_server
 
@@ -83,7 +76,7 @@ async def command(environment: dict[str, str], *words: str) -> tuple[int, str]:
 
 
 async def nonce(chain: LocalChain, account: DevAccount) -> int:
-    return int(await chain.web3.eth.get_transaction_count(to_checksum_address(account.address)))
+    return int(await web3_of(chain).eth.get_transaction_count(to_checksum_address(account.address)))
 
 
 async def submitted(chain: LocalChain, terms: PostedTerms | None = None) -> str:
@@ -226,9 +219,13 @@ async def test_without_a_key_the_transactions_come_back_unsigned(local_chain: Lo
             await chain.send_data(chain.poster, item["to"], item["data"])
         listed = (await caller.call_tool("challenge_browse", {})).structured_content or {}
         address = listed["challenges"][0]["address"]
-        allowance = await chain.token.functions.allowance(
-            to_checksum_address(chain.poster.address), to_checksum_address(chain.deployment.factory)
-        ).call()
+        allowance = (
+            await as_web3(chain.token)
+            .functions.allowance(
+                to_checksum_address(chain.poster.address), to_checksum_address(chain.deployment.factory)
+            )
+            .call()
+        )
         assert allowance == 0  # only what was needed had been approved
         plan = (
             await caller.call_tool(
@@ -236,7 +233,7 @@ async def test_without_a_key_the_transactions_come_back_unsigned(local_chain: Lo
             )
         ).structured_content or {}
         await chain.send_data(agent, plan["transactions"][0]["to"], plan["transactions"][0]["data"])
-        assert await chain.challenge(address).functions.submissionCount().call() == 1
+        assert await as_web3(chain.challenge(address)).functions.submissionCount().call() == 1
         assert "No sender is given" in await refusal(caller, "challenge_claim", address=address)
         assert "No submitter is given" in await refusal(caller, "challenge_score", address=address)
 

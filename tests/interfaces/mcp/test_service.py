@@ -31,9 +31,9 @@ from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.mcp import build_server
-from clara_eval.service.engine import Engine
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
+from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.sqlite import SqliteStore
 
 TITLE = "Sort numbers"
@@ -65,7 +65,7 @@ def _fields(terms: PostedTerms) -> dict[str, Any]:
 @asynccontextmanager
 async def service(settings: Settings, database: Path) -> AsyncIterator[str]:
     store = await SqliteStore.open(str(database))
-    reader, engine = ResultReader(store, 31337, settings.traces_public), cast("Engine", ScriptedEngine())
+    reader, engine = ResultReader(store, 31337, settings.traces_public), cast("ServiceRequests", ScriptedEngine())
     context = ApiContext(settings, reader, Metrics(), ServiceHealth("all", 300.0), engine)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

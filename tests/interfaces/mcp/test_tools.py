@@ -19,6 +19,7 @@ from eth_utils.address import to_checksum_address
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
 from tests.support.agents import RULES_CONFIG, agent_settings
+from tests.support.web3_chain import web3_of
 
 from clara_eval.actions.submit import MUTABLE
 from clara_eval.app import open_caller
@@ -51,7 +52,7 @@ POSTING: dict[str, Any] = {
 
 
 async def nonce(chain: LocalChain) -> int:
-    return int(await chain.web3.eth.get_transaction_count(to_checksum_address(chain.poster.address)))
+    return int(await web3_of(chain).eth.get_transaction_count(to_checksum_address(chain.poster.address)))
 
 
 async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:

@@ -18,7 +18,7 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.outages import UnsignedAnswer
 from clara_eval.judge.port import Answer, Prompt
-from clara_eval.judge.providers.openai import SigningOpenAi
+from clara_eval.judge.providers.attested import SigningOpenAi
 from clara_eval.judge.providers.registry import build_llm, parse_judge
 from clara_eval.store.sqlite import SqliteStore
 

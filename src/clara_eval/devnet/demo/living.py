@@ -153,7 +153,7 @@ async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say)
 async def _until_posted(chain: LocalChain, address: Address, tempo: Tempo) -> None:
     contract = chain.challenge(address)
     for _ in range(round(tempo.most_seconds / LOOK_SECONDS)):
-        if await contract.functions.scorePostedAt().call():
+        if await contract.read("scorePostedAt"):
             return
         await asyncio.sleep(LOOK_SECONDS)
 

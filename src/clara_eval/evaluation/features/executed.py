@@ -1,8 +1,4 @@
-"""What running a submission adds to its facts: values for the schema, and flags where it could not be run.
-
-`Executed` comes in, or None where nothing was to be run; measured values by name go out. A test that could not even
-begin, because the submission does not compile, is a test that failed. Where the machine failed, nothing is known.
-"""
+"""Values and flags from running a submission; one that does not compile fails every test."""
 
 from __future__ import annotations
 

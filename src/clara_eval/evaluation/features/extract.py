@@ -1,8 +1,6 @@
-"""Stage 1: from one submission to its typed facts, each submission alone.
+"""Extract the typed facts of one submission: measured by tools, or claimed by a model that reads every part.
 
-What tools can measure is measured. What only a model can tell is asked of it, part by part, of the full text and, for
-code, of the same code in neutral words. Must hold: the parts together are the whole text; an answer that cannot
-be used or trusted makes this submission's claims unknown and flags it, and touches no other; an outage is passed on.
+Invariant: an unusable answer makes this entry's claims unknown and touches no other; an outage is passed on.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.executed import executed_flags, executed_values
-from clara_eval.evaluation.features.features import SecondView, SubmissionFacts, choose_values
+from clara_eval.evaluation.features.features import MANY_CLAIMS, SecondView, SubmissionFacts, choose_values
 from clara_eval.evaluation.features.measured import Measured, is_quick, measure
 from clara_eval.evaluation.features.merging import merge_parts, merge_views
 from clara_eval.evaluation.features.scanning import speaks_to_judge
@@ -42,13 +40,11 @@ from clara_eval.submissions.model import Solution
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
 """Flags for claims that are unknown: nobody answered, no answer could be used, no answer could be trusted."""
-NEARLY_ALL = 3
-"""From this many claimed features with a direction on, all of them at their best is worth a look."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingContext:
-    """What a reading is about, for nonces that nobody can foresee before the deadline."""
+    """What a reading is about; the nonces follow from it."""
 
     challenge: str
     block_hash: str
@@ -62,15 +58,13 @@ class ReadingContext:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Names that the poster asks for: they are no submitter's words."""
+        """Return the names that the poster asks for."""
         source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
         return wanted_names(self.statement, source, language)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What the model's answers came to."""
-
     claims: Claims
     flags: tuple[Flag, ...]
     requests: tuple[str, ...]
@@ -85,7 +79,7 @@ async def extract_features(
     reading: ReadingContext,
     executed: Executed | None = None,
 ) -> SubmissionFacts:
-    """The facts about one submission. Raises Temporary if the model cannot be reached: that says nothing about it."""
+    """Return the facts about one submission. Raises Temporary if the model cannot be reached."""
     measured: dict[str, Value] = dict(await _measured(solution.text, reading.language or solution.language))
     kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
     kept |= executed_values(schema, executed)
@@ -106,10 +100,7 @@ async def extract_features(
 
 
 async def _measured(text: str, language: str | None) -> Measured:
-    """In a thread: hostile text may keep the parser busy for a second, and others wait for this loop.
-
-    A short text that is parsed already is measured at once: to hand it to a thread would take longer.
-    """
+    """Measure in a thread, unless the text is short and parsed already: hostile text may take a second."""
     return measure(text, language) if is_quick(text, language) else await asyncio.to_thread(measure, text, language)
 
 
@@ -126,14 +117,14 @@ def _needed(llm: StructuredLlm | None, schema: FeatureSchema) -> StructuredLlm:
 def questions_for(
     schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> dict[str, tuple[Question, ...]]:
-    """Every question about one submission, by view. The prompts depend on nothing but these three."""
+    """Return every question about one submission, by view."""
     return _questions(schema, solution, reading)[1]
 
 
 def _questions(
     schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> tuple[SecondView, dict[str, tuple[Question, ...]]]:
-    """The questions by view, and whether there is a second one: code without what can only be said."""
+    """Return the questions by view, and whether there is a second view."""
     asked, language = FeatureQuestion.of(reading.statement, reading.language), reading.language or solution.language
     full = prompt_view(solution.text).text
     texts = {"full": full}
@@ -150,7 +141,7 @@ def _questions(
 
 
 def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: ReadingContext) -> list[Prompt]:
-    """Everything that will be asked about these submissions the first time."""
+    """Return everything that is asked about these submissions the first time."""
     if not asked_features(schema):
         return []
     return [
@@ -226,7 +217,7 @@ async def _ask(
 
 
 def _is_final(outage: Temporary) -> bool:
-    """Whether asking later cannot help: this entry stays unread, and the others do not wait for it."""
+    """Return whether asking later cannot help, so that the others do not wait for this entry."""
     if isinstance(outage, OutOfBudget):
         return not outage.is_lost
     return isinstance(outage, (AnswerCut, GoneWithout))
@@ -243,7 +234,7 @@ def _invisible(view: PromptView) -> list[Flag]:
 def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
     directed = [feature for feature in asked_features(schema) if feature.better and feature.type != "text"]
     best = partial(_is_best, schema, claims)
-    if len(directed) < NEARLY_ALL or not all(best(feature.name) for feature in directed):
+    if len(directed) < MANY_CLAIMS or not all(best(feature.name) for feature in directed):
         return []
     sentence = f"All {len(directed)} claimed features have their best value."
     return [Flag("all_best", "review", sentence, evidence={"features": len(directed)})]

@@ -1,8 +1,4 @@
-"""What is known about one submission: the vector for the judge, texts for people, and flags for both.
-
-A measured value beats a claimed one, and the gap is a flag. A value outside its range is clamped and flagged. What is
-not known is None. Flags of severity `review` hold the post when they touch a paid place.
-"""
+"""The facts of one submission: a measured value beats a claimed one, and a gap between them is a flag."""
 
 from __future__ import annotations
 
@@ -11,13 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
 from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector
 
 SecondView = Literal["read", "same", "missing", "none"]
 """Of the code in neutral words: it was read; it is the whole text; it could not be made; prose has none."""
+MANY_CLAIMS = 3
+"""From this many claims on, all of them at or near their best is unlikely to be honest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class SubmissionFacts:
 def choose_values(
     schema: FeatureSchema, measured: Mapping[str, Value], claimed: Mapping[str, Value]
 ) -> tuple[JudgeVector, tuple[Flag, ...]]:
-    """One value for each judged feature: measured where a tool can, else claimed, else None."""
+    """Return one value for each judged feature: measured, else claimed, else None."""
     values: dict[str, Value] = {}
     flags: list[Flag] = []
     for feature in schema.judged:
@@ -66,7 +64,7 @@ def choose_values(
 
 
 def _fitting(feature: Feature, value: Value) -> Value:
-    """A measured value, where the poster's feature of the same name has a type that can hold it."""
+    """Return a measured value if the poster's feature of this name can hold it."""
     try:
         checked(feature, value)
     except BadInput:

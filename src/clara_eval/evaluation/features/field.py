@@ -1,13 +1,8 @@
-"""What only the whole field can tell about one submission: who stands out, and whose claims nothing supports.
+"""Compare each submission's facts with the whole field: outliers, and claims that nothing supports.
 
-In: the facts of every ranked submission, each read alone. Out: the same facts with further flags, and with claims
-capped at the middle of their range where others show evidence for theirs and this one does not. A claim that words
-alone show, for most of the field, counts as what is usual there at best: words can lose a place, not win one. Figures
-are robust (median and median deviation), so that a few liars do not move what they are held against; in a small field
-more is forgiven, and below five entries nobody stands out. One or two claims on a few levels leave a liar much room
-where honest entries are: nearly the best of everything is looked at by a person wherever that would be paid for alone.
-Where the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
-Must hold: the order of entries does not matter, and measured values never change.
+Figures are robust (median and median deviation), so that a few liars do not move them. Words can lose a place and
+not win one. If the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
+Invariant: the order of entries does not matter, and measured values never change.
 """
 
 from __future__ import annotations
@@ -21,32 +16,31 @@ from dataclasses import dataclass, replace
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.features import MANY_CLAIMS, SubmissionFacts
 from clara_eval.evaluation.features.merging import DISAGREE, worst
 from clara_eval.judge.rules import WIDEST_LINEAR, goodness
 from clara_eval.judge.vector import Value, make_vector
 
-FEWEST = 5
-"""Entries that it takes to say what is usual."""
-OUTLIER = 4.5
-SMALL_FIELD = 1.3
-"""A field of n forgives outliers by a factor of 1 + 1.3/n."""
-STANDS_OUT = 2.5
-"""Spreads above the middle, from where on a claim far from the best is looked at too."""
-NEARLY_ALL = 3
-"""From this many claims on, the flag says that all of them are nearly the best."""
-NEARLY_SPREADS = 0.8
-"""Spreads above the middle, from where on being nearly the best of everything is looked at."""
-COMMON = 0.25
-"""What this share of a field claims alike is nothing rare."""
-MOST_LOOKED_AT = 3
-"""However many are paid: at most one entry in three is looked at for what it claims."""
-SPREAD = 0.15
-"""Claims of honest entries differ at least this much, on a scale from worst to best."""
+FEWEST_ENTRIES = 5
+"""Fewer entries than this have no usual value, so none of them is an outlier."""
+OUTLIER_SPREADS = 4.5
+"""Distance from the median that makes a value an outlier; above the textbook's 3.5, because counts are skewed."""
+SMALL_FIELD_ALLOWANCE = 1.3
+"""In a field of n the bounds in spreads grow by a factor of 1 + 1.3/n: few entries tell the spread badly."""
+CLAIM_SPREADS = 2.5
+"""Distance above the median that makes a claim stand out; lower than for outliers, because nothing measured it."""
+NEARLY_BEST_SPREADS = 0.8
+"""Distance above the median for claims that are all nearly the best: on few levels the best is never far away."""
+LEAST_CLAIM_SPREAD = 0.15
+"""Least spread of claims, on a scale from worst to best: honest claims differ at least this much."""
+GROUP_DISTANCE = 0.1
+"""An entry with others this close on that scale belongs to a group and does not stand out."""
+COMMON_SHARE = 0.25
+"""Values that this share of the field claims are not rare."""
+REVIEWED_ONE_IN = 3
+"""At most one entry in three is reviewed for its claims, however many are paid: a person's time is bounded."""
 UNTOLD = "claims_untold"
-"""Nearly the best of everything, but so are others: nothing is held against the entry; where it is paid, it is told."""
-BESIDE = 0.1
-"""Whoever has others this close on the scale is one of a group, not an outlier."""
+"""Flag of claims that are nearly the best like those of others: the field cannot tell who claims too much."""
 _TO_SIGMA = 1.4826
 _ALIKE = 1e-9
 
@@ -54,7 +48,7 @@ _ALIKE = 1e-9
 def compare_field(
     schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None = None
 ) -> dict[Address, SubmissionFacts]:
-    """Every submission's facts, with what the others tell about them; `paid` places there are, else one in four."""
+    """Return every submission's facts with flags and capped claims; `paid` places, by default one in four."""
     seen_twice = sum(facts.second_view in ("read", "same") for facts in features.values())
     without = {account for account, facts in features.items() if _lacks_view(facts, seen_twice, len(features) - 1)}
     read = {
@@ -69,7 +63,7 @@ def compare_field(
         account: replace(
             facts,
             flags=(
-                *_told_views(facts, disagreeing, len(features) - 1),
+                *_view_flags(facts, disagreeing, len(features) - 1),
                 *(_NO_VIEW for _ in (1,) if account in without),
                 *_outliers(facts, field),
                 *_claims_stand_out(schema, account, field),
@@ -81,8 +75,6 @@ def compare_field(
 
 @dataclass(frozen=True, slots=True)
 class _Support:
-    """How many claim a feature, and how many of them without a line that shows it."""
-
     claimed: int
     unsupported: int
     values: tuple[Value, ...]
@@ -96,18 +88,18 @@ class _Support:
         return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming), tuple(known))
 
     def others(self, mine: Value) -> list[Value]:
-        """The values without one that is mine; mine where there are no others."""
+        """Return the values without one that is mine; mine if there are no others."""
         place = self.values.index(mine) if mine in self.values else len(self.values)
         return [*self.values[:place], *self.values[place + 1 :]] or [mine]
 
     def usual(self, mine: Value) -> Value:
-        """The middle of the others, the worse of two."""
+        """Return the median of the others, the worse of two."""
         others = self.others(mine)
         return others[(len(others) - 1) // 2]
 
 
 class _Values:
-    """Numbers of all entries; what is usual among the others of any one of them is read off, not counted again."""
+    """Sorted numbers of all entries, for medians that leave one out."""
 
     def __init__(self, values: Iterable[float | None]) -> None:
         self._ordered = sorted(value for value in values if value is not None)
@@ -117,19 +109,18 @@ class _Values:
         return len(self._ordered)
 
     def others(self, mine: float, least: float) -> tuple[float, float]:
-        """Median of all but one of these, and median deviation as a standard deviation."""
+        """Return the median of all but one, and the median deviation as a standard deviation."""
         middle = _median_without(self._ordered, mine)
         if middle not in self._deviations:  # leaving one out moves the middle to one of a few places
             self._deviations[middle] = sorted(abs(value - middle) for value in self._ordered)
         return middle, max(_TO_SIGMA * _median_without(self._deviations[middle], abs(mine - middle)), least)
 
     def at_least(self, bound: float) -> int:
-        """How many are not below a bound."""
         return len(self._ordered) - bisect_left(self._ordered, bound)
 
 
 def _median_without(ordered: Sequence[float], one: float) -> float:
-    """The median of sorted numbers without one of them."""
+    """Return the median of sorted numbers without one of them."""
     place, count = bisect_left(ordered, one), len(ordered) - 1
     above, below = (ordered[k if k < place else k + 1] for k in (count // 2, max(0, count // 2 - 1)))
     return above if count % 2 else (below + above) / 2
@@ -137,8 +128,6 @@ def _median_without(ordered: Sequence[float], one: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What is counted once for all entries."""
-
     features: Mapping[Address, SubmissionFacts]
     numbers: Mapping[Feature, _Values]
     claims: Mapping[Address, float | None]
@@ -146,10 +135,10 @@ class _Field:
     nearly_best: frozenset[Address]
     alike: Mapping[tuple[Value, ...], int]
     """How many claim exactly the same."""
-    looked_at: int
-    """Entries with the best claims that a person looks at, if they are nearly the best that can be claimed."""
+    most_reviewed: int
+    """So many entries with the best claims are reviewed, if their claims are nearly the best possible."""
     might_be_paid: int
-    """Entries with the best claims of which any might be paid."""
+    """So many entries with the best claims might be paid."""
 
     @classmethod
     def of(cls, schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None) -> _Field:
@@ -166,17 +155,17 @@ class _Field:
             _Values(claims.values()),
             frozenset(account for account, facts in features.items() if _is_nearly_best(schema, facts)),
             Counter(_claimed_values(schema, facts) for facts in features.values()),
-            max(1, min(size // 4 if paid is None else paid, size // MOST_LOOKED_AT)),
-            max(1, min(paid or 0, size // 2), size // MOST_LOOKED_AT),
+            max(1, min(size // 4 if paid is None else paid, size // REVIEWED_ONE_IN)),
+            max(1, min(paid or 0, size // 2), size // REVIEWED_ONE_IN),
         )
 
 
 def _capped(
     schema: FeatureSchema, facts: SubmissionFacts, support: Mapping[str, _Support], is_unseen: bool
 ) -> SubmissionFacts:
-    """Claims without support count as the middle at best; where the others have none either, as what is usual there.
+    """Cap claims without support at the middle, or at the usual value if most others have no support either.
 
-    Those of an entry that could not be seen without its words are no better than anybody's.
+    Claims of an entry without a second view are no better than the worst of the others.
     """
     values, flags = facts.vector.as_dict(), list(facts.flags)
     for feature in schema.judged if facts.unsupported else ():
@@ -234,7 +223,7 @@ _NO_VIEW = Flag(
 
 
 def _lacks_view(facts: SubmissionFacts, seen_twice: int, others: int) -> bool:
-    """Code that cannot be read without its names and words, where the others' can."""
+    """Return whether code cannot be read in neutral words while that of the others can."""
     return facts.second_view == "missing" or (facts.second_view == "none" and seen_twice * 2 > others)
 
 
@@ -246,8 +235,8 @@ def _disagreements(facts: SubmissionFacts) -> set[object]:
     return {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
 
 
-def _told_views(facts: SubmissionFacts, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
-    """The flags so far; where the two views of most others differ about a feature too, that is nobody's fault."""
+def _view_flags(facts: SubmissionFacts, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
+    """Yield the flags; a disagreement of views that most others have too is only information."""
     for flag in facts.flags:
         usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
         yield replace(flag, severity="info") if usual else flag
@@ -257,11 +246,11 @@ def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
     for feature, numbers in field.numbers.items():
         value = _exact(feature, facts)
         mine, size = _scaled(feature, value), len(numbers)
-        if mine is None or size < FEWEST:
+        if mine is None or size < FEWEST_ENTRIES:
             continue
         middle, spread = numbers.others(mine, _least_spread(feature))
         score = (mine - middle) / spread
-        if abs(score) < OUTLIER * (1 + SMALL_FIELD / size):
+        if abs(score) < OUTLIER_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size):
             continue
         told = round(value, 4) if isinstance(value, float) else value
         good = feature.better is not None and (score > 0) == (feature.better == "higher")
@@ -274,13 +263,13 @@ def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
 
 
 def _exact(feature: Feature, facts: SubmissionFacts) -> Value:
-    """As measured, not as the judge sees it: steps of a wide range would make outliers of neighbours."""
+    """Return the measured value: the judge's steps of a wide range would make outliers of neighbours."""
     measured = facts.measured.get(feature.name)
     return facts.vector.as_dict()[feature.name] if measured is None else measured
 
 
 def _scaled(feature: Feature, value: Value) -> float | None:
-    """Counts without a narrow range differ by ratio: 3 and 30 as much as 30 and 300."""
+    """Put counts without a narrow range on a log scale."""
     if value is None or isinstance(value, (bool, str)):
         return None
     return float(value) if _is_narrow(feature) else math.copysign(math.log1p(abs(value)), value)
@@ -297,26 +286,26 @@ def _least_spread(feature: Feature) -> float:
 
 
 def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
-    """What only a model says is far better for one entry than for the others, or good enough to be paid for alone."""
+    """Flag claims far above the field, or good enough to be paid for alone."""
     mine, facts = field.claims[account], field.features[account]
     if mine is None:
         return
     size, as_good = len(field.merits), field.merits.at_least(mine - _ALIKE)
     count, score = len(_claimed(schema, facts)), _spreads(mine, field)
-    alone = field.merits.at_least(mine - BESIDE) <= max(1, size // 8)
-    far = size >= FEWEST and alone and score >= STANDS_OUT * (1 + SMALL_FIELD / size)
+    alone = field.merits.at_least(mine - GROUP_DISTANCE) <= max(1, size // 8)
+    far = size >= FEWEST_ENTRIES and alone and score >= CLAIM_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size)
     nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
-    best = nearly and as_good <= field.looked_at and score > NEARLY_SPREADS and _is_rare(schema, facts, field)
+    best = nearly and as_good <= field.most_reviewed and score > NEARLY_BEST_SPREADS and _is_rare(schema, facts, field)
     told = any(flag.code == "all_best" for flag in facts.flags)
-    stands_out = far or (best and decides and count < NEARLY_ALL and size >= FEWEST)
-    if best and count >= NEARLY_ALL and not told:
+    stands_out = far or (best and decides and count < MANY_CLAIMS and size >= FEWEST_ENTRIES)
+    if best and count >= MANY_CLAIMS and not told:
         yield Flag(
             "nearly_all_best",
             "review",
             f"All {count} claimed features are at their best value or one step below it.",
             evidence={"features": count, "asGood": as_good - 1},
         )
-    elif nearly and decides and size >= FEWEST and as_good <= field.might_be_paid and not (stands_out or told):
+    elif nearly and decides and size >= FEWEST_ENTRIES and as_good <= field.might_be_paid and not (stands_out or told):
         yield _untold(field, as_good)
     if stands_out:
         yield Flag(
@@ -340,16 +329,16 @@ def _untold(field: _Field, as_good: int) -> Flag:
 
 
 def _spreads(mine: float, field: _Field) -> float:
-    """How far above the middle of the others."""
+    """Return the distance above the median of the others."""
     if len(field.merits) < 2:
         return 0.0
-    middle, spread = field.merits.others(mine, SPREAD)
+    middle, spread = field.merits.others(mine, LEAST_CLAIM_SPREAD)
     return (mine - middle) / spread
 
 
 def _is_rare(schema: FeatureSchema, facts: SubmissionFacts, field: _Field) -> bool:
-    """Whether few claim exactly the same: where a quarter of the field does, the claim is nothing special."""
-    return field.alike[_claimed_values(schema, facts)] < max(NEARLY_ALL, COMMON * len(field.features))
+    """Return whether few claim exactly these values."""
+    return field.alike[_claimed_values(schema, facts)] < max(MANY_CLAIMS, COMMON_SHARE * len(field.features))
 
 
 def _is_nearly_best(schema: FeatureSchema, facts: SubmissionFacts) -> bool:
@@ -358,7 +347,7 @@ def _is_nearly_best(schema: FeatureSchema, facts: SubmissionFacts) -> bool:
 
 
 def _step_below(feature: Feature) -> Value:
-    """One level, one word, or a tenth of the range below the best."""
+    """Return the value one level, one word, or a tenth of the range below the best."""
     if feature.type == "boolean":
         return feature.better == "higher"
     if feature.type == "enum":
@@ -369,7 +358,7 @@ def _step_below(feature: Feature) -> Value:
 
 
 def _claimed(schema: FeatureSchema, facts: SubmissionFacts) -> list[Feature]:
-    """What only a model says about this submission, where one end is better."""
+    """Return the features that only a model tells and that have a direction."""
     values = facts.vector.as_dict()
     return [
         feature
@@ -387,7 +376,7 @@ def _claimed_values(schema: FeatureSchema, facts: SubmissionFacts) -> tuple[Valu
 
 
 def _claimed_merit(schema: FeatureSchema, facts: SubmissionFacts) -> float | None:
-    """Mean goodness of the claims that count, from 0 to 1."""
+    """Return the mean goodness of the claims, from 0 to 1."""
     values = facts.vector.as_dict()
     counted = [goodness(feature, values[feature.name]) for feature in _claimed(schema, facts)]
     return math.fsum(counted) / len(counted) if counted else None

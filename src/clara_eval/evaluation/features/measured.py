@@ -1,9 +1,6 @@
-"""The catalogue of features that tools compute, for text and for code.
+"""The catalogue of features that tools compute, for text and code; None if a feature cannot be measured.
 
-Any content comes in, with the language it is said to be in; a value or None for every name in `MEASURED_NAMES` goes
-out. None means: not measurable here, for example complexity of prose or of code that is too broken to read. The same
-content gives the same values everywhere. Markdown is measured as code only where the whole is not valid code and has
-fenced blocks in the language: then those blocks, joined, are the code, and `code_share` says how much they are.
+Markdown counts as code if it is not valid code as a whole and has fenced blocks in the language.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ class _Code:
 
 
 def measure(content: str | bytes, language: str | None) -> Measured:
-    """Every measured feature of this content; `language` as the poster or the intake names it, None to look for it."""
+    """Measure every feature; `language` as the poster or the intake names it, None to detect it."""
     raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
     values: Measured = dict.fromkeys(MEASURED_NAMES)
     values["bytes"] = len(raw)
@@ -80,7 +77,7 @@ def measure(content: str | bytes, language: str | None) -> Measured:
 
 
 def is_quick(text: str, language: str | None) -> bool:
-    """Whether nobody notices how long measuring takes: a short text that was parsed of late."""
+    """Return whether measuring is fast: a short text that was parsed recently."""
     name = known_language(language)
     return len(text) <= _SHORT and name is not None and is_held(text.encode("utf-8", "replace"), name)
 

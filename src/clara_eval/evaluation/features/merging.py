@@ -1,10 +1,7 @@
-"""Several readings of one submission, made into one: never better than the worst of them.
+"""Merge several readings of one submission: never better than the worst of them.
 
-Parts of a long submission: unknown values are left out, of the known ones the worse counts (the smaller where higher is
-better, the larger where lower is better; for booleans and ordered enums alike). Without a direction: the mean of
-numbers, true if any part says so, the first known enum value. Two views of code: the worse again, and without a
-direction what the code in neutral words shows, if it shows something. A difference of more than a tenth of the range
-(of the larger value without a range, one word of an ordered enum, any of booleans and other enums) is a flag.
+Without a direction: the mean of numbers, true if any part says so, the first known enum value. Two views that differ
+by more than a tenth of the range are flagged.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ SHORT = 3
 
 
 def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
-    """One set of claims from those about each part."""
     values = {
         feature.name: merge_values(feature, [part.values.get(feature.name) for part in parts])
         for feature in schema.judged
@@ -65,7 +61,7 @@ def worst(feature: Feature, known: Sequence[Value]) -> Value:
 def merge_views(
     schema: FeatureSchema, full: Mapping[str, Value], neutral: Mapping[str, Value]
 ) -> tuple[dict[str, Value], tuple[Flag, ...]]:
-    """What survives the neutral view, with a flag where both differ. What it leaves unknown is settled by the field."""
+    """Return what the neutral view confirms, with a flag if both differ."""
     merged: dict[str, Value] = {}
     flags: list[Flag] = []
     for name, whole in full.items():
@@ -82,7 +78,7 @@ def merge_views(
 
 
 def differs(feature: Feature, one: Value, other: Value) -> bool:
-    """Whether two values of a feature are further apart than readings of the same text may be."""
+    """Return whether two values are further apart than readings of one text may be."""
     if isinstance(one, str) and isinstance(other, str) and feature.better and len(feature.values) > SHORT:
         return abs(feature.values.index(one) - feature.values.index(other)) > 1
     if isinstance(one, (bool, str)) or isinstance(other, (bool, str)) or one is None or other is None:

@@ -1,8 +1,4 @@
-"""What can be counted in any text: sizes, words, sentences, repetition.
-
-Text comes in, numbers go out; every count is linear in the length of the text. `reading_ease` is Flesch's formula with
-a simple count of syllables: it is meant for English and is limited to 0–100.
-"""
+"""Counts of any text: sizes, words, sentences, repetition; linear in its length."""
 
 from __future__ import annotations
 
@@ -48,7 +44,7 @@ def long_lines_share(lines: Sequence[str]) -> float | None:
 
 
 def reading_ease(text: str) -> float | None:
-    """Flesch reading ease, 0 (hard) to 100 (easy); None without sentences."""
+    """Return the Flesch reading ease, 0 (hard) to 100 (easy); None without sentences. Meant for English."""
     sentences, words = len(sentences_of(text)), words_of(text)
     if not sentences or not words:
         return None
@@ -58,7 +54,7 @@ def reading_ease(text: str) -> float | None:
 
 
 def repeated_lines_share(lines: Sequence[str]) -> float | None:
-    """Share of the lines with content that stand in a run of lines found elsewhere in the same text."""
+    """Return the share of lines in a run of lines that is found elsewhere in the text."""
     content = [" ".join(line.split()) for line in lines]
     content = [line for line in content if _TWO_SIGNS.search(line)]
     if not content:
@@ -72,6 +68,6 @@ def repeated_lines_share(lines: Sequence[str]) -> float | None:
 
 
 def repeated_sentences_share(text: str) -> float | None:
-    """Share of the sentences that were already said."""
+    """Return the share of repeated sentences."""
     sentences = [" ".join(sentence.casefold().split()) for sentence in sentences_of(text)]
     return share(len(sentences) - len(set(sentences)), len(sentences))

@@ -1,9 +1,4 @@
-"""A look for words that speak to a judge instead of solving the task: a reason for a person to look, nothing more.
-
-Text comes in, at most one flag goes out. Such a scan finds few of the attacks that are hidden in ordinary files, so it
-neither accepts nor rejects anybody; what keeps words from the judge is the closed schema. The patterns are the plain
-ones, chosen to stay silent on ordinary code and prose; each is linear in the length of the text.
-"""
+"""Scan for words that speak to a judge: a reason for a person to look, never a verdict. Linear in the length."""
 
 from __future__ import annotations
 

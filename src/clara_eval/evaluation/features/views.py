@@ -1,9 +1,4 @@
-"""The same code seen twice: as written, and without what is only there to be read.
-
-`neutral_view` returns code with neutral names, without comments, contents of strings and code that nothing calls: what
-a submitter can only say, not do, is gone. Layout is kept. Where the text cannot be parsed there is no second view
-(None); prose has none either. `fenced_code` takes the code out of Markdown.
-"""
+"""A second view of code with neutral names, without comments, strings and code that nothing calls."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
 
 
 def known_language(language: str | None) -> str | None:
-    """The name of a language that can be parsed, from what people write (`Solidity ^0.8`, `ts`), or None."""
+    """Return the language that people mean (`Solidity ^0.8`, `ts`), or None if it cannot be parsed."""
     for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
         name = language_name(word)
         if name in GRAMMARS and name != "tsx":
@@ -30,7 +25,7 @@ def known_language(language: str | None) -> str | None:
 
 
 def neutral_view(text: str, language: str | None, wanted: frozenset[str] = frozenset()) -> str | None:
-    """The code in neutral words, or None where there is no syntax tree to take it from; of Markdown, its code."""
+    """Return the code in neutral words, or None without a syntax tree; of Markdown, its code."""
     name = known_language(language)
     if name is None:
         return None
@@ -43,7 +38,7 @@ def neutral_view(text: str, language: str | None, wanted: frozenset[str] = froze
 
 
 def without(source: bytes, spans: Iterable[Span]) -> bytes:
-    """The source with the spans blanked out, line breaks kept, so that line numbers stay."""
+    """Blank out the spans of the source and keep its line breaks."""
     blanked = bytearray(source)
     for start, end in spans:
         blanked[start:end] = re.sub(rb"[^\n]", b" ", bytes(blanked[start:end]))
@@ -51,7 +46,7 @@ def without(source: bytes, spans: Iterable[Span]) -> bytes:
 
 
 def fenced_code(text: str, language: str) -> str | None:
-    """The fenced blocks of Markdown that are in this language (or name none), joined; None where there are none."""
+    """Join the fenced blocks of Markdown in this language (or without one); None if there are none."""
     blocks: list[str] = []
     fence, wanted = "", False
     for line in text.split("\n"):

@@ -13,7 +13,7 @@ from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 
 if TYPE_CHECKING:
-    from clara_eval.service.engine import Engine
+    from clara_eval.service.requests import ServiceRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ApiContext:
     reader: ResultReader
     metrics: Metrics
     pulse: ServiceHealth
-    engine: Engine
+    engine: ServiceRequests
 
 
 def context_of(request: Request) -> ApiContext:

@@ -18,7 +18,7 @@ from clara_eval.actions.published import TRACE_FORMAT
 from clara_eval.actions.review import Decree
 from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.core.address import to_address
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import (

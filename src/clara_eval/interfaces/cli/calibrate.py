@@ -12,7 +12,7 @@ from rich.table import Table
 from clara_eval.actions.calibrate import calibrate as calibrate_judges
 from clara_eval.app import open_jury
 from clara_eval.config.settings import Settings
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.options import JsonFlag
 from clara_eval.interfaces.cli.output import emit_json

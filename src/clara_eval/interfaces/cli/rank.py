@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from clara_eval.actions.rank import Ranking, Standing, rank_file
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe

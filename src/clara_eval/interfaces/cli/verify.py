@@ -11,7 +11,7 @@ import typer
 from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
 from clara_eval.actions.verify import verify_trace
 from clara_eval.config.settings import Settings
-from clara_eval.core.camel_json import to_camel_json
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.evaluation.replay import Checked, JudgeEvidence
 from clara_eval.interfaces.cli.options import JsonFlag, YesToCost

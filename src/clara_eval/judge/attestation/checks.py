@@ -1,9 +1,4 @@
-"""The checks, for both interfaces: that a key lives in an enclave, and that it signed exactly these bytes.
-
-In: evidence as it came from the endpoint. Out: the signing key with its enclave, or `NotAttested` with the reason. The
-nonce is computed from run and judge: an attestation was made for this challenge and for no other, and anybody can
-compute it again.
-"""
+"""Check signed answers and the attestation of signing keys, for the interfaces `near` and `aci`."""
 
 from __future__ import annotations
 
@@ -20,12 +15,11 @@ _MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, IndexError, Recur
 
 
 def nonce_for(run: str, judge: str) -> str:
-    """64 hex digits."""
     return hashlib.sha256(f"clara-eval attestation\n{run}\n{judge}".encode()).hexdigest()
 
 
 def key_name(interface: str, proof: str) -> str:
-    """Which key a signature or receipt names."""
+    """Return the key that a signature or receipt names."""
     found = _object(proof, "the signature")
     if interface == "near":
         return _address(found.get("signing_address"))
@@ -38,7 +32,7 @@ def key_name(interface: str, proof: str) -> str:
 
 
 def quote_of(interface: str, key: str, report: str) -> bytes:
-    """The quote in a key's attestation report."""
+    """Return the quote in a key's attestation report."""
     document = _object(report, "the attestation report")
     if interface == "near":
         return _unhex(_near_entry(key, document).get("intel_quote"), "the quote")
@@ -48,7 +42,7 @@ def quote_of(interface: str, key: str, report: str) -> bytes:
 
 
 def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
-    """The key, if its quote holds and binds it and the nonce."""
+    """Return the key if its quote is valid and binds it and the run's nonce."""
     nonce = nonce_for(report.run, report.judge)
     quote = quote_of(interface, report.key, report.report)
     carried, enclave = quotes.read(quote, report.collateral, report.fetched_at)
@@ -58,7 +52,7 @@ def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
 
 
 def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, bytes]:
-    """The bytes of question and answer, if this key signed exactly them for this model."""
+    """Return the bytes of question and answer if this key signed exactly them for this model."""
     if signed.key != key.name or key_name(signed.interface, signed.proof) != key.name:
         raise NotAttested("it is signed by another key than the attested one")
     request, response = _bytes(signed.request), _bytes(signed.response)
@@ -108,7 +102,6 @@ def _near_entry(key: str, document: dict[str, object]) -> dict[str, object]:
 
 
 def _aci_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
-    """The quote carries the hash of a statement that names the digest of all keys, and the nonce."""
     name, _, digest = key.rpartition("@")
     keyset, found = _keyset(document.get("attestation"))
     if document.get("workload_keyset_digest") != digest or found != digest:
@@ -126,7 +119,7 @@ def _aci_binding(key: str, document: dict[str, object], nonce: str, carried: byt
 
 
 def _keyset(attestation: object) -> tuple[dict[str, object], str]:
-    """The attested keys and their digest: of the exact bytes where these are given, else of the canonical form."""
+    """Return the attested keys and the digest of their exact bytes, or of the canonical form if no bytes are given."""
     held = attestation if isinstance(attestation, dict) else {}
     encoded, keyset = held.get("workload_keyset_b64"), held.get("workload_keyset")
     content = _bytes(encoded) if isinstance(encoded, str) else _canonical(keyset)
@@ -146,7 +139,7 @@ def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hash
 
 
 def _check_ed25519(receipt: dict[str, object], public: str) -> None:
-    """Over the canonical form without the signature, or without its value: both are in use."""
+    """Accept a signature over the canonical form without the signature, or without its value: both are in use."""
     from Crypto.Signature import eddsa
 
     held = receipt.get("signature")
@@ -169,7 +162,6 @@ def _check_ed25519(receipt: dict[str, object], public: str) -> None:
 
 
 def _body_hash(event: dict[str, object] | None) -> str:
-    """The two names that are in use for the hash of the bytes on the wire."""
     found = (event or {}).get("body_hash") or (event or {}).get("wire_hash")
     return str(found).removeprefix("sha256:").lower()
 

@@ -1,4 +1,4 @@
-"""The evidence that is kept for a signed answer, and what checking it gives."""
+"""The evidence kept for a signed answer, and what checking it gives."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 class NotAttested(ValueError):
-    """The evidence does not show what it should; the text says why, for people."""
+    """The evidence does not show what it should; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """One answer as it went over the wire. `request` and `response` are base64, `proof` is the document as it came."""
+    """One answer as it was sent. `request` and `response` are base64, `proof` is the document as received."""
 
     interface: str
     key: str
@@ -23,7 +23,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """The attestation of one signing key, as it came, with what is needed to check its quote later."""
+    """The attestation of one signing key as received, with what is needed to check its quote later."""
 
     run: str
     """For which run it was made: the nonce follows from it."""

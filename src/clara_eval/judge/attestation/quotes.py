@@ -1,9 +1,4 @@
-"""TDX quotes: read without help, checked with `dcap-qvl` where the extra `attestation` is installed.
-
-In: a quote, its collateral and the moment to check it at. Out: the 64 bytes that it carries and what it measures. A
-quote that its collateral does not support up to Intel's root is `NotAttested`, and so is a platform that Intel calls
-revoked or a debuggable enclave. Collateral is fetched once, from a certificate service, and kept with the quote.
-"""
+"""Parse TDX quotes, and check them with `dcap-qvl` if the extra `attestation` is installed."""
 
 from __future__ import annotations
 
@@ -36,7 +31,7 @@ class Quotes:
         return importlib.util.find_spec("dcap_qvl") is not None
 
     async def collateral(self, quote: bytes) -> str:
-        """What is needed to check this quote, as JSON; NotAttested where nobody knows the platform."""
+        """Fetch what is needed to check this quote, as JSON. Raises NotAttested for an unknown platform."""
         import dcap_qvl
 
         try:
@@ -48,7 +43,7 @@ class Quotes:
         return text
 
     def read(self, quote: bytes, collateral: str, at: int) -> tuple[bytes, Enclave]:
-        """The bytes it carries and the enclave; without the extra its signature stays unchecked, and status empty."""
+        """Return the carried bytes and the enclave; without the extra the status is empty."""
         report_data, measurements = _parsed(quote)
         if not self.can_check():
             return report_data, Enclave(measurements, "")
@@ -58,7 +53,6 @@ class Quotes:
         return report_data, Enclave(measurements, status, advisories)
 
     def _verified(self, quote: bytes, collateral: str, at: int) -> tuple[str, tuple[str, ...]]:
-        """The state of the platform by Intel, and the advisories that concern it."""
         import dcap_qvl
 
         try:
@@ -74,7 +68,7 @@ class Quotes:
 
 
 def _parsed(quote: bytes) -> tuple[bytes, dict[str, str]]:
-    """By Intel's fixed layout of versions 4 and 5 of a TDX quote."""
+    """Read Intel's fixed layout of versions 4 and 5."""
     version = int.from_bytes(quote[:2], "little")
     start = _HEADER + (6 if version == 5 else 0)
     report = quote[start : start + _REPORT]

@@ -1,9 +1,4 @@
-"""The gate: a judge that agrees too little with people does not post alone.
-
-In: what is known about the judges that voted. Out: why a person has to look, or nothing. One judge above the floor is
-enough: then nobody posts alone. Calibrations are kept by judge, prompt and kind of work: another prompt is another
-judge; for work that nobody labelled, the judge's calibration with most labels counts.
-"""
+"""Decide whether judges may post without a person: one judge above the floor is enough."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ CALIBRATION = JsonCodec(Calibration)
 
 
 def prompt_hash() -> str:
-    """Of the files that comparisons are asked with now."""
+    """Hash the files that comparisons are asked with now."""
     return template_hash("compare.system", "compare.user")
 
 
@@ -33,13 +28,13 @@ class Calibrations(Protocol):
 
 
 async def keep(store: Calibrations, chain_id: int, found: Calibration) -> None:
-    """The last one for a judge, a prompt and a kind of work counts."""
+    """Store a calibration, replacing the last of this judge, prompt and kind of work."""
     key = f"{_prefix(found.judge, found.prompt)}{found.work}"
     await store.put(chain_id, key, CALIBRATION.text(found))
 
 
 async def known(store: Calibrations, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
-    """For this very work, else the one with most labels."""
+    """Return the calibration for this kind of work, else the one with most labels."""
     rows = await store.items(chain_id, _prefix(judge, prompt))
     found = [CALIBRATION.read_text(text) for _, text in rows]
     exact = [one for one in found if one.work == work]
@@ -49,7 +44,7 @@ async def known(store: Calibrations, chain_id: int, judge: str, prompt: str, wor
 def why_not_alone(
     voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR
 ) -> str | None:
-    """Why these judges together may not post without a person; None where they may."""
+    """Return why these judges may not post without a person; None if they may."""
     reasons = []
     for judge, calibration in zip(voters, found, strict=True):
         reason = _doubt(judge, calibration, mode, floor)

@@ -1,10 +1,4 @@
-"""Pairs that people decided, from a file of JSON lines.
-
-In: text. The first line is `{"evalConfig": …}`, the config whose criteria and features the pairs were judged by; every
-other line is one pair: `first` and `second` (values by feature, as in a trace's `features`), `winner` (`first`,
-`second` or `tie`) and, if known, `lengths` (two numbers, for example words). Out: `Labels`, or BadInput with the line
-and the remedy. No line is left out silently.
-"""
+"""Read pairs that people decided, from JSON lines: the eval config, then one pair a line."""
 
 from __future__ import annotations
 
@@ -38,7 +32,7 @@ class Labels:
 
     @property
     def work(self) -> str:
-        """What kind of work this is: the hash of criteria and schema."""
+        """Hash the criteria and the schema."""
         return work_hash(self.config, self.schema)
 
 

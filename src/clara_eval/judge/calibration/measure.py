@@ -1,9 +1,4 @@
-"""What a judge's verdicts on labelled pairs say about it: agreement, kappa, biases, and what "clear" is worth.
-
-In: for each pair the person's choice and the judge's verdict in both orders. Out: a `Calibration` with 95 % intervals.
-Every pair counts once: its two looks are not independent. A pair is *clear* to the judge where both orders name the
-same winner; what "clear" is worth is how often a person who named a winner named that one.
-"""
+"""Measure a judge on labelled pairs: agreement, kappa, biases. A pair is clear if both orders name one winner."""
 
 from __future__ import annotations
 
@@ -20,7 +15,7 @@ SIDES: tuple[Side, ...] = ("first", "second", "tie")
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One labelled pair as the judge saw it. Sides are those of the label in both orders; None: no verdict."""
+    """One labelled pair with the judge's verdict in both orders, as sides of the label; None is no verdict."""
 
     human: Side
     shown_first: Side | None
@@ -31,7 +26,7 @@ class Looked:
 
     @property
     def verdict(self) -> Side | None:
-        """Both orders together: the same side, else a tie; None where an order has no verdict."""
+        """Return the side that both orders name, else a tie; None if an order has no verdict."""
         if self.shown_first is None or self.shown_second is None:
             return None
         return self.shown_first if self.shown_first == self.shown_second else "tie"
@@ -39,7 +34,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure with its interval; `value` is None where nothing could be measured."""
+    """A figure with its 95 % interval; `value` is None if nothing could be measured."""
 
     value: float | None
     low: float | None
@@ -49,7 +44,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What is known about one judge with one prompt on one kind of work."""
+    """The figures of one judge with one prompt on one kind of work."""
 
     judge: str
     prompt: str
@@ -92,7 +87,7 @@ def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked]) -> Cal
 
 
 def proportion(hits: int, count: int) -> Measured:
-    """Wilson's interval."""
+    """Return a share with Wilson's interval."""
     if not count:
         return Measured(None, None, None, 0)
     share = hits / count
@@ -102,7 +97,7 @@ def proportion(hits: int, count: int) -> Measured:
 
 
 def mean(values: Sequence[float]) -> Measured:
-    """The mean with a normal interval; one that never varies could still be off by one pair in the sample."""
+    """Return the mean with a normal interval, at least one pair of the sample wide."""
     count = len(values)
     if count < 2:
         return Measured(values[0] if values else None, None, None, count)
@@ -117,7 +112,7 @@ def _rounded(value: float, low: float, high: float, count: int) -> Measured:
 
 
 def _position(look: Looked) -> float:
-    """1 where both looks went to who was shown first, -1 where both went to the other."""
+    """Return 1 if both orders chose the side shown first, -1 if both chose the other."""
     once = {"first": 1, "second": -1, "tie": 0}
     assert look.shown_first is not None
     assert look.shown_second is not None
@@ -125,7 +120,7 @@ def _position(look: Looked) -> float:
 
 
 def _length(look: Looked) -> float:
-    """The judge's preference for the longer one less the person's, each from -1 to 1, halved."""
+    """Return half the difference of the judge's and the person's preference for the longer side."""
     assert look.lengths is not None
     assert look.verdict is not None
     longer = 1 if look.lengths[0] > look.lengths[1] else -1
@@ -134,7 +129,7 @@ def _length(look: Looked) -> float:
 
 
 def _kappa(decided: Sequence[Looked]) -> float | None:
-    """Cohen's: agreement beyond chance; None where chance alone would always agree."""
+    """Return Cohen's kappa; None if chance alone would always agree."""
     count = len(decided)
     if not count:
         return None

@@ -1,8 +1,4 @@
-"""How much may be spent, and whether a challenge is worth it.
-
-Comes in: the settings, and what a prize is worth. Goes out: `Caps` in millionths of a dollar. Under the minimum prize a
-challenge is `Deferred`, with the reason and the moment it is looked at again; an unknown worth never passes for one.
-"""
+"""The caps on spending, and the minimum prize."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ LOOK_AGAIN_SECONDS = 6 * 3600
 
 
 def caps_of(settings: Settings) -> Caps:
-    """The caps of these settings, rounded down to the millionth of a dollar."""
     month = micro_usd(settings.budget_per_month_usd)
     return Caps(
         per_challenge=micro_usd(settings.budget_per_challenge_usd),
@@ -27,7 +22,7 @@ def caps_of(settings: Settings) -> Caps:
 
 
 def check_prize(worth: int | None, min_prize_usd: float | None, now: int) -> None:
-    """Raise `Deferred` for a prize under the minimum, or of unknown worth where a minimum is set."""
+    """Raise `Deferred` for a prize under the minimum, or of unknown worth if there is a minimum."""
     least = micro_usd(min_prize_usd)
     if not least or (worth is not None and worth >= least):
         return

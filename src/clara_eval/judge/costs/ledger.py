@@ -1,8 +1,6 @@
-"""What is written down about money: the caps, the lines of the ledger, and the port through which they are kept.
+"""The ledger of spending.
 
-Must hold: an amount is reserved before anything is paid, under all caps in one transaction, and settled to the real
-amount afterwards; a line that is not settled counts with all of its reservation. What may have been charged and is not
-known (a call that was sent and never answered) has a line of its own, which only grows: no attempt forgets it.
+Invariant: an amount is reserved under all caps in one transaction before anything is paid, and settled afterwards.
 """
 
 from __future__ import annotations
@@ -26,7 +24,6 @@ class Caps:
 
     @property
     def tightest(self) -> int | None:
-        """The most that any one evaluation can spend under all of them."""
         caps = (self.per_challenge, self.per_poster_day, self.per_month)
         return min((cap for cap in caps if cap is not None), default=None)
 
@@ -45,20 +42,18 @@ class Spend:
 
 
 class Ledger(Protocol):
-    """Where spending is kept; the store fulfils it."""
+    """The store of spending."""
 
     async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
-        """Reserve under all caps in one transaction and return the ledger id; over a cap raises Deferred."""
+        """Reserve under all caps in one transaction and return the line's id. Raises Deferred over a cap."""
         ...
 
     async def settle_spend(self, spend_id: int, micro_usd: int) -> None: ...
 
     async def add_unsure(self, run: str, micro_usd: int) -> None:
-        """Add the worst case of calls of a reserved run that were sent and never answered: it counts for good."""
+        """Add for good the worst case of calls of this run that were sent and never answered."""
         ...
 
-    async def unsure_of(self, run: str) -> int:
-        """All that was added for this run."""
-        ...
+    async def unsure_of(self, run: str) -> int: ...
 
     async def spends(self, *, since: int = 0) -> list[Spend]: ...

@@ -1,9 +1,4 @@
-"""What a call costs, in millionths of a dollar.
-
-Comes in: a model, or the prices the operator gave. Goes out: a `PriceCard`, or None where nobody knows the price: such
-a call is reported as "no known price", never as free. A judge on our own machine has the card `FREE`.
-Every amount is rounded up to the millionth, so a sum of parts never undercounts.
-"""
+"""Prices of model calls in millionths of a dollar, rounded up. An unknown price is None, never free."""
 
 from __future__ import annotations
 
@@ -11,10 +6,11 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.extras import require
+from clara_eval.judge.port import Answer, Prompt
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -29,37 +25,9 @@ BYTES_PER_TOKEN = 3.5
 """For estimates of code and JSON; the worst case counts one token a byte, which no tokenizer exceeds."""
 
 
-class TokenUse(Protocol):
-    """What an answer counted; `cached_tokens` and `cache_write_tokens` are part of the input."""
-
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def cached_tokens(self) -> int: ...
-    @property
-    def cache_write_tokens(self) -> int: ...
-
-
-class Request(Protocol):
-    """What of a call decides how much it can cost at most, and which money it may use."""
-
-    @property
-    def purpose(self) -> str: ...
-    @property
-    def system(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-    @property
-    def schema_json(self) -> str: ...
-    @property
-    def max_tokens(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A `TokenUse` that is expected."""
+    """Tokens that an answer is expected to use; the last two are part of the input."""
 
     input_tokens: int
     output_tokens: int
@@ -69,7 +37,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class PriceCard:
-    """Picodollars a token, by kind of token. `beyond` prices the calls with more than `up_to` input tokens."""
+    """Picodollars per token, by kind of token. `beyond` prices calls with more than `up_to` input tokens."""
 
     input: int
     output: int
@@ -78,8 +46,7 @@ class PriceCard:
     up_to: int | None = None
     beyond: PriceCard | None = None
 
-    def cost(self, answer: TokenUse, *, batch: bool = False) -> int:
-        """What this answer cost."""
+    def cost(self, answer: Answer | Tokens, *, batch: bool = False) -> int:
         card = self._card(answer.input_tokens)
         fresh = answer.input_tokens - answer.cached_tokens - answer.cache_write_tokens
         total = (
@@ -90,8 +57,8 @@ class PriceCard:
         )
         return _micro(total, batch=batch)
 
-    def worst(self, prompt: Request, *, batch: bool = False) -> int:
-        """What one call with this prompt can cost at most: a token a byte, nothing cached, the longest answer."""
+    def worst(self, prompt: Prompt, *, batch: bool = False) -> int:
+        """Return the most that one call can cost: a token per byte, nothing cached, the longest answer."""
         tokens = _size(prompt.system) + _size(prompt.user) + len(prompt.schema_json) + HIDDEN_TOKENS
         card = self._card(tokens)
         total = max(card.input, card.cache_write) * tokens + card.output * prompt.max_tokens
@@ -115,12 +82,11 @@ FREE = PriceCard(0, 0, 0, 0)
 
 
 def estimated_tokens(text: str) -> int:
-    """How many tokens a text will probably be."""
     return math.ceil(len(text.encode()) / BYTES_PER_TOKEN)
 
 
 def parse_prices(text: str) -> dict[str, PriceCard]:
-    """`CLARA_PRICES`: a comma list of `JUDGE=INPUT/OUTPUT`, in dollars per million tokens."""
+    """Parse `CLARA_PRICES`: a comma list of `JUDGE=INPUT/OUTPUT`, in dollars per million tokens."""
     cards: dict[str, PriceCard] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, amounts = part.rpartition("=")
@@ -148,7 +114,7 @@ def _bad_price(part: str) -> ConfigError:
 def public_price(
     model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
 ) -> PriceCard | None:
-    """Today's price in the public table, of a provider by name or of whoever serves that address; None if unknown."""
+    """Return the public table's price, by provider or by address; None if unknown."""
     require(provider if provider in ("anthropic", "openai") else "openai", f"The price of {model}")
     from genai_prices.data_snapshot import get_snapshot
 

@@ -1,10 +1,4 @@
-"""What an evaluation will cost, before it is paid for, and how much of it a cap buys.
-
-What will be asked of whom and the judges' prices come in; a `Quote` goes out, one line for each stage and judge. A
-judge with no known price has a line without an amount, and then there is no total: nothing unknown is counted as zero.
-Beside what is expected stands the most: where every answer is cut at its limit, up to the largest.
-The specification's own cost table stands beside it.
-"""
+"""Quote what an evaluation will cost, and what it can cost at most. An unknown price means no total."""
 
 from __future__ import annotations
 
@@ -40,7 +34,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedCalls:
-    """What one judge will be asked in one stage: `prompt_tokens` is what one item needs, `items` how many there are."""
+    """The calls to one judge in one stage: `prompt_tokens` for one item, and the number of items."""
 
     purpose: str
     judge: str
@@ -79,7 +73,7 @@ class Quote:
 
     @property
     def models_micro_usd(self) -> int | None:
-        """All calls; None if one of them has no known price."""
+        """Return the cost of all calls; None if a price is unknown."""
         return None if self.unpriced else sum(line.micro_usd or 0 for line in self.lines)
 
     @property
@@ -88,7 +82,7 @@ class Quote:
 
     @property
     def most_micro_usd(self) -> int | None:
-        """All calls where every answer is cut at every limit; None if one of them has no known price."""
+        """Return the cost if every answer is cut at every limit; None if a price is unknown."""
         return None if self.unpriced else sum(line.most_micro_usd or 0 for line in self.lines)
 
     @property
@@ -97,11 +91,11 @@ class Quote:
 
     @property
     def most_for_reading(self) -> int:
-        """The same without the comparisons: what entries that make a model think without end can cost together."""
+        """Return the most that reading can cost, comparisons left out."""
         return sum(line.most_micro_usd or 0 for line in self.lines if line.purpose != "comparison")
 
     def affordable_looks(self, cap: int | None) -> int | None:
-        """How many of the quoted looks a cap buys beside the reading, with a margin; None where nothing limits them."""
+        """Return how many looks a cap buys beside the reading, with a margin; None if nothing limits them."""
         if cap is None or self.models_micro_usd is None:
             return None
         comparing = self.comparing_micro_usd
@@ -111,19 +105,18 @@ class Quote:
         return max(1, min(self.size.looks, affordable))
 
     def for_reading(self, cap: int) -> int:
-        """Of a cap, what reading may cost: its stated share, and more only if entries of usual size need more."""
+        """Return what reading may cost: its share of the cap, more only if entries of usual size need it."""
         usual = int(((self.models_micro_usd or 0) - self.comparing_micro_usd) * MARGIN)
         return max(usual, int(cap * READING_SHARE)) if usual else 0
 
     def kept_for_comparing(self, cap: int | None) -> int:
-        """What no reading may take, so that the planned comparisons can be asked."""
+        """Return what no reading may take."""
         return 0 if cap is None else max(0, min(int(self.comparing_micro_usd * MARGIN), cap - self.for_reading(cap)))
 
     def most_to_spend(self, caps: Caps, spent: int) -> int | None:
-        """Twice the quote, or what is spent, and a little, at most the challenge's cap: what a run reserves at first.
+        """Return what a run reserves at first: twice the quote or what is spent, at most the challenge's cap.
 
-        Another attempt finds what is paid for and reserves no more than the first, unless it was longer than quoted.
-        None only where there is no cap of any kind: also a cap of the day or the month holds for what is reserved.
+        None only if there is no cap of any kind: caps of the day or the month hold for reservations too.
         """
         if caps.tightest is None:
             return None
@@ -134,7 +127,6 @@ class Quote:
 
 
 def quote(size: Size, expected: Sequence[ExpectedCalls], cards: Mapping[str, PriceCard | None]) -> Quote:
-    """One line for each stage and judge."""
     most = max((calls.limits[-1] for calls in expected if calls.limits), default=0)
     return Quote(size, tuple(_line(calls, cards[calls.judge]) for calls in expected), most)
 
@@ -150,7 +142,7 @@ def _line(expected: ExpectedCalls, card: PriceCard | None) -> QuoteLine:
 
 
 def specification_table(submissions: int) -> dict[str, int]:
-    """The specification's cost model, in millionths of a dollar: 2 cents a submission, 1 cent a pair, 1 cent of gas."""
+    """Return the specification's cost model: 2 cents a submission, 1 cent a pair, 1 cent of gas."""
     table = {
         "features": 20_000 * submissions,
         "comparison": 10_000 * math.comb(submissions, 2),
@@ -160,7 +152,7 @@ def specification_table(submissions: int) -> dict[str, int]:
 
 
 def to_json(found: Quote) -> dict[str, object]:
-    """The document of `config quote --json`: dollars as decimal strings, null where nobody knows."""
+    """Return the document of `config quote --json`: dollars as decimal strings, null if unknown."""
     return {
         "submissions": found.size.submissions,
         "looks": found.size.looks,

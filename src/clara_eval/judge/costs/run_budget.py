@@ -1,10 +1,6 @@
-"""The money of one evaluation: reserve the worst case before a call, settle the real cost after it.
+"""The money of one run: reserve the worst case before a call, settle the real cost after it.
 
-The cap is hard under any concurrency: what is spent plus what is reserved never exceeds it. A call that does not fit
-waits while other calls may still give back; when nothing is out any more and it still does not fit, it is not made:
-`OutOfBudget`. Reading leaves alone what is kept for comparisons.
-A call that was sent and never answered counts in full, because it may have been charged. Without a known price a capped
-budget pays for nothing: the operator names the price or lifts the cap.
+Invariant: spent plus reserved never exceeds the cap. Calls that were sent and never answered count in full.
 """
 
 from __future__ import annotations
@@ -16,7 +12,8 @@ from dataclasses import dataclass, field
 
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
-from clara_eval.judge.costs.prices import PriceCard, Request, TokenUse
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.port import Answer, Prompt
 
 Extend = Callable[[int], Awaitable[int]]
 """Told what a run needs in all; returns what it may spend then. Raises Deferred over a cap of the ledger."""
@@ -24,7 +21,7 @@ Extend = Callable[[int], Awaitable[int]]
 
 @dataclass(slots=True)
 class StageSpend:
-    """One purpose (schema, features, comparison): calls paid for, tokens, and money."""
+    """What one purpose (schema, features, comparison) cost."""
 
     calls: int = 0
     micro_usd: int = 0
@@ -38,7 +35,7 @@ class StageSpend:
 
 @dataclass(slots=True)
 class RunBudget:
-    """`cap_micro_usd` None is no bound. `spent_before` is what earlier attempts at the same run paid or may have."""
+    """`cap_micro_usd` None is no bound. `spent_before` is what earlier attempts paid or may have paid."""
 
     cap_micro_usd: int | None
     spent_before: int = 0
@@ -46,8 +43,6 @@ class RunBudget:
     reserved: int = 0
     unsure_micro_usd: int = 0
     """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
-    unsure_elsewhere: int = 0
-    """The same of other workers that ask for this run, as the ledger has it."""
     lost_before: int = 0
     """Of `spent_before`, what may have been charged for nothing."""
     kept_micro_usd: int = 0
@@ -59,17 +54,16 @@ class RunBudget:
 
     @property
     def spent(self) -> int:
-        """Everything that counts against the cap, calls in flight excepted."""
-        return self.spent_before + self._spent + self.unsure_elsewhere
+        """Return all that counts against the cap, without calls in flight."""
+        return self.spent_before + self._spent
 
-    async def reserve(self, judge: str, card: PriceCard | None, prompt: Request) -> int:
-        """Set the worst case of one call aside and return it."""
+    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
         return (await self.reserve_all(judge, card, (prompt,)))[0]
 
     async def reserve_all(
-        self, judge: str, card: PriceCard | None, prompts: Sequence[Request], *, batch: bool = False
+        self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], *, batch: bool = False
     ) -> list[int]:
-        """Set the worst case of every call aside, all or nothing; one amount for each prompt."""
+        """Reserve the worst case of every call, all or nothing; one amount for each prompt."""
         if card is None:
             if self.cap_micro_usd is not None:
                 raise _no_price(judge)
@@ -89,7 +83,7 @@ class RunBudget:
         return amounts
 
     async def _extended(self, needed: int) -> bool:
-        """Whether the ledger lets this run spend more than was reserved for it."""
+        """Ask the ledger for more than was reserved."""
         if self.extend is None or self.cap_micro_usd is None:
             return False
         before = self.cap_micro_usd
@@ -100,8 +94,8 @@ class RunBudget:
         self.cap_micro_usd = max(self.cap_micro_usd, most)
         return self.cap_micro_usd > before
 
-    def charge(self, reserved: int, purpose: str, answer: TokenUse, cost: int | None) -> None:
-        """The call was answered: its real cost replaces the reservation."""
+    def charge(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
+        """Replace a reservation by the real cost."""
         stage = self._stage(purpose)
         stage.calls += 1
         stage.input_tokens += answer.input_tokens
@@ -112,9 +106,9 @@ class RunBudget:
         self._give_back(reserved)
 
     def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
-        """The call was sent and never answered: it may be charged, so the reservation is spent.
+        """Count the reservation as spent: the call was sent and never answered.
 
-        `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then, not twice.
+        `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then.
         """
         self._stage(purpose).unsure_micro_usd += reserved
         self.unsure_micro_usd += 0 if is_looked_for else reserved
@@ -122,7 +116,6 @@ class RunBudget:
         self._give_back(reserved)
 
     def release(self, reserved: int, purpose: str) -> None:
-        """The call was refused: nothing is owed."""
         self._stage(purpose)
         self._give_back(reserved)
 
@@ -138,7 +131,7 @@ class RunBudget:
 
     def _over(self, worst: int, kept: int) -> OutOfBudget:
         cap = self.cap_micro_usd or 0
-        lost = self.lost_before + self.unsure_elsewhere + sum(stage.unsure_micro_usd for stage in self.stages.values())
+        lost = self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
         is_lost = self.spent - lost + worst + kept <= cap
         for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(

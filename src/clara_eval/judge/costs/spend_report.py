@@ -1,8 +1,4 @@
-"""What was spent, by challenge, poster and month.
-
-Comes in: the ledger's lines. Goes out: a `SpendReport` whose three tables each add up to the same total. A line that
-is not settled yet counts with its reservation, because it may still be spent; it is also shown apart as `open`.
-"""
+"""Sum the ledger by challenge, poster and month."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from clara_eval.judge.costs.ledger import Spend
 
 @dataclass(frozen=True, slots=True)
 class SpendLine:
-    """One challenge, poster or month. `micro_usd` includes `open_micro_usd`, which is reserved and not yet settled."""
+    """One challenge, poster or month. `micro_usd` includes `open_micro_usd`, reserved and not yet settled."""
 
     name: str
     micro_usd: int
@@ -33,7 +29,6 @@ class SpendReport:
 
 
 def spend_report(spends: Iterable[Spend]) -> SpendReport:
-    """Dearest first; months newest first."""
     lines = list(spends)
     by_month = sorted(_grouped(lines, lambda spend: month_of(spend.at)), key=lambda line: line.name, reverse=True)
     return SpendReport(
@@ -49,7 +44,7 @@ def month_of(at: int) -> str:
 
 
 def to_json(report: SpendReport) -> dict[str, object]:
-    """The document of `clara-eval spend --json`: dollars as decimal strings, so that nothing is lost."""
+    """Return the document of `clara-eval spend --json`: dollars as decimal strings."""
     return {
         "total": _line_json(report.total, "name"),
         "byChallenge": [_line_json(line, "run") for line in report.by_challenge],

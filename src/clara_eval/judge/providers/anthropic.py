@@ -1,13 +1,4 @@
-"""Claude, through the official SDK on its aiohttp transport.
-
-A `Prompt` goes out with the native JSON-schema output and a caching mark on the constant system part, so that all calls
-of a stage after the first read it at a tenth of the price. The API takes neither temperature nor seed. A model that
-thinks by default is asked to think little (`effort`); one that refuses that is asked without it from then on. Thinking
-counts as output, and blocks of thinking are no part of the answer. Ranges in the
-schema become description text at the provider: they are checked again where the answer is read. `params` is shared with
-the batch mode, so both send the same request. The SDK's `post` takes the body as it is. The SDK is
-imported when a model is built: naming and pricing a judge must not wait for it.
-"""
+"""Claude by the Messages API: the schema as output format, the system text cached, low effort if it thinks."""
 
 from __future__ import annotations
 
@@ -91,7 +82,7 @@ class AnthropicLlm:
         await self.client.close()
 
     def params(self, prompt: Prompt) -> dict[str, Any]:
-        """The request body, for a single call and for an item of a batch alike."""
+        """Return the request body, for a single call and for an item of a batch."""
         return {
             "model": self.model,
             "max_tokens": prompt.max_tokens,
@@ -104,7 +95,7 @@ class AnthropicLlm:
         }
 
     def answer(self, body: dict[str, Any]) -> Answer:
-        """Read a message; its input tokens are given in three parts that add up."""
+        """Read a message; its input tokens come in three parts."""
         usage = body["usage"]
         cached, written = (int(usage.get(f"cache_{kind}_input_tokens") or 0) for kind in ("read", "creation"))
         return Answer(
@@ -119,7 +110,7 @@ class AnthropicLlm:
 
 
 def thinks(model: str) -> bool:
-    """Whether a Claude of this name thinks by default: those before the fifth generation do not."""
+    """Return whether a Claude of this name thinks by default: those before the fifth generation do not."""
     return _ANSWERS_AT_ONCE.search(model) is None
 
 
@@ -135,17 +126,10 @@ def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
     return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
 
 
-async def _fill_by_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
-    """What an earlier walk submitted is paid for: it is collected also when no new batch is worth it."""
-    from clara_eval.judge.providers.batches import MessageBatches, should_batch
+async def _answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    from clara_eval.judge.providers.batches import answer_in_batches
 
-    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
-    worth_it = should_batch(seconds_left, len(prompts))
-    batches = MessageBatches(
-        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
-    )
-    await batches.fill(prompts, only_earlier=not worth_it)
-    return worth_it
+    return await answer_in_batches(run, prompts, seconds_left)
 
 
 PROVIDER = Provider(
@@ -153,6 +137,6 @@ PROVIDER = Provider(
     form="anthropic:MODEL",
     build=_build,
     price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
-    fill_by_batches=_fill_by_batches,
+    answer_in_batches=_answer_in_batches,
     thinks=lambda judge: thinks(judge.model),
 )

@@ -1,44 +1,110 @@
-"""A judge whose every answer has to be signed inside an enclave, for one run."""
+"""A wrapper around a model that accepts only answers signed inside an enclave."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+from urllib.parse import quote
 
 from clara_eval.core.codec import JsonCodec
-from clara_eval.core.errors import Temporary
+from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.judge.attestation import (
     KeyReport,
     NotAttested,
     Quotes,
+    Signed,
     SigningKey,
     check_key,
+    key_name,
     nonce_for,
 )
 from clara_eval.judge.attestation.checks import quote_of
+from clara_eval.judge.attestation.quotes import INSTALL
 from clara_eval.judge.outages import UnsignedAnswer
-from clara_eval.judge.port import Answer, ConnectedLlm, Prompt
+from clara_eval.judge.port import Answer, Prompt
+from clara_eval.judge.provider import LONGEST_CALL_SECONDS, JudgeName
+from clara_eval.judge.providers.failures import explain_status, said_by
+from clara_eval.judge.providers.openai import OpenAiLlm
+from clara_eval.judge.providers.wire import ModelReply
 from clara_eval.judge.signed import check_signed
 
 REPORT = JsonCodec(KeyReport)
+PROOF_TRIES = 3
+PROOF_PAUSE_SECONDS = 0.3
+"""A signature may be a moment later than its answer."""
 PLACE = "attestation"
 """The journal under which the reports of all runs are kept: they outlive a run that is started anew."""
 
 
-class SigningLlm(ConnectedLlm, Protocol):
-    """A model at an endpoint that signs."""
+class SigningOpenAi(OpenAiLlm):
+    """An endpoint that signs: exact bytes are kept, the signature is fetched after the answer and checked elsewhere."""
 
-    @property
-    def interface(self) -> str: ...
-    @property
-    def model(self) -> str: ...
+    encodings = "identity"
+    """Compressed bytes would not be the signed ones."""
+
+    def __init__(
+        self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = LONGEST_CALL_SECONDS
+    ) -> None:
+        super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
+        self._name = f"{self._name}#{interface}"
+        self._endpoint = replace(self._endpoint, judge=self._name)
+        self._form = self._form._replace(verified=interface == "aci")
+        self.interface, self.model = interface, model
+
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
+        answer = self._answer(reply.content, prompt)
+        place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
+        proof = await self._document(place, params, "signature")
+        try:
+            key = key_name(self.interface, proof)
+        except NotAttested as bad:
+            raise UnsignedAnswer(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
+        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
+        return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
+
+    def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
+        if self.interface == "aci":
+            if not receipt:
+                raise UnsignedAnswer(f"{self._name}: the answer came without a receipt.")
+            return f"/aci/receipts/{quote(receipt, safe='')}", {}
+        name = json.loads(content).get("id")
+        if not isinstance(name, str) or not name:
+            raise UnsignedAnswer(f"{self._name}: the answer came without an id, so its signature cannot be found.")
+        return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
 
     async def report(self, key: str, nonce: str) -> str:
-        """The attestation report of this key, as it came; Unsigned where there is none."""
-        ...
+        """Fetch the attestation report of a signing key."""
+        if self.interface == "aci":
+            return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
+        params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
+        return await self._document("/attestation/report", params, "attestation")
+
+    async def _document(self, place: str, params: dict[str, str], what: str) -> str:
+        """Fetch a document; any failure is the endpoint's outage."""
+        for attempt in range(PROOF_TRIES):
+            await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
+            try:
+                reply = await self.exchanged(self._wire.get(place, params))
+                if reply.is_ok:
+                    return reply.content.decode()
+                reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
+            except UnicodeDecodeError:
+                raise UnsignedAnswer(f"{self._name}: its {what} is not text.") from None
+            except ClaraError as bad:
+                reason = bad.message
+        raise UnsignedAnswer(f"{self._name} gave no {what}: {reason}")
+
+
+def build_signing(judge: JudgeName, key: str) -> SigningOpenAi:
+    assert judge.base_url is not None
+    if not Quotes.can_check():
+        raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=INSTALL)
+    return SigningOpenAi(judge.model, api_key=key, base_url=judge.base_url, interface=judge.attestation)
 
 
 class Reports(Protocol):
@@ -53,7 +119,7 @@ class Reports(Protocol):
 class Attested:
     """An `Llm`."""
 
-    llm: SigningLlm
+    llm: SigningOpenAi
     run: str
     reports: Reports
     quotes: Quotes = field(default_factory=Quotes)
@@ -76,7 +142,7 @@ class Attested:
         return answer
 
     async def key_report(self, key: str) -> KeyReport:
-        """The attestation of one key of this judge, as it goes into the trace."""
+        """Return the attestation of one key of this judge, as it goes into the trace."""
         return (await self._key(key))[0]
 
     async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:

@@ -1,9 +1,6 @@
-"""Claude's Message Batches: the same requests at half the price, when there is time.
+"""Claude's Message Batches: half the price, if there is time. Answers get the request hashes of single calls.
 
-Prompts come in; their answers are in the answer book when `fill` returns, under the same request hashes as single
-calls, so the ordinary asking that follows finds them and the trace is the same. What a batch is about is journalled
-before it is submitted and its id right after, so a killed process goes on with the batch it paid for. Items that
-failed, expired or were cancelled stay open: ordinary calls ask for them.
+Invariant: a batch is journalled before it is submitted, so a killed process goes on with the batch it paid for.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
-from clara_eval.judge.provider import BatchStore
+from clara_eval.judge.provider import BatchRun, BatchStore
 from clara_eval.judge.providers.anthropic import MISSHAPEN, AnthropicLlm
 from clara_eval.judge.providers.failures import explain
 
@@ -37,18 +34,26 @@ CANCEL_SECONDS = 900
 
 
 def should_batch(seconds_left: float, calls: int) -> bool:
-    """Whether batches are worth it: enough calls to matter, and time for a batch to fail and be replaced.
+    """Return whether batches are worth it: enough calls, and time for a batch to fail and be replaced.
 
-    Most batches end within an hour and all within a day. `fill` waits for half of the time that is left and then
-    cancels; the other half is for ordinary calls. Below six hours that would be a bet on the provider's mood.
+    Most batches end within an hour and all within a day. Half of the time left is for batches, half for single calls.
     """
     return calls >= FEWEST and seconds_left >= LEAST_SECONDS
 
 
+async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
+    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
+    is_worth_it = should_batch(seconds_left, len(prompts))
+    batches = MessageBatches(
+        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
+    )
+    await batches.fill(prompts, only_earlier=not is_worth_it)
+    return is_worth_it
+
+
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A batch as journalled: its name, what it asks for, and when it was planned."""
-
     name: str
     requests: tuple[str, ...]
     planned_at: float
@@ -73,7 +78,7 @@ class MessageBatches:
     now: Callable[[], float] = time.time
 
     async def fill(self, prompts: Sequence[Prompt], *, only_earlier: bool = False) -> None:
-        """Answer as many of these as batches can; `only_earlier` goes on with what was submitted and adds nothing."""
+        """Answer as many of these as batches can; `only_earlier` collects what was submitted and adds nothing."""
         journalled = await self._journalled()
         if only_earlier and all(plan.done for plan in journalled):
             return
@@ -94,7 +99,6 @@ class MessageBatches:
             await self._carry_out(plan, missing, deadline)
 
     async def _found_again(self, plan: _Planned) -> _Planned:
-        """A plan of an earlier process, with its batch if that was created just before it ended."""
         if plan.batch_id is not None:
             return plan
         batch_id = await self._created_before(plan, len(plan.requests))
@@ -118,7 +122,7 @@ class MessageBatches:
         await self.store.add_entry(self._journal, f"done/{plan.name}", "1")
 
     async def _set_aside(self, plan: _Planned, asked: dict[str, Prompt]) -> dict[str, int]:
-        """The worst case of each item; nothing if it does not fit as a whole: asked one by one it may."""
+        """Reserve the worst case of each item; nothing if it does not fit as a whole: single calls may."""
         try:
             amounts = await self.budget.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
         except OutOfBudget:
@@ -127,10 +131,7 @@ class MessageBatches:
         return dict(zip(asked, amounts, strict=True))
 
     async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
-        """Create it, or find the one that was created where only the answer was lost.
-
-        Before that nothing is looked for: a batch of its size at the provider belongs to another run or judge.
-        """
+        """Create the batch, or find it if only the provider's answer was lost."""
         batch_id: str | None = None
         for number in range(1, self.tries + 1):
             if batch_id is not None:
@@ -155,7 +156,7 @@ class MessageBatches:
         return str(created.id)
 
     async def _created_before(self, plan: _Planned, items: int) -> str | None:
-        """A batch of so many items, created since this one was planned, that nobody has claimed."""
+        """Find an unclaimed batch of this size that was created since this one was planned."""
         claimed = {other.batch_id for other in await self._journalled()}
         page = await self._said(self.llm.client.messages.batches.list(limit=50))
         for batch in page.data:
@@ -204,7 +205,7 @@ class MessageBatches:
             self.budget.charge(reserved.pop(request), purpose, answer, cost)
 
     async def _results(self, batch_id: str) -> AsyncIterator[Any]:
-        """Every item of an ended batch; a stream that breaks off is an outage."""
+        """Yield every item of an ended batch; a stream that breaks off is an outage."""
         from aiohttp import ClientError
         from anthropic import AnthropicError
         from httpx2 import HTTPError
@@ -231,14 +232,13 @@ class MessageBatches:
 
     @property
     def _journal(self) -> str:
-        """Beside the run's own journal: a run that starts anew must still find the batches it paid for."""
+        """Name the journal, which outlives a run that starts anew."""
         return f"{self.run}:batches:{self.llm.name}"
 
     async def _keep_id(self, plan: _Planned, batch_id: str) -> str:
         return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
 
     async def _plan(self, chunk: tuple[str, ...], earlier: int) -> _Planned:
-        """A new plan; it is no earlier one with the same requests, whose batch ended without answering them."""
         name = sha256_hex("".join((*chunk, str(earlier))).encode())[2:34]
         plan = _Planned(name, chunk, self.now())
         await self.store.add_entry(self._journal, f"plan/{name}", plain_json([list(chunk), plan.planned_at]))
@@ -256,12 +256,11 @@ class MessageBatches:
 
 
 def _custom_id(request: str) -> str:
-    """The hash without 0x: 64 characters, exactly what the API allows."""
     return request.removeprefix("0x")
 
 
 def _chunks(missing: dict[str, Prompt]) -> Iterator[tuple[str, ...]]:
-    """In order of hash, so that the same requests make the same batches."""
+    """Split in order of hash, so that equal requests make equal batches."""
     chunk: list[str] = []
     size = 0
     for request in sorted(missing):

@@ -1,10 +1,4 @@
-"""What a provider's refusal means for us.
-
-A status, or an exception of an SDK or of the transport, comes in; an error of ours goes out, to be raised by the
-caller. Rate limits and outages are `Temporary`; a wrong key, model or account is a `ConfigError` with its remedy; a
-prompt that this model cannot take is a `BadAnswer`. Neither a key nor a request header ever gets into the text, and the
-exception is not chained, because it may hold the request.
-"""
+"""Errors of ours for a provider's status or exception; no key and no request header is ever in their text."""
 
 from __future__ import annotations
 
@@ -40,7 +34,7 @@ _NO_CREDIT = ("insufficient_quota", "credit balance", "billing", "exceeded your 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Whom we asked, for the message; `key` is only here to be kept out of it."""
+    """The judge for messages; `key` is here to be kept out of them."""
 
     judge: str
     key_name: str
@@ -48,7 +42,7 @@ class Endpoint:
 
 
 def explain(bad: Exception, endpoint: Endpoint) -> ClaraError:
-    """The error of ours for an exception of `anthropic` or of the transport."""
+    """Return the error for an exception of `anthropic` or of the transport."""
     status = getattr(bad, "status_code", None)
     if isinstance(status, int):
         headers = getattr(getattr(bad, "response", None), "headers", {})
@@ -59,7 +53,7 @@ def explain(bad: Exception, endpoint: Endpoint) -> ClaraError:
 
 
 def explain_status(status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint) -> ClaraError:
-    """The error of ours for an HTTP status and what the provider wrote with it."""
+    """Return the error for an HTTP status and what the provider wrote with it."""
     who, text = endpoint.judge, _clean(message, endpoint.key)
     lowered = text.lower()
     if status in (400, 402, 403, 429) and any(word in lowered for word in _NO_CREDIT):
@@ -82,13 +76,13 @@ def explain_status(status: int, message: str, headers: Mapping[str, str], endpoi
 
 
 def is_too_long(message: str) -> bool:
-    """Whether a provider says that prompt and answer together are more than the model can hold."""
+    """Return whether a provider says that prompt and answer are more than the model can hold."""
     lowered = message.lower()
     return any(word in lowered for word in _TOO_LONG)
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
-    """Seconds to wait, from `retry-after-ms`, or from `Retry-After` as seconds or as a date; None if neither."""
+    """Return the seconds of `retry-after-ms` or `Retry-After`; None if neither."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return _bounded(milliseconds / 1000)
@@ -103,12 +97,12 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
 
 
 def said(bad: Exception) -> str:
-    """What the provider wrote: its type, code and message, without anything of the request."""
+    """Return what the provider wrote: type, code and message."""
     return _said(getattr(bad, "body", None))
 
 
 def said_by(content: bytes) -> str:
-    """The same in the bytes of an answer: in its JSON, or as the text that it is."""
+    """Return what the provider wrote, from the bytes of an answer."""
     text = content.decode(errors="replace").strip()
     try:
         return _said(json.loads(text))
@@ -129,7 +123,7 @@ def said_in(detail: Mapping[str, Any]) -> str:
 
 
 def _never_sent(bad: Exception) -> bool:
-    """The transport reports a failed connection as a time-out; its first cause tells them apart."""
+    """Return whether no connection was made: the transport reports that as a time-out."""
     cause: BaseException | None = bad
     while cause is not None:
         if isinstance(cause, (ClientConnectorError, ConnectionTimeoutError, InvalidURL)):

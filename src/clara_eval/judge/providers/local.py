@@ -1,8 +1,6 @@
-"""A small real model on this machine: SmolLM2 through llama.cpp, without key or network, as an optional extra.
+"""SmolLM2 through llama.cpp, without key or network, as an optional extra: a poor judge and a good test.
 
-The answer is constrained to the prompt's JSON schema by a grammar. The chat template pastes texts together and parses
-control tokens anywhere in them, so every control token that stands in a prompt is broken up first: a submission cannot
-end its own turn. One call at a time, in one thread of its own. It is a poor judge, and a good test of a judge's frame.
+Control tokens in a prompt are broken up, because the chat template parses them anywhere.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ CONTROL_TOKENS = re.compile(
 
 
 class LocalLlm:
-    """`local:smollm2`. The model is loaded on the first call, which takes some seconds."""
+    """`local:smollm2`, loaded on the first call."""
 
     def __init__(self) -> None:
         self._path = _weights()
@@ -53,7 +51,6 @@ class LocalLlm:
         return read(body)
 
     async def close(self) -> None:
-        """Unload the model; the thread ends with it."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._unload)
         self._thread.shutdown(wait=False)
 
@@ -68,7 +65,7 @@ class LocalLlm:
 
 
 def without_control_tokens(text: str) -> str:
-    """Each control token of the model with a space after its first character: plain text again."""
+    """Put a space into each control token, which makes it plain text."""
     return CONTROL_TOKENS.sub("< ", text)
 
 
@@ -89,7 +86,7 @@ def request(prompt: Prompt) -> dict[str, Any]:
 
 
 def read(body: dict[str, Any]) -> Answer:
-    """The answer, or BadAnswer where the model could not take the prompt."""
+    """Read the answer. Raises BadAnswer if the model could not take the prompt."""
     if "choices" not in body:
         detail = body.get("error", body)
         reason = detail.get("message", detail) if isinstance(detail, dict) else detail

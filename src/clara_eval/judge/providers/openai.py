@@ -1,33 +1,23 @@
-"""Any OpenAI-compatible endpoint, asked directly over HTTP.
+"""Any OpenAI-compatible endpoint over HTTP.
 
-A `Prompt` goes out with `temperature=0`, a fixed `seed` and the strict JSON-schema response format, to a model that
-thinks with a low `reasoning_effort` instead of the temperature. An endpoint that
-refuses one of these is asked again without it, once, and that is remembered for the endpoint: without the response
-format the schema stands in the system text instead. Nothing else is asked twice here. What is the same for all
-prompts of a stage is written once: of a request only the user's part is new.
+An endpoint that refuses an option (temperature, seed, response format, effort) is asked once more without it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
 import re
 from collections.abc import Awaitable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.constants import INTERFACES
-from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.errors import ClaraError, Temporary
 from clara_eval.core.extras import require
-from clara_eval.judge.attestation import NotAttested, Quotes, Signed, key_name
-from clara_eval.judge.attestation.quotes import INSTALL
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
-from clara_eval.judge.outages import Unanswered, UnsignedAnswer
+from clara_eval.judge.outages import Unanswered
 from clara_eval.judge.port import Answer, Prompt, Purpose
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
 from clara_eval.judge.providers.failures import (
@@ -46,9 +36,6 @@ NO_KEY = "no-key"
 """Sent to endpoints of one's own that ask for none."""
 SEED = 20_270_101
 """Any fixed number: the same request asks for the same sample, where the provider honours it."""
-PROOF_TRIES = 3
-PROOF_PAUSE_SECONDS = 0.3
-"""A signature may be a moment later than its answer."""
 _SIGNS = {
     "response_format": ("response_format", "json_schema", "structured output", "grammar"),
     "temperature": ("temperature",),
@@ -104,7 +91,7 @@ class OpenAiLlm:
         for _ in range(len(_SIGNS) + 2):
             form = self._form
             sent = request_body(form, prompt)
-            reply = await self._exchanged(self._wire.post("/chat/completions", sent))
+            reply = await self.exchanged(self._wire.post("/chat/completions", sent))
             if reply.is_ok:
                 return await self._answered(prompt, sent, reply)
             words = said_by(reply.content)
@@ -112,7 +99,7 @@ class OpenAiLlm:
                 raise explain_status(reply.status, words, reply.headers, self._endpoint)
         raise Temporary(f"{self._name} refuses every form of the request.")
 
-    async def _exchanged(self, exchange: Awaitable[ModelReply]) -> ModelReply:
+    async def exchanged(self, exchange: Awaitable[ModelReply]) -> ModelReply:
         try:
             return await exchange
         except TRANSPORT_ERRORS as bad:
@@ -125,7 +112,7 @@ class OpenAiLlm:
         await self._wire.close()
 
     def _gives_way(self, text: str, before: RequestForm) -> bool:
-        """Drop what the endpoint names in its refusal; True if the next request differs from the refused one."""
+        """Drop what the refusal names; True if the next request differs from the refused one."""
         form = self._form
         if before != form:
             return True
@@ -148,7 +135,7 @@ class OpenAiLlm:
             raise Unanswered(f"{self._name} answered with something that is not a chat completion.") from None
 
     def _raise_hidden_error(self, content: bytes) -> None:
-        """Some gateways answer 200 with an error inside."""
+        """Raise the error of a gateway that answers 200 with an error inside."""
         if b'"error"' not in content:
             return
         body = json.loads(content)
@@ -160,83 +147,19 @@ class OpenAiLlm:
         return explain_status(code if isinstance(code, int) else 500, said_in(detail), {}, self._endpoint)
 
 
-class SigningOpenAi(OpenAiLlm):
-    """The same at an endpoint that signs: exact bytes are kept, the signature is fetched right after the answer.
-
-    Nothing is checked here but that there is one; `Attested` does it for every run.
-    """
-
-    encodings = "identity"
-    """Compressed bytes would not be the signed ones."""
-
-    def __init__(
-        self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = LONGEST_CALL_SECONDS
-    ) -> None:
-        super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
-        self._name = f"{self._name}#{interface}"
-        self._endpoint = replace(self._endpoint, judge=self._name)
-        self._form = self._form._replace(verified=interface == "aci")
-        self.interface, self.model = interface, model
-
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
-        answer = self._answer(reply.content, prompt)
-        place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
-        proof = await self._document(place, params, "signature")
-        try:
-            key = key_name(self.interface, proof)
-        except NotAttested as bad:
-            raise UnsignedAnswer(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
-        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
-        return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
-
-    def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
-        """Where the signature of this answer is; the ids are the endpoint's words."""
-        if self.interface == "aci":
-            if not receipt:
-                raise UnsignedAnswer(f"{self._name}: the answer came without a receipt.")
-            return f"/aci/receipts/{quote(receipt, safe='')}", {}
-        name = json.loads(content).get("id")
-        if not isinstance(name, str) or not name:
-            raise UnsignedAnswer(f"{self._name}: the answer came without an id, so its signature cannot be found.")
-        return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
-
-    async def report(self, key: str, nonce: str) -> str:
-        """The attestation report of a signing key."""
-        if self.interface == "aci":
-            return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
-        params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
-        return await self._document("/attestation/report", params, "attestation")
-
-    async def _document(self, place: str, params: dict[str, str], what: str) -> str:
-        """A document of the endpoint; that it does not give one is its outage, whatever the status."""
-        for attempt in range(PROOF_TRIES):
-            await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
-            try:
-                reply = await self._exchanged(self._wire.get(place, params))
-                if reply.is_ok:
-                    return reply.content.decode()
-                reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
-            except UnicodeDecodeError:
-                raise UnsignedAnswer(f"{self._name}: its {what} is not text.") from None
-            except ClaraError as bad:
-                reason = bad.message
-        raise UnsignedAnswer(f"{self._name} gave no {what}: {reason}")
-
-
 def thinks(model: str) -> bool:
-    """Whether models of this name think before they answer, as far as it is known here."""
+    """Return whether models of this name are known to think before they answer."""
     return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
 
 
 def request_body(form: RequestForm, prompt: Prompt) -> bytes:
-    """The request as it goes out; its last part is the prompt's own."""
     head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
     return head + _TEXT.encode(prompt.user).encode() + _TAIL
 
 
 @lru_cache(maxsize=64)
 def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
-    """The request up to the user's text: the same for all prompts of a stage."""
+    """Encode the request up to the user's text, which is constant for a stage."""
     plain = "response_format" in form.refused
     prompt = Prompt(purpose, system, "", schema_json, max_tokens, "")
     request: dict[str, Any] = {"model": form.model, form.token_limit: max_tokens}
@@ -260,17 +183,16 @@ def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, ma
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
     require("openai", judge.text)
-    if judge.attestation and judge.base_url:
-        if not Quotes.can_check():
-            raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=INSTALL)
-        return SigningOpenAi(
-            judge.model, api_key=_key(settings, judge), base_url=judge.base_url, interface=judge.attestation
-        )
-    return OpenAiLlm(judge.model, api_key=_key(settings, judge), base_url=judge.base_url)
+    key = _key(settings, judge)
+    if judge.attestation:
+        from clara_eval.judge.providers.attested import build_signing
+
+        return build_signing(judge, key)
+    return OpenAiLlm(judge.model, api_key=key, base_url=judge.base_url)
 
 
 def _key(settings: Settings, judge: JudgeName) -> str:
-    """OpenAI's key goes to OpenAI, or to the one foreign address where OpenAI is not asked; never to a second party."""
+    """Choose the key: OpenAI's goes to OpenAI, or to the one foreign address if OpenAI is not asked."""
     if judge.base_url is None:
         return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
     own = settings.keys_by_endpoint.get(judge.base_url)

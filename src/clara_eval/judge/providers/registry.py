@@ -1,10 +1,4 @@
-"""Finds the provider of a judge: from a name in `CLARA_JUDGES` to how it is built, priced and called.
-
-A provider is a file of this package with a `PROVIDER` in it, or an installed package's entry point in the group
-`clara_eval.judges`; the name of the file or entry point is the provider's name, so only what is asked for is imported.
-A judge's name goes into request hashes and into the public trace: an address with a password or a query in it is
-refused, and so is the same judge twice.
-"""
+"""Find the provider of a judge: a file of this package with a `PROVIDER`, or an entry point `clara_eval.judges`."""
 
 from __future__ import annotations
 
@@ -38,7 +32,7 @@ def provider_of(judge: JudgeName) -> Provider:
 
 
 def parse_jury(text: str) -> tuple[JudgeName, ...]:
-    """Every judge of the list; none at all, an unknown form, or a repetition is a ConfigError."""
+    """Parse every judge of the list. Raises ConfigError for none, an unknown form, or a repetition."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
         raise ConfigError("CLARA_JUDGES names no judge.", remedy=f"Use one or more of: {forms()}.")
@@ -80,14 +74,14 @@ def parse_judge(name: str) -> JudgeName:
 
 
 def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
-    """The judges that are models: the others need nobody to ask."""
+    """Return the judges that are models."""
     return [judge for judge in jury if provider_of(judge).build is not None]
 
 
 def price_card(
     judge: JudgeName, given: Mapping[str, PriceCard] | None = None, now: Callable[[], datetime] | None = None
 ) -> PriceCard | None:
-    """The operator's price, else what the provider says; None where nobody knows."""
+    """Return the operator's price, else the provider's; None if unknown."""
     for text in (judge.text, judge.text.partition("#")[0]):
         if given and text in given:
             return given[text]
@@ -95,25 +89,22 @@ def price_card(
 
 
 def price_cards(settings: Settings, jury: Iterable[JudgeName]) -> dict[str, PriceCard | None]:
-    """What each model of the jury costs."""
     given = parse_prices(settings.prices)
     return {judge.text: price_card(judge, given) for judge in models_of(jury)}
 
 
 def thinking_models(jury: Iterable[JudgeName]) -> set[str]:
-    """The models of the jury that think before they answer, as far as their providers know."""
     return {judge.text for judge in models_of(jury) if provider_of(judge).thinks(judge)}
 
 
 def token_limits(settings: Settings, jury: Sequence[JudgeName]) -> TokenLimits:
-    """The limits of a jury's answers: room for thinking where one of it thinks, and what all of it can give."""
+    """Return the limits of a jury's answers: what all of it can give, with tokens for thinking if one thinks."""
     bounds = [provider_of(judge).most_tokens for judge in models_of(jury)]
     most = min([settings.answer_tokens, *(bound for bound in bounds if bound is not None)])
     return TokenLimits(THINKING_ROOM if thinking_models(jury) else 0, most)
 
 
 def build_llm(name: str | JudgeName, settings: Settings) -> ConnectedLlm:
-    """The model of this name; `rules` has none."""
     judge = parse_judge(name) if isinstance(name, str) else name
     build = provider_of(judge).build
     if build is None:
@@ -122,7 +113,6 @@ def build_llm(name: str | JudgeName, settings: Settings) -> ConnectedLlm:
 
 
 def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> str:
-    """The key of a judge that cannot be asked without one."""
     if secret is None or not secret.get_secret_value().strip():
         raise ConfigError(f"{judge.text} needs a key, and {variable} is not set.", remedy=f"Set {variable}.")
     return secret.get_secret_value().strip()
@@ -130,7 +120,7 @@ def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> s
 
 @cache
 def forms() -> str:
-    """How every judge that there is here is written."""
+    """Return how every known judge is written."""
     names = [RULES.name, *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
     found = (_provider(name) for name in dict.fromkeys(names))
     return ", ".join(provider.form for provider in found if provider is not None)
@@ -138,7 +128,7 @@ def forms() -> str:
 
 @cache
 def _provider(name: str) -> Provider | None:
-    """A file of ours first: an installed package cannot take the place of one."""
+    """Load a provider; an installed package cannot replace a file of ours."""
     if name == RULES.name:
         return RULES
     found: object = None
@@ -152,7 +142,6 @@ def _provider(name: str) -> Provider | None:
 
 @cache
 def _files() -> tuple[str, ...]:
-    """The modules of this package, tests and this one excepted."""
     names = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
     return tuple(sorted(name for name in names if not name.startswith("test_") and name != Path(__file__).stem))
 

@@ -1,4 +1,4 @@
-"""The HTTP side of one model's endpoint, on aiohttp: bytes go out, a status with bytes comes back."""
+"""HTTP to one model's endpoint, on aiohttp."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class AnswerTooLong(aiohttp.ClientError):
-    """More than anybody would want to read."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """`headers` are found by their names in any case."""
-
     status: int
     headers: Mapping[str, str]
     content: bytes
@@ -56,7 +54,6 @@ class Wire:
             return await _read(response)
 
     async def get(self, path: str, params: Mapping[str, str]) -> ModelReply:
-        """`path` is already quoted."""
         async with self._open().get(URL(self._base + path, encoded=True), params=params) as response:
             return await _read(response)
 
@@ -79,7 +76,7 @@ class Wire:
 
 
 def _proxy(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
-    """The way out that the environment names, looked up once; aiohttp would look it up for every call."""
+    """Look up the environment's proxy once; aiohttp would look it up for every call."""
     named = getproxies().get(url.scheme)
     if named is None or url.host is None or proxy_bypass(url.host):
         return None, None

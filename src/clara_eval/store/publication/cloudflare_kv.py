@@ -1,10 +1,6 @@
-"""Cloudflare KV as a place of publication: the specification's five keys in one namespace, through the official SDK.
+"""Publish in one namespace of Cloudflare KV through the official SDK.
 
-Comes in: account, namespace and token. Goes out: bulk writes, each within the documented limits. Must hold: a bulk is
-there when `put_keys` returns, whatever keys the service refused meanwhile; only an answer that says so is taken for
-success. The trace stands under its own key as one JSON document, or, where it is larger than a value may be, in parts
-that are there before the key that lists them; a part that is there is not sent again. The service answers for a write
-at once and shows it everywhere within a minute. A namespace belongs to one network.
+Invariant: a bulk is written when `put_keys` returns; parts of a large trace are there before the key that lists them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""IPFS as a place of publication: the trace pinned by a node's HTTP API, under a CID that is computed here.
-
-Only traces go there: the other documents follow from them. Must hold: what the node answers is never taken for the CID;
-a node that names another one, or does not say that it keeps the content, is an outage. The same trace put again is the
-same content, so whoever was interrupted simply puts it again.
-"""
+"""Publish traces on IPFS through a Kubo node, and check the CID that it reports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """A place of publication: takes the public keys of a challenge and its trace.
 
-Fulfilled by the SQL store (`store_publication`); a place elsewhere (a key-value service, a content-addressed network)
-is one more file. Must hold: putting the same again changes nothing, so whoever was interrupted simply goes on; a trace
-is seen by nobody before its last part is there.
+Invariant: putting twice changes nothing; a trace is visible only once its last part is there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Publishes the documents of one posted result at a place: the specification's five keys, from our own store.
+"""Publish the documents of one posted result at a place, from the store.
 
-Comes in: the store that holds them and a `Publication`. Must hold: only a result that is posted goes out. Features and
-pairs go first, then the trace, then scores and status: whoever reads `complete` finds everything. What was put is
-remembered bulk by bulk in the store, so a process that is killed goes on where it was, and a second call puts nothing.
-Scores and status that changed since, as where a place gives the trace an address that lasts, are put again; so is the
-evidence where traces were private and are not any more.
+Invariant: only posted results go out, scores and status last; an interrupted publication continues where it was.
 """
 
 from __future__ import annotations

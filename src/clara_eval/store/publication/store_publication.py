@@ -1,4 +1,4 @@
-"""The SQL store, or anything else that keeps keys, as a place of publication."""
+"""The store as a place of publication."""
 
 from __future__ import annotations
 

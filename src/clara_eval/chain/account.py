@@ -1,12 +1,12 @@
-"""The wallet's way to the chain: rehearse, sign, broadcast, and look what became of it.
+"""One wallet on one network: rehearse, sign, broadcast, and look what became of it.
 
-Fulfils `Account` of the publish room. Without a wallet it rehearses from a given address and signs nothing. Before the
-first signature for a challenge the factory is asked whether it knows it; the wallet refuses every other address.
+Invariant: before the first signature for a challenge the factory is asked whether it knows it; the wallet refuses every
+other address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,26 +15,19 @@ from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
 from clara_eval.chain.model import Block
-from clara_eval.chain.nonces import find_gap
 from clara_eval.chain.rpc import NodeDown, NodeRefusal, RpcCall, quantity
 from clara_eval.chain.rpc_errors import Meaning
-from clara_eval.chain.sender import (
+from clara_eval.chain.transaction import (
     BroadcastResult,
     ContractCall,
     Mined,
-    TransactionLog,
-    TransactionSender,
+    StoredTransaction,
+    TransactionToSign,
+    read_signed,
 )
-from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.wallet import Wallet
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.core.errors import (
-    CannotPublish,
-    ClaraError,
-    NotYet,
-    Stalled,
-    Temporary,
-)
+from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 
 GAS_MARGIN = 50_000
 """On top of a fifth more than the estimate: the state may change before the transaction is mined."""
@@ -49,8 +42,6 @@ _SENT = {
 }
 POST_GAS = 600_000
 """Of a post with several winners, when posts are counted in advance."""
-LOOKS = 5
-"""At newer and newer blocks, before a refusal is believed all the same."""
 _MOST_COUNT = 2**48
 """No account has sent so many transactions: a higher count is an error of the node."""
 _OTHER_NODE = "Set another node in CLARA_RPC_URL, or a second one."
@@ -79,8 +70,7 @@ class EthereumAccount:
     ) -> None:
         """`confirmations` is how deep a success has to be; without it, as deep as the network demands."""
         self._confirmations = chain.blocks.network.confirmations if confirmations is None else confirmations
-        self._chain = chain
-        self._retries = chain.blocks.rpc.retries
+        self._chain, self._blocks = chain, chain.blocks
         self._wallet = wallet
         self._factory = factory
         self._address = wallet.address if wallet else dry_address
@@ -94,6 +84,7 @@ class EthereumAccount:
         return self._wallet is not None
 
     def trust(self, challenge: Address) -> None:
+        """Sign for this challenge although the factory may not know it: a person named it."""
         if self._wallet is not None:
             self._wallet.policy.vouched.permit([challenge])
 
@@ -104,20 +95,18 @@ class EthereumAccount:
         """
 
         async def look() -> tuple[bool, NodeRefusal | None]:
-            head = await self._chain.blocks.head()
+            head = await self._blocks.head()
             refusal = await self._refusal(call, head)
-            is_settled = refusal is None or (await self._chain.blocks.head()).number <= head.number
+            is_settled = refusal is None or (await self._blocks.head()).number <= head.number
             return is_settled, refusal
 
-        _, refusal = await self._retries.until(lambda looked: looked[0], look)
+        _, refusal = await self._blocks.rpc.retries.until(lambda looked: looked[0], look)
         if refusal is not None:
             raise _in_our_terms(call, refusal)
 
     async def _refusal(self, call: ContractCall, block: Block) -> NodeRefusal | None:
         try:
-            await self._chain.blocks.ask_present(
-                "eth_call", await self._request(call, block), self._chain.blocks.parameter(block)
-            )
+            await self._blocks.ask_present("eth_call", await self._request(call, block), self._blocks.parameter(block))
         except NodeRefusal as refusal:
             return refusal
         return None
@@ -126,37 +115,40 @@ class EthereumAccount:
         """Count mined transactions twice; if the two never agree, take the lower, which can only be used."""
 
         async def count() -> tuple[int, int]:
-            block = hex((await self._chain.blocks.head()).number)
+            block = hex((await self._blocks.head()).number)
             return await self._count(block), await self._count(block)
 
-        counts = await self._retries.until(lambda told: told[0] == told[1], count)
+        counts = await self._blocks.rpc.retries.until(lambda told: told[0] == told[1], count)
         return min(counts)
 
     async def pending_nonce(self) -> int:
+        """Return the nonce after those that are mined or wait in a pool to be mined next."""
         try:
             return await self._count("pending")
         except NodeRefusal:
             return 0  # a node that does not tell what waits
 
     async def is_nonce_gone(self, nonce: int) -> bool:
-        head = await self._chain.blocks.head()
-        deep = max(0, head.number - self._chain.blocks.network.confirmations + 1)
+        """Whether a transaction with this nonce is mined so deep that it stays."""
+        head = await self._blocks.head()
+        deep = max(0, head.number - self._blocks.network.confirmations + 1)
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
     async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
+        """Whether a node still keeps one of these to be mined."""
         asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
-        found = await self._chain.blocks.rpc.ask_many(asked)
+        found = await self._blocks.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
 
     async def _count(self, block: str) -> int:
-        """The number of our transactions at this block as most nodes tell it; where they are divided, the lower."""
+        """Count our transactions at this block, as most nodes tell it; the lower if they are divided."""
         asked = ("eth_getTransactionCount", self.address, block)
-        several = len(self._chain.blocks.rpc.nodes) > 1
-        told = [answer for _, answer in await self._chain.blocks.rpc.ask_every_node(*asked)] if several else []
+        several = len(self._blocks.rpc.nodes) > 1
+        told = [answer for _, answer in await self._blocks.rpc.ask_every_node(*asked)] if several else []
         counts = sorted(count for answer in told if (count := _count_or_none(answer)) is not None)
         if counts:
             return counts[(len(counts) - 1) // 2]
-        answer = await self._chain.blocks.ask_present(*asked)
+        answer = await self._blocks.ask_present(*asked)
         count = _count_or_none(answer)
         if count is None:
             raise Temporary(f"A node counts {str(answer)[:40]} transactions of {self.address}.", remedy=_OTHER_NODE)
@@ -171,6 +163,7 @@ class EthereumAccount:
         recorded: Sequence[StoredTransaction],
         over: StoredTransaction | None = None,
     ) -> StoredTransaction:
+        """Sign the call; `recorded` counts towards the day's cap, and the fee is above that of `over`."""
         wallet = self._signer()
         await self._make_known(call.to, wallet)
         gas = await estimate_gas(self._chain, call, self.address)
@@ -191,6 +184,7 @@ class EthereumAccount:
         return await _signed(wallet, tx, recorded, run=call.run, intention=call.intention, attempt=attempt)
 
     async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
+        """Sign the same nonce and calldata with a higher fee; None if the bounds forbid it."""
         wallet, signed = self._signer(), read_signed(tx.raw)
         before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
         raised = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas)
@@ -202,8 +196,9 @@ class EthereumAccount:
         return await _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
 
     async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
+        """Hand the bytes to a node; safe to repeat."""
         try:
-            answer = await self._chain.blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
+            answer = await self._blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
             known = _SENT.get(refusal.meaning)
             if known is not None:
@@ -214,7 +209,8 @@ class EthereumAccount:
         return BroadcastResult.ACCEPTED
 
     async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
-        rpc = self._chain.blocks.rpc
+        """Return which of these is mined, if any."""
+        rpc = self._blocks.rpc
         answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
         for answer in answers:
             if isinstance(answer, NodeRefusal):
@@ -228,20 +224,20 @@ class EthereumAccount:
 
     async def _mined(self, receipt: Any) -> Mined | None:
         """A receipt counts only while its block is in the chain."""
-        found, head = TransactionReceipt.read(receipt), await self._chain.blocks.head()
-        block = await self._chain.blocks.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
+        found, head = TransactionReceipt.read(receipt), await self._blocks.head()
+        block = await self._blocks.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
         if block is None or block["hash"] != found.block_hash:
             return None
         depth = head.number - found.block_number + 1
         return Mined(found.tx_hash, found.block_number, found.has_succeeded, is_final=depth >= self._confirmations)
 
     async def fees(self) -> Fees:
-        """What a first attempt would pay now."""
+        """Return what a first attempt would pay now."""
         return first_fees(*await self._market(), self._signer().policy.max_fee_per_gas)
 
     async def _market(self) -> tuple[int, int]:
-        """The base fee of the newest block and the tip the node suggests; nodes without a suggestion get the least."""
-        block, tip = await self._chain.blocks.rpc.ask_many(
+        """Return the newest base fee and the tip that the node suggests; 0 if it suggests none."""
+        block, tip = await self._blocks.rpc.ask_many(
             [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
         )
         if isinstance(block, NodeRefusal):
@@ -250,11 +246,11 @@ class EthereumAccount:
         return base_fee, 0 if isinstance(tip, NodeRefusal) else quantity(tip)
 
     async def _make_known(self, target: Address, wallet: Wallet) -> None:
-        """Tell the policy of a challenge or the registry, once the factory has vouched for it."""
+        """Permit a challenge or the registry to the policy, once the factory has vouched for it."""
         vouched, factory = wallet.policy.vouched, self._factory
         if factory is None or target in {*vouched.targets, *vouched.spending, vouched.own}:
             return
-        registry = await self._chain.challenges.factory(factory).identity_registry(await self._chain.blocks.head())
+        registry = await self._chain.challenges.factory(factory).identity_registry(await self._blocks.head())
         if target == registry or await self._chain.challenges.is_challenge_of(factory, target):
             vouched.permit([target])
 
@@ -268,44 +264,16 @@ class EthereumAccount:
         return self._wallet
 
     async def _request(self, call: ContractCall, head: Block) -> dict[str, str]:
-        """Without any address of ours, a dry run rehearses as the evaluator the contract names."""
+        """Build the call; without an address of ours, as the evaluator that the contract names."""
         sender = self._address or await self._chain.challenges.evaluator(call.to, head)
         return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
 
 async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
-    """A balance in wei, and how many posts it pays for at the present fee."""
+    """Return a balance in wei, and how many posts it pays for at the present fee."""
     balance = await chain.blocks.balance(address)
     price = quantity(await chain.blocks.rpc.ask("eth_gasPrice")) or 1
     return balance, balance // (price * POST_GAS)
-
-
-async def send_again(
-    chain: EthereumChain,
-    log: TransactionLog,
-    address: Address,
-    is_meant: Callable[[StoredTransaction], Awaitable[bool]],
-) -> int:
-    """Send what a key that is not here any more has signed, what is not mined and still meant, as it is recorded; how
-    many. Nobody could replace it: what is not meant any more must not go out.
-    """
-    account = EthereumAccount(chain, None, dry_address=address)
-    mined, recorded = await TransactionSender(account, log).unmined(str(chain.chain_id))
-    newest = {tx.nonce: tx for tx in reversed(recorded)}
-    meant = [tx for _, tx in sorted(newest.items()) if await is_meant(tx)]
-    try:
-        for tx in meant:
-            await account.broadcast(tx)
-    except Stalled as short:
-        said = f"The earlier key's wallet {address} cannot pay for what it has signed."
-        raise Stalled(said, cause=short.cause, remedy="Send ETH to it: it goes on then.") from None
-    if (gap := find_gap(address, mined, recorded)) is not None:
-        raise Stalled(
-            f"{gap.found}. Only that earlier key can sign what fills it.",
-            cause="gap",
-            remedy="Run the service with that key until its posts are mined, or let the poster post.",
-        )
-    return len(meant)
 
 
 def _count_or_none(answer: Any) -> int | None:
@@ -322,7 +290,7 @@ def with_margin(gas: int) -> int:
 
 
 async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
-    """What the node says the call would use; a contract that would refuse it says so here."""
+    """Ask how much gas the call would use; a contract that would refuse it says so here."""
     request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
     head = await chain.blocks.head()
     try:
@@ -362,7 +330,7 @@ async def _signed(
 
 
 def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
-    """What the caller is to do about a node's no."""
+    """Turn a node's refusal into the error that says what to do about it."""
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
         return Stalled(

@@ -1,0 +1,30 @@
+"""The one place where settings become adapters: an `App` for the evaluator, a `Caller` for everybody else."""
+
+from clara_eval.app.adapters import (
+    evaluator_address,
+    open_chain,
+    open_machine,
+    publication_places,
+    reputation_registry,
+    trace_fetch,
+)
+from clara_eval.app.caller import Caller, make_caller, open_caller
+from clara_eval.app.evaluator import App, open_app
+from clara_eval.app.judges import CALIBRATION_RUN, open_jury, open_reader
+
+__all__ = [
+    "CALIBRATION_RUN",
+    "App",
+    "Caller",
+    "evaluator_address",
+    "make_caller",
+    "open_app",
+    "open_caller",
+    "open_chain",
+    "open_jury",
+    "open_machine",
+    "open_reader",
+    "publication_places",
+    "reputation_registry",
+    "trace_fetch",
+]

@@ -1,0 +1,112 @@
+"""Build chains, wallets, places of publication, fetchers and the harness machine from settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from clara_eval.chain.account import EthereumAccount
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
+from clara_eval.chain.wallet import Wallet
+from clara_eval.challenges.stored_results import MAX_TRACE_BYTES
+from clara_eval.config.networks import Network
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.harness import Machine
+from clara_eval.store.publication.cloudflare_kv import CloudflareKv
+from clara_eval.store.publication.ipfs import IpfsPublication
+from clara_eval.store.publication.port import Publication
+from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
+
+SERVICE_RETRIES = NodeRetries()
+"""Of the service's questions to nodes: each ends within a minute."""
+PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
+"""Of a person's commands: somebody waits for the answer."""
+
+
+def chain_of(settings: Settings, retries: NodeRetries) -> EthereumChain:
+    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, retries=retries)
+    return EthereumChain(rpc, settings.network, first_block=settings.first_block)
+
+
+@asynccontextmanager
+async def open_chain(network: Network, rpc_url: str, *, first_block: int | None = None) -> AsyncIterator[EthereumChain]:
+    """Open a reader of one network through one's own node, to check a result."""
+    chain = EthereumChain(
+        Rpc([rpc_url], chain_id=network.chain_id, retries=PERSON_RETRIES), network, first_block=first_block
+    )
+    try:
+        yield chain
+    finally:
+        await chain.close()
+
+
+def factory_of(settings: Settings) -> Address | None:
+    known = settings.challenge_factory or settings.network.factory
+    return to_address(known) if known else None
+
+
+def person_account(settings: Settings, chain: EthereumChain, evaluator: Address | None) -> EthereumAccount | None:
+    """Open a poster's or agent's own wallet, for which a transaction counts when it is in a block."""
+    if settings.wallet_key is None:
+        return None
+    factory, network = factory_of(settings), settings.network
+    policy = agent_policy(network.chain_id, factory=factory, evaluator=evaluator, contracts=network.contracts)
+    wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
+    return EthereumAccount(chain, wallet, factory=factory, confirmations=1)
+
+
+def evaluator_policy_of(settings: Settings) -> SigningPolicy:
+    registry = reputation_registry(settings)
+    return evaluator_policy(settings.network.chain_id, contracts=settings.network.contracts, reputation=registry)
+
+
+def reputation_registry(settings: Settings) -> Address | None:
+    """The registry of feedback; None if feedback is off, ConfigError if it is on and no registry is known."""
+    if settings.reputation == "off":
+        return None
+    known = settings.reputation_registry or settings.network.reputation_registry
+    if known is None:
+        raise ConfigError(
+            f"CLARA_REPUTATION={settings.reputation}, and the network {settings.network_name!r} has no registry.",
+            remedy="Set CLARA_REPUTATION_REGISTRY, or CLARA_REPUTATION=off.",
+        )
+    return to_address(known)
+
+
+def evaluator_address(settings: Settings) -> Address | None:
+    """The evaluator's address: as set, else of its key or keystore; None if neither is set."""
+    if settings.evaluator_address:
+        return to_address(settings.evaluator_address)
+    if settings.evaluator_key is not None:
+        return Wallet(settings.evaluator_key, evaluator_policy_of(settings)).address
+    if settings.evaluator_keystore is not None:
+        try:
+            return to_address("0x" + json.loads(settings.evaluator_keystore.read_text())["address"].removeprefix("0x"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadInput):
+            return None
+    return None
+
+
+def publication_places(settings: Settings) -> tuple[Publication, ...]:
+    """Every place that the settings name, in the order of publication."""
+    places: list[Publication] = []
+    if settings.ipfs_api and settings.traces_public != "never":
+        places.append(IpfsPublication(settings.ipfs_api))
+    if (kv := settings.kv) is not None:
+        places.append(CloudflareKv(*kv, api=settings.kv_url))
+    return tuple(places)
+
+
+def trace_fetch(settings: Settings) -> UriFetch:
+    """A fetcher of traces from IPFS, which may be larger than any submission."""
+    return UriFetch(settings.ipfs_gateway, Web(FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)))
+
+
+def open_machine(settings: Settings) -> Machine:
+    return Machine(solc=settings.solc, cache=settings.cache_dir.expanduser())

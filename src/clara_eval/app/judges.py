@@ -1,0 +1,77 @@
+"""Models for rehearsals and calibration, with the cap of one challenge."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from clara_eval.challenges.model_pool import ModelPool
+from clara_eval.config.settings import Settings
+from clara_eval.core.dollars import micro_usd
+from clara_eval.judge.cached_llm import CachedLlm
+from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.port import PaidAnswer
+from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury, price_cards, token_limits
+from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.store.open import opened_store
+from clara_eval.store.sql_store import SqlStore
+
+CALIBRATION_RUN = "calibration"
+"""The run under which answers about labelled pairs are kept."""
+
+
+@asynccontextmanager
+async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[StructuredLlm | None]:
+    """Open the first model of the jury without keeping answers; None if the jury has no model."""
+    models = models_of(parse_jury(judges or settings.judges))[:1]
+    if not models:
+        yield None
+        return
+    llm = build_llm(models[0], settings)
+    card = price_cards(settings, models)[models[0].text]
+    budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
+    try:
+        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, policy=RetryPolicy(tries=3))
+        yield StructuredLlm(line, token_limits(settings, models))
+    finally:
+        await llm.close()
+
+
+@asynccontextmanager
+async def open_jury(
+    settings: Settings, judges: str = ""
+) -> AsyncIterator[tuple[dict[str, StructuredLlm | None], SqlStore]]:
+    """Open every judge of the jury, None for rules, and the store that keeps their answers."""
+    jury = parse_jury(judges or settings.judges)
+    async with opened_store(settings.database_url) as store:
+        pool = ModelPool(settings.model_copy(update={"judges_as_set": ",".join(judge.text for judge in jury)}), store)
+        free = all(card == FREE for card in price_cards(settings, jury).values())
+        budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
+        models, limits = {judge.text for judge in models_of(jury)}, token_limits(settings, jury)
+        try:
+            yield (
+                {
+                    j.text: StructuredLlm(pool.line(j.text, CALIBRATION_RUN, budget, 3600.0), limits)
+                    if j.text in models
+                    else None
+                    for j in jury
+                },
+                store,
+            )
+        finally:
+            await pool.close()
+
+
+class _NoBook:
+    """An answer book that keeps nothing."""
+
+    async def answers(self, _requests: Sequence[str]) -> dict[str, PaidAnswer]:
+        return {}
+
+    async def answered(self, _requests: Sequence[str]) -> set[str]:
+        return set()
+
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        return paid

@@ -1,0 +1,89 @@
+"""What every duty of a tick works with, and how a failing part is kept from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from clara_eval.app import App
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus
+from clara_eval.challenges.status import reason_of
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ClaraError, ConfigError
+from clara_eval.service.alerts import Alert, Alerts
+from clara_eval.service.due import ChallengeState, Due
+from clara_eval.service.metrics import Metrics
+from clara_eval.service.report import TickReport
+
+_log = structlog.get_logger(__name__)
+ANNOUNCED = "engine:announced:"
+"""Before the address of every challenge that the factory announced, readable or not."""
+OVER = "engine:over:"
+"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
+
+Start = Callable[[Challenge], Awaitable[object]]
+"""Queue the evaluation of a challenge."""
+Active = Callable[[], Awaitable[frozenset[Address]]]
+"""List the challenges whose evaluation is queued or running in any process."""
+
+
+@dataclass(frozen=True, slots=True)
+class TickLimits:
+    """How many seconds one tick spends on each slow part; what is cut off continues at the next tick."""
+
+    finalize_seconds: float = 120.0
+    read_seconds: float = 60.0
+    """For reading one challenge."""
+    publish_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick: the block it is about, the service's parts, and the report it fills."""
+
+    app: App
+    alerts: Alerts
+    metrics: Metrics
+    start: Start
+    active: Active
+    limits: TickLimits
+    head: Block
+    safe: Block
+    report: TickReport
+    read_again: set[str] = field(default_factory=set)
+    """Challenges to read again at the next tick, whatever their events say."""
+
+    async def apart(self, what: str, part: Awaitable[None]) -> None:
+        """Run a part whose failure must not stop the tick."""
+        try:
+            await part
+        except ConfigError:
+            raise
+        except Exception as bad:  # noqa: BLE001 - the other parts of the tick go on
+            _log.warning("tick_part_failed", part=what, problem=str(bad), exc_info=unexpected(bad))
+            self.report.problems.append(f"{what}: {reason_of(bad)}")
+
+    async def addresses(self, prefix: str) -> list[str]:
+        """List the addresses that the store has under a prefix, in order."""
+        keys = await self.app.store.keys(self.app.chain_id, prefix)
+        return [key.removeprefix(prefix) for key in keys]
+
+    def watch_deadline(self, challenge: ChallengeState, found: Due) -> None:
+        """Note how near the scoring deadline is while a post is missing, and alert past half of the window."""
+        is_missing = challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
+        if not found.window_used or not is_missing:
+            return
+        left = (challenge.scoring_deadline - challenge.deadline) * (1 - found.window_used)
+        nearest = self.report.nearest_deadline_seconds
+        self.report.nearest_deadline_seconds = left if nearest is None else min(nearest, left)
+        self.report.window_used = max(self.report.window_used, found.window_used)
+        if found.is_at_risk:
+            gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
+            self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
+
+
+def unexpected(bad: Exception) -> Exception | None:
+    """Return the error if it is none of ours and its traceback belongs in the log."""
+    return None if isinstance(bad, (ClaraError, TimeoutError)) else bad

@@ -1,0 +1,39 @@
+"""Finalize the challenges whose 12 hours are over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from clara_eval.chain.model import Challenge
+from clara_eval.challenges.keeper import finalize
+from clara_eval.core.gather import gather_or_raise
+from clara_eval.service.duty import Tick
+
+_log = structlog.get_logger(__name__)
+FINALIZED_AT_ONCE = 16
+"""The wallet signs one after the other; most of the time passes while transactions are mined."""
+
+
+async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:
+    receipt = await finalize(challenge, sender=tick.app.sender, results=tick.app.chain.results)
+    tick.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
+    _log.info("challenge_finalized", outcome=receipt.outcome.value)
+
+
+async def finalize_all(tick: Tick, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Finalize several at once within the tick's limit; what is cut off continues with the same nonce."""
+    gate, seconds = asyncio.Semaphore(FINALIZED_AT_ONCE), tick.limits.finalize_seconds
+
+    async def one(finalizing: Callable[[], Awaitable[None]]) -> None:
+        async with gate:
+            await finalizing()
+
+    try:
+        async with asyncio.timeout(seconds):
+            await gather_or_raise(one(item) for item in work)
+    except TimeoutError:
+        _log.warning("finalize_goes_on_later", seconds=seconds)
+        tick.report.problems.append("Finalizing is taking long: it continues at the next tick.")

@@ -1,0 +1,91 @@
+"""One tick: survey the challenges, act on what is due, then run the other duties.
+
+Output: a `TickReport`.
+Invariant: a transaction that does not land delays no evaluation, because finalizing comes after the other actions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from clara_eval.app import App
+from clara_eval.core.address import Address
+from clara_eval.service.act import act
+from clara_eval.service.alerts import Alerts
+from clara_eval.service.changes import save_changes
+from clara_eval.service.claims import record_new_claims
+from clara_eval.service.count import count
+from clara_eval.service.discover import discover
+from clara_eval.service.due import DueAction
+from clara_eval.service.duty import Active, Start, Tick, TickLimits
+from clara_eval.service.feedback import give_feedback
+from clara_eval.service.finalize import finalize_all
+from clara_eval.service.metrics import Metrics
+from clara_eval.service.publish import publish_results
+from clara_eval.service.record import record_results
+from clara_eval.service.report import TickReport
+from clara_eval.service.survey import Found, Survey
+from clara_eval.service.wallet import fill_nonces, watch_balance
+
+Duty = Callable[[Tick], Awaitable[None]]
+
+
+async def none_active() -> frozenset[Address]:
+    return frozenset()
+
+
+async def run_tick(
+    app: App,
+    alerts: Alerts,
+    metrics: Metrics,
+    start: Start,
+    *,
+    active: Active = none_active,
+    limits: TickLimits | None = None,
+) -> TickReport:
+    """Run every duty once.
+
+    Raises:
+        ClaraError: what stops the whole tick, such as a node that does not answer.
+
+    """
+    head = await app.chain.blocks.head()
+    report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
+    safe = await app.chain.blocks.safe_block()
+    tick = Tick(app, alerts, metrics, start, active, limits or TickLimits(), head, safe, report)
+    for name, duty in FIRST_DUTIES.items():
+        await tick.apart(name, duty(tick))
+    await act_on_due(tick)
+    for name, duty in LAST_DUTIES.items():
+        await tick.apart(name, duty(tick))
+    await save_changes(tick)
+    await count(tick)
+    return report
+
+
+async def act_on_due(tick: Tick) -> None:
+    """Act on everything that is due, finalizing last."""
+    survey, final = Survey(tick), list[Found]()
+    async for group in survey.run():
+        for challenge, found in group:
+            tick.watch_deadline(challenge, found)
+            if found.action is DueAction.FINALIZE:
+                final.append((challenge, found))
+            elif not survey.is_active(challenge, found):
+                await act(tick, challenge, found)
+    await finalize_all(tick, [partial(act, tick, *one) for one in final])
+
+
+FIRST_DUTIES: dict[str, Duty] = {
+    "discovery": discover,
+    "balance": watch_balance,
+    "nonces": fill_nonces,
+}
+LAST_DUTIES: dict[str, Duty] = {
+    "publication": publish_results,
+    "feedback": give_feedback,
+    "results": record_results,
+    "claims": record_new_claims,
+}

@@ -1,0 +1,89 @@
+"""What interfaces may ask of the service: evaluate now, follow a decision or ruling, take a harness or an objection."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from clara_eval.actions.evaluate import check_known
+from clara_eval.actions.objections import object_to_draft
+from clara_eval.actions.reveal import reveal_harness
+from clara_eval.actions.review import Decree, approve, reject, rule
+from clara_eval.app import App
+from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
+from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.status import FINAL_STATES, StatusWriter
+from clara_eval.core.address import Address
+from clara_eval.core.errors import NotYet
+from clara_eval.documents.results import EvalStatus, read
+from clara_eval.documents.store_keys import status_key
+from clara_eval.evaluation.objections import Objection
+from clara_eval.service.due import DueAction, Memory, due
+from clara_eval.service.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRequests:
+    app: App
+    queue: Queue
+
+    async def request(self, address: Address) -> str:
+        """Queue an evaluation now and return the id of its workflow.
+
+        Raises:
+            NotFound: no such challenge.
+            NotYet: it is not due for an evaluation.
+
+        """
+        app = self.app
+        await check_known(app, address)
+        challenge = await look_at_challenge(app.chain, address)
+        await save_summary(app.store, challenge, None)
+        status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
+        state = status.status if status else None
+        found = due(
+            challenge,
+            Memory("review" if state == "review" else None),
+            evaluator=app.evaluator,
+            chain_now=challenge.block.timestamp,
+            wall_now=time.time(),
+            can_sign=app.sender.can_sign,
+        )
+        if found.action is not DueAction.EVALUATE:
+            raise NotYet(f"Challenge {address} is not evaluated now: {found.why}.")
+        attempts = (await read_attempts(app.store, app.chain_id, address)).at_once()
+        await save_attempts(app.store, app.chain_id, address, attempts)
+        if state in {*FINAL_STATES, "deferred"}:
+            await (await StatusWriter.resumed(app.store, app.chain_id, address)).say("pending", 0)
+        return await self.queue.enqueue(challenge)
+
+    async def decide(
+        self,
+        address: Address,
+        decision: Literal["approve", "reject"],
+        reason: str,
+        digest: str | None = None,
+        by: str = "",
+    ) -> None:
+        """Record a person's decision about a review, and follow an approval at once."""
+        decide = approve if decision == "approve" else reject
+        await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest, by=by)
+        if decision == "approve":
+            await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
+
+    async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
+        """Evaluate the round again under a person's ruling, at once."""
+        await rule(self.app.store, self.app.chain_id, address, decree, digest=digest)
+        await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
+
+    async def reveal(self, address: Address, document: str, signature: str) -> str:
+        """Take a hidden harness that its poster reveals, and return the hash it was committed by."""
+        await check_known(self.app, address)
+        return await reveal_harness(self.app.ports, address, document, signature)
+
+    async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
+        """Take a submitter's objection to an announced result: the only hook of objections in the service."""
+        await check_known(self.app, address)
+        return await object_to_draft(self.app, address, about, reason, signature)

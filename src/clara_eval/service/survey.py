@@ -1,0 +1,178 @@
+"""Find what is due: read the challenges that changed or are due by the recorded state, and decide by `due`.
+
+Input: the events since the last tick, and the recorded state of every challenge that is not over.
+Output: the challenges that were read, with what is due.
+Invariant: a challenge that cannot be read is a problem of the report and stops no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.sender import Intention
+from clara_eval.challenges.attempt_memory import Attempts, attempts_key
+from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.review import read_review
+from clara_eval.challenges.status import reason_of
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import ConfigError
+from clara_eval.documents.results import Document, EvalStatus, Summary
+from clara_eval.documents.store_keys import INDEX, index_key, status_key
+from clara_eval.service.changes import read_changes
+from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, due, is_over
+from clara_eval.service.duty import ANNOUNCED, OVER, Tick, unexpected
+
+_log = structlog.get_logger(__name__)
+_AT_ONCE = 8
+READ_TOGETHER = 25
+"""Challenges in one batch of requests: more than this and one node's answer grows past a megabyte."""
+_TOGETHER_SECONDS = 10.0
+"""For one batch; a challenge that makes its node slow is then read alone."""
+
+_KEYS = (index_key, status_key, attempts_key)
+Found = tuple[Challenge, Due]
+D = TypeVar("D", bound=Document)
+
+
+@dataclass(slots=True)
+class Survey:
+    """The challenges to read at this tick, and those already decided by their recorded state."""
+
+    tick: Tick
+    active: frozenset[Address] = frozenset()
+    changed: set[str] | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    """Summary, status and attempts of every challenge, as stored."""
+
+    async def run(self) -> AsyncIterator[list[Found]]:
+        """Read first what may be ours to judge, then the others."""
+        tick = self.tick
+        await tick.apart("events", self._ask_for_changes())
+        self.active = await tick.active()
+        for group in await self._to_read():
+            yield sorted(await self._read_all(group), key=lambda found: found[0].scoring_deadline)
+
+    async def _ask_for_changes(self) -> None:
+        async with asyncio.timeout(self.tick.limits.read_seconds):
+            self.changed = await read_changes(self.tick)
+        self.tick.read_again.update(self.changed or ())
+
+    async def _to_read(self) -> tuple[list[Address], list[Address]]:
+        tick, app = self.tick, self.tick.app
+        over = set(await tick.addresses(OVER))
+        known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
+        waiting = [to_address(name) for name in known if name not in over]
+        self.texts = await app.store.get_many(app.chain_id, [key(a) for a in waiting for key in _KEYS])
+        ours: list[Address] = []
+        others: list[Address] = []
+        for address in waiting:
+            try:
+                summary = self._stored(Summary, index_key(address))
+                state = RecordedChallenge.of(summary) if summary else None
+                if state is None or await self._must_read(state):
+                    (ours if state is None or state.evaluator == app.evaluator else others).append(address)
+            except Exception as bad:  # noqa: BLE001 - one broken row must not hide the other challenges
+                self._fail(address, bad)
+        return ours, others
+
+    def _stored(self, kind: type[D], key: str) -> D | None:
+        return kind.model_validate_json(self.texts[key]) if self.texts.get(key) else None
+
+    def _fail(self, address: Address, bad: Exception) -> None:
+        _log.warning("challenge_not_read", challenge=address, problem=str(bad), exc_info=unexpected(bad))
+        self.tick.report.problems.append(f"{address}: {bad or type(bad).__name__}")
+        self.tick.read_again.add(address)
+
+    async def _must_read(self, state: RecordedChallenge) -> bool:
+        """Whether the recorded state is too old to decide by, or something is due by it."""
+        if self.changed is None or state.address in self.changed:
+            return True
+        memory = await self._memory(state)
+        if is_over(state, memory, self.tick.app.evaluator):
+            await self.tick.app.store.put(self.tick.app.chain_id, OVER + state.address, memory.status or "pending")
+            return False
+        found = self._due(state, memory)
+        if found.may_change_unseen or (found.action is not DueAction.NONE and not self.is_active(state, found)):
+            return True
+        self.tick.watch_deadline(state, found)
+        return False
+
+    def is_active(self, challenge: ChallengeState, found: Due) -> bool:
+        """Whether the evaluation that is due is already queued or running."""
+        return found.action is DueAction.EVALUATE and challenge.address in self.active
+
+    def _due(self, challenge: ChallengeState, memory: Memory) -> Due:
+        app = self.tick.app
+        return due(
+            challenge,
+            memory,
+            evaluator=app.evaluator,
+            chain_now=self.tick.head.timestamp,
+            wall_now=time.time(),
+            can_sign=app.sender.can_sign,
+        )
+
+    async def _memory(self, challenge: ChallengeState) -> Memory:
+        app, address = self.tick.app, challenge.address
+        status = self._stored(EvalStatus, status_key(address))
+        state = status.status if status else None
+        attempts = Attempts(**json.loads(self.texts.get(attempts_key(address), "{}")))
+        review = await read_review(app.store, app.chain_id, address) if state == "review" else None
+        is_signed = False
+        if status is not None and challenge.evaluator != app.evaluator:
+            posts = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
+            is_signed = any(tx.sender == challenge.evaluator for tx in posts)
+        is_approved = review is not None and review.state == "approved"
+        return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None)
+
+    async def _read_all(self, addresses: Sequence[Address]) -> list[Found]:
+        gate = asyncio.Semaphore(_AT_ONCE)
+        known = await self._read_together(addresses)
+
+        async def one(address: Address) -> Found | None:
+            async with gate:
+                try:
+                    async with asyncio.timeout(self.tick.limits.read_seconds):
+                        return await self._read(address, known.get(address))
+                except ConfigError:
+                    raise
+                except Exception as bad:  # noqa: BLE001 - one failing challenge must not hide the others
+                    self._fail(address, bad)
+                    return None
+
+        found = await asyncio.gather(*(one(address) for address in addresses))
+        return [pair for pair in found if pair is not None]
+
+    async def _read_together(self, addresses: Sequence[Address]) -> dict[Address, Challenge]:
+        """Read in batches; the challenges of a batch that fails are left to be read alone."""
+        found: dict[Address, Challenge] = {}
+        for start in range(0, len(addresses), READ_TOGETHER):
+            group = addresses[start : start + READ_TOGETHER]
+            if len(group) < 2:
+                break
+            try:
+                async with asyncio.timeout(min(self.tick.limits.read_seconds, _TOGETHER_SECONDS)):
+                    challenges = await self.tick.app.chain.challenges.challenges_at(group, self.tick.head)
+            except ConfigError:
+                raise
+            except Exception as bad:  # noqa: BLE001 - the failing one is found when each is read alone
+                _log.info("challenges_read_one_by_one", count=len(group), problem=reason_of(bad))
+            else:
+                found.update({one.address: one for one in challenges})
+        return found
+
+    async def _read(self, address: Address, known: Challenge | None) -> Found:
+        app = self.tick.app
+        challenge = known or (await app.chain.challenges.challenges_at([address], self.tick.head))[0]
+        self.texts |= await app.store.get_many(app.chain_id, [key(address) for key in _KEYS])
+        status = self._stored(EvalStatus, status_key(address))
+        await save_summary(app.store, challenge, status.postedBy if status else None)
+        return challenge, self._due(challenge, await self._memory(challenge))
