@@ -381,7 +381,44 @@ def estimates(bodies: Bodies) -> dict[str, Any]:
     share[order] = due
     misplaced = np.abs(due[places] - share).sum(axis=1).mean() / 2 / 10_000
     margins = [_margin(ranked, order, places, place) for place in range(1, paid + 1)]
-    return {"standings": rows, "margins": margins, "misallocation": misplaced, "consistency": verdicts}
+    return {
+        "standings": rows,
+        "margins": margins,
+        "misallocation": misplaced,
+        "consistency": verdicts,
+        "decidingVerdicts": deciding(bodies, fit, order),
+    }
+
+
+def deciding(bodies: Bodies, fit: Fit, order: list[int]) -> int | None:
+    """Section 9: the fewest verdicts found whose reversal pays others."""
+    paid, size, found = bodies["ranking"]["winnerCount"], len(fit.items), []
+    if size <= paid or size * len(fit.games) > 20_000:
+        return None
+    now = _paid(bodies, fit, fit.games)
+    for one, other in ((paid - 1, paid), (paid - 1, paid + 1), (paid - 2, paid)):
+        if one < 0 or other >= size:
+            continue
+        above, below, games = order[one], order[other], list(fit.games)
+        wins = [(a == below and h < 2) or (b == below and h > 0) for a, b, _, h in games]
+        loses = [(a == above and h > 0) or (b == above and h < 2) for a, b, _, h in games]
+        rows = [k for k in range(len(games)) if wins[k] and loses[k]]
+        rows += [k for k in range(len(games)) if wins[k] != loses[k]]
+        for count, row in enumerate(rows[:12], 1):
+            a, b, judge, _ = games[row]
+            games[row] = (a, b, judge, 0 if a == above or b == below else 2)
+            if _paid(bodies, fit, games) != now:
+                found.append(count)
+                break
+    return min(found, default=None)
+
+
+def _paid(bodies: Bodies, fit: Fit, games: list[tuple[int, int, int, int]]) -> set[str]:
+    challenge = bodies["challenge"]
+    rated = ratings(games, len(fit.items), f"{challenge['chainId']}:{challenge['address']}".encode())
+    at = {s["submitter"]: s["submittedAt"] for s in challenge["submissions"]}
+    order = sorted(range(len(fit.items)), key=lambda i: (-rated[i], at[fit.items[i]], fit.items[i]))
+    return {fit.items[i] for i in order[: bodies["ranking"]["winnerCount"]]}
 
 
 def _margin(ranked: Any, order: list[int], places: Any, place: int) -> dict[str, Any]:

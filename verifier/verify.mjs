@@ -63,8 +63,7 @@ function add(p, q) { // points of the curve; null is the neutral one
 }
 const times = (p, k) => { let sum = null; for (; k; k >>= 1n, p = add(p, p)) if (k & 1n) sum = add(sum, p); return sum; };
 function signer(text, signature) { // the address; null where that is not a signature
-  const found = /^0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)$/.exec(signature), message = utf8(text); if (!found) return null; const [r, s] = [BigInt("0x" + found[1]), BigInt("0x" + found[2])], square = mod(r ** 3n + 7n, P); let y = 1n;
-  for (let e = (P + 1n) / 4n, b = square; e; e >>= 1n, b = (b * b) % P) if (e & 1n) y = (y * b) % P;
+  const found = /^0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)$/.exec(signature), message = utf8(text); if (!found) return null; const [r, s] = [BigInt("0x" + found[1]), BigInt("0x" + found[2])], square = mod(r ** 3n + 7n, P); let y = 1n; for (let e = (P + 1n) / 4n, b = square; e; e >>= 1n, b = (b * b) % P) if (e & 1n) y = (y * b) % P;
   if (!r || !s || r >= N || s >= N || (y * y) % P !== square) return null; if (Number(y & 1n) !== parseInt(found[3], 16) % 27) y = P - y;
   const hash = BigInt(keccak(Buffer.concat([utf8(`\x19Ethereum Signed Message:\n${message.length}`), message]))), back = inverse(r, N), key = add(times([r, y], mod(s * back, N)), times(G, mod(-hash * back, N)));
   return key && "0x" + keccak(Buffer.from(key.map((c) => c.toString(16).padStart(64, "0")).join(""), "hex")).slice(-40);
@@ -107,7 +106,7 @@ const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s not
   features: `features.*:nbs? text.*:s measured.*:nb? claimed.*:nbs? ${FLAG("flags")} requests[]:h secondView:=read|same|missing|none unsupported[]:s`, attestation: "[].run:s [].judge:s [].key:s [].report:s [].collateral:s [].fetchedAt:i", answers: "count:i",
   answer: ANSWERED, signed: `${ANSWERED} signed.interface:=near|aci signed.key:s signed.request:e signed.response:e signed.proof:s`, unanswered: "*:s", schedule: "name:s reason:s games:i", verdicts: "judge:s items[]:a count:i sha256:h",
   comparison: "first:a second:a judge:s winner:=first|second|tie|? confidence:f? reason:s requests[]:h group[]:a",
-  ranking: `standings[].item:a standings[].rank:i standings[].elo:f standings[].score:i standings[].low:f standings[].high:f standings[].pTop:f standings[].wins:i standings[].losses:i standings[].ties:i standings[].theta:f standings[].thetaLow:f standings[].thetaHigh:f standings[].rankLow:i standings[].rankHigh:i standings[].pRank[]:f winnerCount:i payoutBps[]:i ${MARGIN("margin")} ${MARGIN("margins[]")} misallocation:f positionBias:f consistency.cycles:i consistency.decidedTriples:i consistency.cyclicShare:f? consistency.coverage:f consistency.swapConsistency:f? consistency.swaps:i consistency.judges[].judge:s consistency.judges[].games:i consistency.judges[].agreement:f? consistency.judges[].compared:i consistency.judges[].positionBias:f consistency.judges[].positionBiasSd:f consistency.judges[].firstShare:f consistency.groups:i consistency.unplayed[]:a consistency.pivotalItems[]:a consistency.pivotalClusters[]:a ${FLAG("flags")} results:i literal:b ties[][]:a orderedBy:s`,
+  ranking: `standings[].item:a standings[].rank:i standings[].elo:f standings[].score:i standings[].low:f standings[].high:f standings[].pTop:f standings[].wins:i standings[].losses:i standings[].ties:i standings[].theta:f standings[].thetaLow:f standings[].thetaHigh:f standings[].rankLow:i standings[].rankHigh:i standings[].pRank[]:f winnerCount:i payoutBps[]:i ${MARGIN("margin")} ${MARGIN("margins[]")} misallocation:f decidingVerdicts:i? positionBias:f consistency.cycles:i consistency.decidedTriples:i consistency.cyclicShare:f? consistency.coverage:f consistency.swapConsistency:f? consistency.swaps:i consistency.judges[].judge:s consistency.judges[].games:i consistency.judges[].agreement:f? consistency.judges[].compared:i consistency.judges[].positionBias:f consistency.judges[].positionBiasSd:f consistency.judges[].firstShare:f consistency.groups:i consistency.unplayed[]:a consistency.pivotalItems[]:a consistency.pivotalClusters[]:a ${FLAG("flags")} results:i literal:b ties[][]:a orderedBy:s`,
   placed: "[].account:a [].score:i", flags: FLAG(""), winners: "[].account:a [].agentId:d [].score:i [].prizeAmount:d", calldata: ":x" }).map(([kind, told]) => [kind, shapeOf(told)]));
 function shapeOf(told) { // a tree: the names of an object, * for any name, [] for each of a list; under "" the types of a value
   const root = {}; for (const field of told.split(" ")) { const [path, types] = field.split(":"); let at = root; for (const step of path.match(/\[\]|[^.[\]]+/g) ?? []) at = at[step] ??= {}; at[""] = types; } return root;
@@ -129,8 +128,7 @@ function checkEntries(bodies) { // all that section 2 names, in its order, and n
 }
 // ---- objections ----
 function checkObjections({ of, at, raised, judge }, rulings, challenge) {
-  const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order");
-  for (const { submitter, about, reason, signature } of raised) {
+  const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order"); for (const { submitter, about, reason, signature } of raised) {
     const text = `Clara Eval: object to a draft result\nchain: ${+challenge.chainId}\nchallenge: ${challenge.address}\ntraceDigest: ${of}\nabout: ${about}\nreason: ${reason}`, isLow = /^0x[0-9a-f]{128}1[bc]$/.test(signature) && BigInt("0x" + signature.slice(66, 130)) <= N / 2n;
     hold(who.has(submitter) && isLow && signer(text, signature) === submitter, "objections", `the objection of ${submitter} is not signed by that submitter`);
     const stage = { feature: "reading", game: "comparing" }[about.split(":")[0]]; if (!stage || judge === null) continue;
@@ -144,8 +142,7 @@ function shown(text) {
   do { before = now; now = without(without(now).normalize("NFKC")); } while (now !== before); return now.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 function checkConfig(body, challenge) {
-  const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
-  const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
+  const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash"); const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
   if (uri) hold(uri.bytes && !Buffer.compare(uri.bytes, content), "metadata", "the content is not what challengeUri holds");
   const told = parse(content.toString("utf8"), true), config = told.evalConfig; hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
   hold(body.title === (typeof told.title === "string" ? told.title : ""), "metadata", "the title is not the metadata's");
@@ -158,8 +155,7 @@ function checkSchema(config, features, adapted) { // as the config says, field b
 }
 // ---- 4. submissions ----
 function dataUri(uri) {
-  const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null }; const parts = rest.slice(0, comma).split(";").map((part) => part.trim()); let payload = rest.slice(comma + 1), bytes;
-  const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
+  const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null }; const parts = rest.slice(0, comma).split(";").map((part) => part.trim()); let payload = rest.slice(comma + 1), bytes; const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
   if (parts.length > 1 && parts.at(-1).toLowerCase() === "base64") {
     if (payload.includes("%")) { const decoded = percent(payload); if (!decoded) return { bytes: null, mediaType }; payload = decoded.toString("latin1"); }
     bytes = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(payload) ? Buffer.from(payload, "base64") : null;
@@ -221,8 +217,7 @@ function quantised(feature, value) {
 const fits = (feature, value) => value !== undefined && value !== null && (feature.type === "boolean" ? typeof value === "boolean" : feature.type === "enum" ? feature.values.includes(value) : isNumber(value));
 const featureName = (name) => name.toLowerCase().replace(/[^a-z0-9_]/g, "_").slice(0, 40), within = (value) => (value === null ? null : Math.min(Math.max(+value, -1e12), 1e12));
 function runFeatures(run) {
-  const tests = run.calls.filter((call) => call.kind === "test"), passed = (call) => call.outcome === "passed", runs = run.calls.length > 0 && run.calls.every((call) => ["passed", "failed", "not_a_number"].includes(call.outcome));
-  const found = run.outcome === "infrastructure" ? {} : { ...run.facts }, share = tests.length ? tests.filter(passed).length / tests.length : runs ? null : 0;
+  const tests = run.calls.filter((call) => call.kind === "test"), passed = (call) => call.outcome === "passed", runs = run.calls.length > 0 && run.calls.every((call) => ["passed", "failed", "not_a_number"].includes(call.outcome)); const found = run.outcome === "infrastructure" ? {} : { ...run.facts }, share = tests.length ? tests.filter(passed).length / tests.length : runs ? null : 0;
   if (run.outcome === "infrastructure" || !run.withHarness) return found;
   const ofCall = (call) => [[featureName(call.name), call.kind === "test" ? passed(call) : within(call.value)], [featureName(`${run.language === "solidity" ? "gas" : "fuel"}_${call.name.replace(/^[^_]*_/, "")}`), passed(call) ? call.used : null]];
   return { ...found, runs, tests_passed: share, ...Object.fromEntries(run.calls.filter((call) => call.kind !== "setUp").flatMap(ofCall)) };
@@ -232,8 +227,7 @@ function checkFeatures(key, body, schema, solution, run) {
   if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
   for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
     if (name in body.measured) hold(value === null ? body.measured[name] === null : isNumber(body.measured[name]) && body.measured[name].text === (name.endsWith("_share") ? double(value) : String(value)), key, `measured ${name} is ${value}`);
-  hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema");
-  for (const feature of schema) {
+  hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema"); for (const feature of schema) {
     const { name } = feature, measured = body.measured[name], claimed = body.claimed[name]; const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
     const got = body.features[name], wanted = quantised(feature, value), place = (v) => (feature.type === "enum" ? feature.values.indexOf(v) : +v), sign = { higher: 1, lower: -1 }[feature.better];
     if (body.unsupported.includes(name) && value === claimed && (got === null || (sign && fits(feature, got) && sign * place(got) < sign * place(wanted)))) continue; // a claim without support may count for less
@@ -388,6 +382,12 @@ function checkEstimates(ranking, results, place, isOrder, groups, isMeasured) {
   near(+ranking.misallocation, places.reduce((sum, row) => sum + order.reduce((all, i, k) => all + Math.abs(due(row[i]) - due(k)), 0), 0) / 2000 / 2 / 10000, "misallocation"); ranking.margins.forEach((m, k) => { if (k + 1 >= size) return; const tied = +standings[k].elo === +standings[k + 1].elo;
     hold(m.tied === tied && m.item === standings[k].item && m.nextItem === standings[k + 1].item, "ranking", `margin ${k + 1} is about others`); near(+m.probability, tied ? 0.5 : share((row) => row[order[k]] < row[order[k + 1]]), `the chance of place ${k + 1}`); near(+m.setChance, share((row) => order.slice(0, k + 1).every((i) => row[i] <= k)), `the set chance of place ${k + 1}`); hold(m.word === (m.probability < 0.6 ? "toss-up" : m.setChance >= 0.9 ? "clear" : "uncertain"), "ranking", `the word of place ${k + 1}`); });
 }
+function deciding(results, size, paid, order, paidBy) { // the fewest verdicts found whose reversal pays others
+  let best = 13; if (size <= paid || size * results.length > 20000) return null; const now = paidBy(results).slice(0, paid).sort().join();
+  for (const [above, below] of [[paid - 1, paid], [paid - 1, paid + 1], [paid - 2, paid]]) { if (above < 0 || below >= size) continue; const turned = results.map((r) => [...r]), [p, u] = [order[above], order[below]], open = (r, k, h) => (r[0] === k && r[3] !== h) || (r[1] === k && r[3] !== 2 - h), rows = [0, 1].flatMap((other) => results.flatMap((r, i) => ((open(r, p, 0) && open(r, u, 2)) === !other && (open(r, p, 0) || open(r, u, 2)) ? [i] : [])));
+    for (let k = 1; k < best && k <= rows.length; k++) { const r = turned[rows[k - 1]]; r[3] = r[0] === p || r[1] === u ? 0 : 2; if (paidBy(turned).slice(0, paid).sort().join() !== now) best = k; } }
+  return best > 12 ? null : best;
+}
 function checkRanking(bodies, items, judges, comparisons, challenge) {
   const ranking = bodies.get("ranking"), standings = ranking?.standings, place = new Map(items.map((item, i) => [item, i])), sorted = [...judges].sort();
   if (!items.length) return hold(ranking === null, "ranking", "nobody is ranked");
@@ -405,6 +405,7 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
     if (i < from) return hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`); const before = standings[i - 1], gap = i > from ? fitted[own(before)] - fitted[own(s)] : 1; // the mean that was taken off is rounded, too
     hold(!isPaid.has(s.item) && (i > from && groups[own(before)] === groups[own(s)] ? earlier(before, s) < 0 : gap > -3e-6), "ranking", `place ${i + 1} does not belong to ${s.item}`); });
   const heard = [...new Set(results.map((r) => r[2]))].sort((x, y) => x - y), isMeasured = judges.join() === "rules" && bodies.get("schema").features.every((f) => f.type === "text" || f.source === "measured"); checkEstimates(ranking, results.map(([a, b, j, half]) => [a, b, heard.indexOf(j), half]), place, heard.length ? heard.map((j) => j % 2 === 1) : [false], groups, isMeasured);
+  const seed = utf8(`${+challenge.chainId}:${challenge.address}`), paidBy = (rows) => { const rated = level(elo(rows, items.length, seed), classes(rows, items.length)); return items.map((_, i) => i).sort((i, j) => rated[j] - rated[i] || at.get(items[i]) - at.get(items[j]) || (items[i] < items[j] ? -1 : 1)); }, fewest = deciding(results, items.length, paid, standings.map((s) => place.get(s.item)), paidBy); hold(fewest === (ranking.decidingVerdicts === null ? null : +ranking.decidingVerdicts), "ranking", `${fewest} verdicts decide who is paid`);
   hold(+ranking.results === results.length && +ranking.winnerCount === +challenge.winnerCount && plain(ranking.payoutBps) === plain(challenge.payoutBps), "ranking", "its number of results, places or shares is wrong");
 }
 // ---- 10. winners, prizes, the call ----

@@ -60,6 +60,7 @@ from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.record import CHALLENGE, PLAN, entries
 from clara_eval.evaluation.review_defaults import (
     CALIBRATION,
+    DOUBT,
     OBJECTION,
     PRIZE,
     decided_until,
@@ -141,6 +142,8 @@ class Options:
     seconds: float
     """How long the models may take."""
     review_above_usd: float | None = 1000.0
+    review_doubt_usd: float | None = 50.0
+    review_doubt_share: float = 0.2
     calibration: Mode = "known"
     calibration_floor: float = FLOOR
     objection_window: int = 0
@@ -381,9 +384,21 @@ async def _reasons(
     if limit is not None and (worth is None or worth >= limit * 1_000_000):
         shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
         reasons.insert(0, (PRIZE, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it."))
+    if not is_by_default(walked.rulings) and (doubt := _doubt(walked, worth, options)):
+        reasons.append((DOUBT, doubt))
     if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
         reasons.append((CALIBRATION, uncalibrated))
     return reasons
+
+
+def _doubt(walked: EvaluationResult, worth: int | None, options: Options) -> str:
+    """Why a person decides about misplaced money; empty if it is below the limits."""
+    share = walked.ranking.misallocation if walked.ranking else 0.0
+    usd, limit = share * (worth or 0) / 1e6, options.review_doubt_usd
+    if limit is None or usd <= limit or share <= options.review_doubt_share:
+        return ""
+    most = f"${limit:,.2f} and {100 * options.review_doubt_share:.0f} %"
+    return f"${usd:,.2f} of the prize ({100 * share:.0f} %) is expected at wrong addresses, more than {most}."
 
 
 def _default_words(challenge: Challenge, walked: EvaluationResult) -> str:

@@ -63,7 +63,7 @@ class ReviewDefault:
     moment: Moment = Moment.HALF
 
 
-PRIZE, CALIBRATION, OBJECTION = "prize", "calibration", "objection"
+PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
 """Reasons for a review that are no flags."""
 SIGNS = frozenset({"views_disagree", "claim_gap", "unsupported_claim", "invisible_characters"})
 """Flags about an entry's own text: with them, claims that stand out are not believed unseen. Code that cannot be read
@@ -83,6 +83,12 @@ DEFAULTS = (
         Then.PERSON,
         "CLARA_CALIBRATION asks for a person where the judge agrees too little with people",
         Moment.NEVER,
+    ),
+    ReviewDefault(
+        (DOUBT,),
+        "the judge's verdicts",
+        Then.STAYS,
+        "the ranking is the best that is known; CLARA_REVIEW_DOUBT_USD and CLARA_REVIEW_DOUBT_SHARE are the limits",
     ),
     ReviewDefault((OBJECTION,), "a submitter", Then.STAYS, "the announced draft is posted", Moment.LAST),
     ReviewDefault(

@@ -210,6 +210,22 @@ def _undecided(found: JudgedRound) -> Iterator[Flag]:
         )
 
 
+def _misplaced_money(found: JudgedRound) -> Iterator[Flag]:
+    """How much of the prize is expected at wrong addresses, and how few verdicts decide."""
+    ranking = found.ranking
+    if ranking is None or not ranking.misallocation:
+        return
+    token, pool = found.challenge.token, found.challenge.prize_pool
+    amount = ranking.misallocation * pool / 10**token.decimals
+    told = f"By this judge, {amount:,.2f} of {pool / 10**token.decimals:,.2f} {token.symbol} "
+    told += f"({100 * ranking.misallocation:.0f} %) is expected at wrong addresses"
+    count = ranking.deciding_verdicts
+    if count is not None:
+        told += f"; {count} {'verdict decides' if count == 1 else 'verdicts decide'} who is paid"
+    evidence = {"share": round(ranking.misallocation, 2), "verdicts": count}
+    yield Flag("misplaced_money", "info", f"{told}.", evidence=evidence)
+
+
 def _ranking(found: JudgedRound) -> Iterator[Flag]:
     if found.ranking is not None:
         yield from found.ranking.flags
@@ -227,5 +243,6 @@ RULES = (
     _submissions,
     _paid_for_claims,
     _undecided,
+    _misplaced_money,
     _ranking,
 )

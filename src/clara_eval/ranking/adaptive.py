@@ -25,7 +25,7 @@ from clara_eval.ranking.results import Group, Pairing, Result
 from clara_eval.ranking.tally import Floats, Ints, connected_groups, tally
 
 FOUR = 4
-GROUP_ROUNDS, SWISS_ROUNDS = 2, 3  # of everybody, before anything is known of who may be paid
+GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
 GROUPS_PER_ITEM = 2.5  # then pairs: they show what orders of one judge have in common
 DRAWS = 1024
 MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
@@ -40,7 +40,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Questions chosen by their gain, after an opening: `pairs` (Swiss rounds), `full` (every pair once) or `fours`."""
+    """Questions chosen by their gain, after an opening: a chain of all (`pairs`), `full` (all pairs once) or `fours`."""
 
     field: Field
     payout_bps: tuple[int, ...] = (10_000,)
@@ -92,9 +92,7 @@ class Adaptive:
         strengths = fit(tally(self.field.items, asked.results))
         order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
         if self._in_fours and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
-            return [asked.sequence(group) for group in _by_fours(order)]
-        if self.opening == "pairs" and asked.pairs.sum() < SWISS_ROUNDS * (size // 2):
-            return asked.with_sides(_swiss_round(order, asked.met))
+            return [asked.show(group) for group in _by_fours(order)]
         if bridges := _bridges(order, asked.met):
             return asked.with_sides(bridges)
         return self._best(asked, strengths)
@@ -112,10 +110,10 @@ class Adaptive:
         single = gain * np.where(asked.pairs, 0.0, fresh)
         if self._in_fours and asked.groups < GROUPS_PER_ITEM * size:
             several = gain * np.maximum(fresh, fresh.T)
-            groups = [asked.sequence(group) for group in _best_groups(several, max(2, size // 12))]
-            worth = ORDER_WEIGHT * max((_inside(several, group) for group in groups), default=0.0)
-            if groups and worth >= max(self.worth_asking, single.max()):
-                return groups
+            groups = [group for group in _best_groups(several, max(2, size // 12)) if asked.sequence(group)]
+            worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
+            if ORDER_WEIGHT * worth >= max(self.worth_asking, single.max()):
+                return [asked.show(group) for group in groups]
         looks = _best_looks(np.round(single, 12), min(max(2, size // 4), 25), self.worth_asking)
         return asked.with_sides(looks)
 
@@ -146,7 +144,7 @@ class _Asked:
         return met | self.pairs | self.pairs.T
 
     def sequence(self, group: Sequence[int]) -> tuple[int, ...]:
-        """The fairest new sequence: pairs in their rarer order first, then items that were shown late so far."""
+        """The fairest new sequence: pairs in their rarer order, then late items early; () if none is new."""
         late = self.shown.sum(axis=0) - self.shown.sum(axis=1)
 
         def unfair(order: tuple[int, ...]) -> tuple[float, float]:
@@ -154,8 +152,12 @@ class _Asked:
             lean = sum((late[item] + 2 * place - 3) ** 2 for place, item in enumerate(order))
             return round(float(again), 6), round(float(lean), 6)
 
-        fresh = [order for order in permutations(group) if order not in self._sequences]
-        chosen = min(fresh, key=unfair)
+        fresh = (order for order in permutations(group) if order not in self._sequences)
+        return min(fresh, key=unfair, default=())
+
+    def show(self, group: Sequence[int]) -> tuple[int, ...]:
+        """Take the fairest new sequence, and count it as shown."""
+        chosen = self.sequence(group)
         self._sequences.add(chosen)
         for a, b in combinations(chosen, 2):
             self.shown[a, b] += 1
@@ -211,19 +213,6 @@ def added(shown: Floats, strengths: Strengths) -> Floats:
     return np.maximum(then - now, 0.0)
 
 
-def _swiss_round(order: Ints, met: Bools) -> list[Look]:
-    """Pair neighbours by strength who have not met."""
-    waiting = order.tolist()
-    pairs = []
-    while waiting:
-        i = waiting.pop(0)
-        j = next((other for other in waiting if not met[i, other]), None)
-        if j is not None:
-            waiting.remove(j)
-            pairs.append((i, j))
-    return pairs
-
-
 def _bridges(order: Ints, met: Bools) -> list[Look]:
     """Connect groups that never met: the best of each, neighbours by strength."""
     group = connected_groups(met)
@@ -237,10 +226,6 @@ def _by_fours(order: Ints) -> list[list[int]]:
     if len(order) % FOUR:
         starts.append(len(order) - FOUR)
     return [order[start : start + FOUR].tolist() for start in starts]
-
-
-def _inside(worth: Floats, group: Sequence[int]) -> float:
-    return float(worth[np.ix_(group, group)].sum()) / 2
 
 
 def _best_groups(worth: Floats, count: int) -> Iterator[list[int]]:

@@ -20,7 +20,6 @@ from clara_eval.ranking.tally import Floats, Ints
 START, K = 1500.0, 32.0
 PERMUTATIONS = 100
 DECIMALS = 6
-_AT_ONCE = 25  # permutations: bounds memory for long tables
 _BLOCK = 1 << 18  # results dealt at a time: bounds the integers of `_deal`
 _LOG2_10_OVER_400, _LN2 = 0.008304820237218406, 0.6931471805599453
 _STEPS, _REACH = 64, 64  # table entries for a power of two, and powers either way: beyond them E is exactly 0 or 1
@@ -29,9 +28,17 @@ _STEPS, _REACH = 64, 64  # table entries for a power of two, and powers either w
 def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Floats:
     """Mean rating of each item over the seeded permutations, rounded to 1e-6."""
     rows = deal_rounds(size, first, second, seed)
-    numbers = [range(start, start + _AT_ONCE) for start in range(0, PERMUTATIONS, _AT_ONCE)]
-    ended = np.concatenate([_play(size, first, second, points, rows, seed, part) for part in numbers])
-    return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in ended.T.tolist()])
+    # Empty places play between two spare items, so that no step needs a mask.
+    left, right = np.append(first, size)[rows], np.append(second, size + 1)[rows]
+    result = np.append(points, 0.5)[rows]
+    ratings = np.full((PERMUTATIONS, size + 2), START)
+    each = np.arange(PERMUTATIONS)[:, None]
+    for step in np.array([_row_order(rows, seed, number) for number in range(PERMUTATIONS)], dtype=np.int64).T:
+        a, b = left[step], right[step]
+        change = K * (result[step] - expected(ratings[each, a] - ratings[each, b]))
+        ratings[each, a] += change
+        ratings[each, b] -= change
+    return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in ratings[:, :size].T.tolist()])
 
 
 def literal_elo(size: int, first: Ints, second: Ints, points: Floats) -> Floats:
@@ -97,21 +104,6 @@ def _deal(size: int, first: Ints, second: Ints) -> Ints:
         taken[b] |= free
         level.append(base + free.bit_length() - 1)
     return np.array(level, dtype=np.int64)
-
-
-def _play(size: int, first: Ints, second: Ints, points: Floats, rows: Ints, seed: bytes, numbers: range) -> Floats:
-    """Ratings after each of the numbered permutations; one vector step for a round of all of them."""
-    # Empty places play between two spare items, so that no step needs a mask.
-    left, right = np.append(first, size)[rows], np.append(second, size + 1)[rows]
-    result = np.append(points, 0.5)[rows]
-    ratings = np.full((len(numbers), size + 2), START)
-    each = np.arange(len(numbers))[:, None]
-    for step in np.array([_row_order(rows, seed, number) for number in numbers], dtype=np.int64).T:
-        a, b = left[step], right[step]
-        change = K * (result[step] - expected(ratings[each, a] - ratings[each, b]))
-        ratings[each, a] += change
-        ratings[each, b] -= change
-    return ratings[:, :size]
 
 
 def expected(difference: Floats) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,7 @@ FITTED_FROM = 10  # items: smaller fields are played in full
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
 MOST_CLUSTERS = 20
+MOST_TURNED = 12  # verdicts: more decide nothing by chance
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
 
@@ -71,6 +72,8 @@ class Ranking:
     margin: PayMargin
     margins: tuple[PayMargin, ...]
     misallocation: float
+    deciding_verdicts: int | None
+    """The fewest verdicts found whose reversal pays others; None if it was not looked for, or more than twelve."""
     position_bias: float
     consistency: ConsistencyReport
     flags: tuple[Flag, ...]
@@ -142,6 +145,7 @@ def rank(
         margin=paid[-1],
         margins=paid,
         misallocation=misallocation(chances.places, order, payout),
+        deciding_verdicts=None if in_given_order is not None else paying.deciding_verdicts(table, order),
         position_bias=report.position_bias,
         consistency=report,
         flags=(
@@ -189,10 +193,36 @@ class _Paying:
             tuple(head for head in heads if self._decide(table, order, members[head])),
         )
 
+    def deciding_verdicts(self, table: Tally, order: Sequence[int]) -> int | None:
+        """Turn verdicts against a paid item and for an unpaid one until others are paid: those of the two first."""
+        paid, best = self.winner_count, MOST_TURNED + 1
+        if table.size <= paid or table.size * len(table.first) > REPLAYED:
+            return None
+        now = {table.items[i] for i in order[:paid]}
+        lines = [(paid - 1, paid), (paid - 1, paid + 1), (paid - 2, paid)]
+        for above, below in ((a, b) for a, b in lines if a >= 0 and b < table.size):
+            half_points = table.half_points.copy()
+            for count, row in enumerate(turnable(table, order[above], order[below])[: best - 1], 1):
+                lost = order[above] == table.first[row] or order[below] == table.second[row]
+                half_points[row] = 0 if lost else 2
+                if self.paid(replace(table, half_points=half_points)) != now:
+                    best = count
+                    break
+        return best if best <= MOST_TURNED else None
+
     def _decide(self, table: Tally, order: Sequence[int], out: Sequence[int]) -> bool:
         """Whether others of the rest would be paid had these not taken part."""
         rest = [table.items[i] for i in order if i not in out][: self.winner_count]
         return bool(rest) and set(rest) != self.paid(table.without(out))
+
+
+def turnable(table: Tally, above: int, below: int) -> list[int]:
+    """Rows that can still be turned against `above` and for `below`: those of the two, then the others, by position."""
+    first, second, half = table.first, table.second, table.half_points
+    against = ((first == above) & (half > 0)) | ((second == above) & (half < 2))
+    favour = ((first == below) & (half < 2)) | ((second == below) & (half > 0))
+    both = against & favour
+    return [*np.flatnonzero(both).tolist(), *np.flatnonzero((against | favour) & ~both).tolist()]
 
 
 def _standings(
