@@ -235,3 +235,14 @@ def test_places_below_the_pay_line_follow_the_fit_where_some_never_met() -> None
     assert all(a.theta >= b.theta - 1e-6 or a.item in found.tied_with(b.item) for a, b in pairwise(rest))
     complete = rank(tally(world.items, play(world, Fixed(Field(world.items)))), seed=b"x", winner_count=3)
     assert complete.ordered_by == "elo"
+
+
+def test_the_fewest_verdicts_that_decide_are_counted() -> None:
+    """One verdict between two that are nearly level; several if one is far ahead; none to count if all are paid."""
+    items = ["a", "b", "c"]
+    close = [Result("a", "b", "first"), Result("a", "c", "first"), Result("b", "c", "first")]
+    assert ranked(items, close, 1).deciding_verdicts == 1
+    both = [*close, *(Result(r.second, r.first, "second") for r in close)]
+    assert ranked(items, both * 3, 1).deciding_verdicts == 4
+    assert ranked(items, both, 3).deciding_verdicts is None
+    assert ranked(items, both * 20, 1).deciding_verdicts is None

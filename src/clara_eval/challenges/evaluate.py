@@ -89,6 +89,7 @@ from clara_eval.judge.calibration.gate import (
     why_not_alone,
 )
 from clara_eval.judge.calibration.labels import work_hash
+from clara_eval.ranking import Ranking
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import drafted, keep_result, save_trace
 from clara_eval.submissions import Fetch, SubmissionLimits
@@ -384,16 +385,16 @@ async def _reasons(
     if limit is not None and (worth is None or worth >= limit * 1_000_000):
         shown = "of unknown worth" if worth is None else f"of ${worth / 1e6:,.2f}"
         reasons.insert(0, (PRIZE, f"The prize {shown} is not below ${limit:,.2f}, so a person approves it."))
-    if not is_by_default(walked.rulings) and (doubt := _doubt(walked, worth, options)):
+    if not is_by_default(walked.rulings) and (doubt := doubt_about_money(walked.ranking, worth, options)):
         reasons.append((DOUBT, doubt))
     if (uncalibrated := await _uncalibrated(challenge, walked, ports, options)) is not None:
         reasons.append((CALIBRATION, uncalibrated))
     return reasons
 
 
-def _doubt(walked: EvaluationResult, worth: int | None, options: Options) -> str:
+def doubt_about_money(ranking: Ranking | None, worth: int | None, options: Options) -> str:
     """Why a person decides about misplaced money; empty if it is below the limits."""
-    share = walked.ranking.misallocation if walked.ranking else 0.0
+    share = ranking.misallocation if ranking else 0.0
     usd, limit = share * (worth or 0) / 1e6, options.review_doubt_usd
     if limit is None or usd <= limit or share <= options.review_doubt_share:
         return ""

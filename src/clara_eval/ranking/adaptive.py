@@ -40,7 +40,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Questions chosen by their gain, after an opening: a chain of all (`pairs`), `full` (all pairs once) or `fours`."""
+    """Questions chosen by their gain, after an opening: `pairs` (a chain of all), `full` (every pair) or `fours`."""
 
     field: Field
     payout_bps: tuple[int, ...] = (10_000,)
