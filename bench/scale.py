@@ -25,6 +25,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.together import post_many
 from tests.support.web3_chain import web3_of
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ SECONDS_A_BLOCK = 2
 
 async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     """Walk, file and publish one round, as an evaluation does between the chain and the post."""
-    from tests.support.large_round import PLAN_BY_RULES, large_challenge, walk_large
+    from tests.support.large_round import PLAN_BY_RULES, large_challenge, run_large, trace_entries
 
+    from clara_eval.chain.winners import choose_winners
     from clara_eval.challenges.public_documents import plots_document, public_keys, scores_document
     from clara_eval.core.hashing import plain_json
     from clara_eval.documents.store_keys import plots_key, scores_key
-    from clara_eval.evaluation.record import entries
     from clara_eval.evaluation.trace.document import TraceWriter, render
     from clara_eval.store.sqlite import SqliteStore
     from clara_eval.store.trace_archive import save_trace, stream_trace
@@ -58,13 +59,13 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     challenge = large_challenge(entries_count)
     store = await SqliteStore.open(place / "round.db")
     before = time.process_time()
-    walked = await walk_large(challenge)
+    walked = await run_large(challenge)
     writer = TraceWriter()
-    lines = [writer.line(key, body) for key, body in entries(challenge, PLAN_BY_RULES, walked)]
+    lines = [writer.line(key, body) for key, body in trace_entries(challenge, PLAN_BY_RULES, walked)]
     await save_trace(store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
     keys = list(public_keys(challenge, walked, extracted_at=1))
     keys.append((plots_key(challenge.address), plain_json(plots_document(walked, writer.digest))))
-    scores = scores_document(challenge, walked, writer.digest, None)
+    scores = scores_document(challenge, walked, choose_winners(challenge, walked.placed), writer.digest)
     keys.append((scores_key(challenge.address), plain_json(scores)))
     await store.put_many(challenge.chain_id, keys)
     cpu = time.process_time() - before
@@ -83,7 +84,7 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
 
 
 async def verified(place: Path) -> dict[str, Any]:
-    from clara_eval.evaluation.replay import check_trace
+    from clara_eval.challenges.replay import check_trace
 
     before = time.process_time()
     with (place / "trace.json").open(encoding="utf-8", newline="\n") as lines:
@@ -149,7 +150,7 @@ async def discovery(place: Path, count: int) -> dict[str, Any]:
         async with open_app(settings) as app:
 
             async def cost(new: int) -> dict[str, float]:
-                await chain.post_many(terms, new)
+                await post_many(chain, terms, new)
                 node.calls.clear()
                 node.requests, before = 0, time.process_time()
                 report, _ = await ticked(app)

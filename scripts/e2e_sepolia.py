@@ -23,14 +23,13 @@ from typing import Any
 from eth_account import Account
 from pydantic import SecretStr
 
-from clara_eval.actions.act import act
-from clara_eval.actions.challenges import addresses, challenges_at
-from clara_eval.actions.claim import FINALIZATION_SECONDS, claim
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, addresses, challenges_at
+from clara_eval.actions.claim import claim, finalize
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.actions.finalize import finalize
+from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action
 from clara_eval.actions.post import post
-from clara_eval.actions.submit import Handing, submit
+from clara_eval.actions.submit import SubmissionInput, submit
 from clara_eval.actions.terms import Posting
 from clara_eval.actions.times import show_moment
 from clara_eval.actions.verify import verify_trace
@@ -202,7 +201,7 @@ class Lifecycle:
 
     async def _act(self, key: str, action: Action) -> ActResult:
         async with open_caller(self._settings(key)) as caller:
-            return await act(caller, action, confirmed="yes")
+            return await perform(caller, action, confirmed="yes")
 
     async def _now(self) -> int:
         async with open_caller(self._settings()) as caller:
@@ -259,14 +258,14 @@ class Lifecycle:
             if name in entered:
                 self._state.keep(f"entry {name}", "on chain")
                 continue
-            handing = Handing(challenge=challenge, content=entry(name), register=True)
+            submission = SubmissionInput(challenge=challenge, content=entry(name), register=True)
             try:
-                done = await self._act(key, submit(handing))
+                done = await self._act(key, submit(submission))
             except BadInput as unknown:  # registered, by a registry that emits no events
                 if unknown.path != "agentId":
                     raise
                 agent_id = await self._agent_id(_address(key))
-                known = Handing(challenge=challenge, content=entry(name), agent_id=agent_id)
+                known = SubmissionInput(challenge=challenge, content=entry(name), agent_id=agent_id)
                 done = await self._act(key, submit(known))
             self._state.keep(f"entry {name}", done.sent[-1].hash)
 

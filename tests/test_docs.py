@@ -137,9 +137,9 @@ def test_the_walk_is_a_whole_one() -> None:
     assert packages <= {name.split(".")[0] for name in WALK}
 
 
-def test_there_are_twelve_recipes() -> None:
-    """A judge provider, a measured feature, a language, a flag, K, an endpoint, a page, a store, and four more."""
-    assert len(RECIPES) == 12
+def test_there_are_thirteen_recipes() -> None:
+    """A judge provider, a measured feature, a language, a flag, K, an endpoint, a page, a store, and five more."""
+    assert len(RECIPES) == 13
 
 
 @pytest.mark.parametrize(("title", "text"), RECIPES, ids=[title for title, _ in RECIPES])

@@ -14,6 +14,7 @@ import pytest
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import open_app
 from clara_eval.chain.sender import SendTimeouts
+from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -28,7 +29,6 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.evaluation.replay import check_trace
 
 MEASURED = [{"name": "max_complexity", "source": "measured"}, {"name": "tests", "source": "measured"}]
 READ = {"name": "is_complete", "type": "boolean", "better": "higher"}
@@ -78,10 +78,10 @@ async def test_a_real_round_with_the_real_local_model(local_chain: LocalChain, t
     async with open_app(judged_locally(local_chain, tmp_path), pace=SendTimeouts(poll_seconds=0.05)) as app:
         done = await evaluate(app, address, EvaluationRequest(dry_run=True))
         path = await write_trace(app, address)
-    ranking = done.walk.ranking
+    ranking = done.result.ranking
     assert ranking is not None
-    assert len(done.walk.comparisons) == 6
-    decided = [c for c in done.walk.comparisons if c.winner is not None]
+    assert len(done.result.comparisons) == 6
+    decided = [c for c in done.result.comparisons if c.winner is not None]
     assert decided, "the model gave no verdict at all"
     # This model names the same side whatever it is shown: both orders then cancel out instead of making a ranking.
     assert ranking.consistency.swap_consistency is not None

@@ -390,3 +390,48 @@ def test_a_prompt_without_its_placeholder_is_refused_by_name(source: Path) -> No
     found = told(source, caught)
     assert "compare.user.md" in str(found["said"])
     assert "{{second}}" in str(found["remedy"])
+
+
+STATUS_FIELD = """
+import asyncio, json
+from clara_eval.actions.published import ResultReader
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.documents.actions import EvalStatusResult
+from clara_eval.documents.results import EvalStatus
+from clara_eval.interfaces.api.templating import rendered
+from clara_eval.interfaces.api.wording import Phase
+from clara_eval.store.sqlite import SqliteStore
+
+
+async def main() -> None:
+    store = await SqliteStore.open("status.db")
+    await StatusWriter(store, 1, "0xab").say("review")
+    status = await ResultReader(store, 1, "never").status("0xab")
+    await store.close()
+    page = rendered("_progress.html", evaluation=status, phase=Phase("", "wait", ""), stages={}, is_update=False)
+    found = {"rest": status.model_dump(), "openapi": "region" in EvalStatus.model_json_schema()["properties"]}
+    print(json.dumps(found | {"tools": "region" in EvalStatusResult.model_fields, "page": "Region: north" in page}))
+
+
+asyncio.run(main())
+"""
+
+
+def test_a_field_of_the_status_is_three_files(source: Path) -> None:
+    """A field in the document, its value in the writer and its line on the page are enough for every interface."""
+    for name, old, new in (
+        ("documents/results.py", "    progress: int = Field(ge=0, le=100)\n", "    region: str | None = None\n"),
+        ("challenges/status.py", 'update={"updatedAt": int(self._now()), ', '"region": "north", '),
+        (
+            "interfaces/api/templates/_progress.html",
+            "<h2>{{ phase.label }}</h2>\n",
+            "Region: {{ evaluation.region }}\n",
+        ),
+    ):
+        text = (source / name).read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        (source / name).write_text(text.replace(old, old + new), encoding="utf-8")
+    found = told(source, STATUS_FIELD)
+    assert isinstance(found["rest"], dict)
+    assert found["rest"]["region"] == "north"
+    assert (found["openapi"], found["tools"], found["page"]) == (True, True, True)

@@ -31,11 +31,11 @@ from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of
 
 from clara_eval.actions.objections import sign_objection
+from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
 from clara_eval.evaluation.replay import is_same
 from clara_eval.evaluation.rulings import RULINGS, Ruling
 from clara_eval.evaluation.trace.document import read_entries

@@ -18,14 +18,15 @@ from tests.support.forged_trace import Change, Entries, forged
 from tests.support.large_round import large_lines
 from tests.support.signing_endpoint import SigningEndpoint
 
+from clara_eval.actions.verify import verified_document
+from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.trace.document import Approval, render
 from clara_eval.harness import Machine
 from clara_eval.interfaces.api import templating
 from clara_eval.interfaces.api.verify_view import _held
-from clara_eval.interfaces.cli.verify import _document, _tell
+from clara_eval.interfaces.cli.verify import print_verified
 from clara_eval.ranking.elo import K
 
 ROOT = Path(__file__).parents[1]
@@ -294,7 +295,7 @@ async def test_a_large_round_by_rules_is_checked_by_both(tmp_path: Path) -> None
     path.write_text("".join(lines), encoding="utf-8")
     code, words = by_node(path)
     assert (code, "10100 comparisons" in words) == (0, True), words
-    assert len((await check_trace(lines)).walk.comparisons) == 10100
+    assert len((await check_trace(lines)).result.comparisons) == 10100
     for lie, change in LARGE_FORGERIES.items():
         changed = forged(lines, change)
         path.write_text("".join(changed), encoding="utf-8")
@@ -399,9 +400,9 @@ async def test_a_trace_of_another_compiler_says_first_that_nothing_was_run(
     runs = sum('"key":"executed/' in line for line in lines)
     warning = f"execution was not checked: {runs} of {runs} runs are taken as recorded"
     assert (checked.is_execution_checked, checked.execution_warning) == (False, warning)
-    _tell(checked)
+    print_verified(checked)
     assert capsys.readouterr().out.splitlines()[0].startswith(f"ok, but {warning}")
-    assert _document(checked)["executionChecked"] is False
+    assert verified_document(checked)["executionChecked"] is False
     page = templating._environment().get_template("_verify.html")
     shown = page.render(result=_held(checked), found={"address": checked.challenge.address})
     assert (warning in shown, "Every check holds" in shown) == (True, False)

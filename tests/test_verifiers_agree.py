@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.large_round import PLAN_BY_RULES, large_challenge, large_lines, walk_large
+from tests.support.large_round import PLAN_BY_RULES, large_challenge, large_lines, run_large, trace_entries
 from tests.support.verifiers import node_refusals, refusal_of
 
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE
-from clara_eval.evaluation.record import entries
 from clara_eval.evaluation.trace.document import OPENING, START, Approval, read_entries, render
 
 Spell = Callable[[str], str]
@@ -270,7 +269,7 @@ async def _walked_by(config: dict[str, Any]) -> list[tuple[str, Any]]:
     text = json.dumps(config)
     uri = build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=text)
     challenge = replace(large_challenge(4), challenge_uri=uri, eval_config_hash=config_hash(text.encode()))
-    return list(entries(challenge, PLAN_BY_RULES, await walk_large(challenge)))
+    return list(trace_entries(challenge, PLAN_BY_RULES, await run_large(challenge)))
 
 
 @pytest.mark.xdist_group("verifier")

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import judged, model_round, script
-from tests.judge.calibration.test_calibration import HEAD
 from tests.support.fake_endpoint import FakeEndpoint
+from tests.support.labels import HEAD
 from tests.support.scripted_judge import scripted_words
 from tests.support.scripted_llm import ScriptedLlm
 from typer.testing import CliRunner
 
 from clara_eval.actions.calibrate import calibrate
+from clara_eval.actions.calibration_figures import Looked, measure, proportion
+from clara_eval.actions.calibration_labels import read_labels
 from clara_eval.app import open_jury
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli import app as command
-from clara_eval.judge.calibration import Looked, measure, read_labels
-from clara_eval.judge.calibration.gate import keep, known, prompt_hash
-from clara_eval.judge.calibration.measure import proportion
+from clara_eval.judge.calibration_gate import keep, known, prompt_hash
 
 
 def labels_text(pairs: int) -> str:

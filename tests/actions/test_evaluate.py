@@ -124,13 +124,13 @@ async def test_what_is_posted_is_recognised_and_not_evaluated_again(local_chain:
         scores = await read_scores(app.store, app.chain_id, address)
         status = await read_status(app.store, app.chain_id, address)
         assert await app.store.entry(found.challenge.run, "metadata") is None
-    assert (found.walked, found.digest) == (None, None)
+    assert (found.ran, found.digest) == (None, None)
     with pytest.raises(NotFound, match="found on the chain"):
-        _ = found.walk
+        _ = found.result
     assert found.receipt is not None
     assert (found.receipt.outcome, found.receipt.posted_by) == (SendOutcome.ALREADY_DONE, "evaluator")
     assert scores is not None
-    assert [row["address"] for row in scores["rankings"]] == [w.account for w in first.walk.winners.entries]
+    assert [row["address"] for row in scores["rankings"]] == [w.account for w in first.winners.entries]
     assert status is not None
     assert (status["status"], status["progress"], status["postedBy"]) == ("complete", 100, "evaluator")
 

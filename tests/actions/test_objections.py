@@ -25,6 +25,9 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import object_to_draft, read_draft, sign_objection
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app, open_caller
+from clara_eval.challenges.objections import AnnouncedDraft, raised
+from clara_eval.challenges.objections import check_recorded as checked_objections
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.core.eip191 import ORDER
@@ -38,11 +41,9 @@ from clara_eval.core.errors import (
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.evaluation.objections import AnnouncedDraft, raised
-from clara_eval.evaluation.objections import checked as checked_objections
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.interfaces.mcp import build_server
 from clara_eval.service.due import DueAction, Memory, due
 from clara_eval.service.endings import ending_of_result
@@ -168,9 +169,9 @@ async def test_an_objection_waits_for_a_person_and_is_in_the_trace(local_chain: 
         assert posted.digest == waiting.digest
         lines = await lines_of(app, address)
         checked = await check_trace(lines, app.chain)
-    assert checked.walk.disputed is not None
-    assert (checked.walk.disputed.of, checked.walk.disputed.raised) == (draft.digest, (kept,))
-    assert checked.walk.disputed.places == draft.places
+    assert checked.venue.disputed is not None
+    assert (checked.venue.disputed.of, checked.venue.disputed.raised) == (draft.digest, (kept,))
+    assert checked.venue.disputed.places == draft.places
 
     def lie(bodies: dict[str, Any]) -> None:
         bodies["objections"]["raised"][0]["submitter"] = second
@@ -203,7 +204,7 @@ async def test_another_judge_does_a_disputed_game_again(local_chain: LocalChain,
         lie(told)
         with pytest.raises(BadTrace):
             checked_objections(told["objections"], checked.challenge, RULINGS.read(tuple(told["rulings"])))
-    assert [(one.kind, one.stage, one.judge, one.of) for one in checked.walk.rulings] == [
+    assert [(one.kind, one.stage, one.judge, one.of) for one in checked.result.rulings] == [
         ("judge", "comparing", "rules", draft.digest)
     ]
 
@@ -355,7 +356,7 @@ async def test_objecting_by_tool_calls_and_attacks_on_it(local_chain: LocalChain
             async with open_caller(mine, store=app.store) as near, Client(build_server(near)) as tools:
                 answer = await tools.call_tool("challenge_object", {**words, "confirm": confirm})
             assert (answer.structured_content or {}).get("outcome") == outcome, said(answer)
-        kept = await raised(app.store, f"{CHAIN}:{address}", draft.digest)
+        kept = await raised(Journal(app.store, f"{CHAIN}:{address}"), draft.digest)
     assert {one.submitter for one in kept} == {second, third}
     assert {(one.about, one.reason) for one in kept} == {(f"game:{first}", "Look <b>again</b>.")}
 
@@ -395,10 +396,10 @@ async def test_a_judge_that_is_away_does_not_hold_the_post(local_chain: LocalCha
         assert any(seen.body["model"] == "other" for seen in endpoint.seen)
         assert not any(inject in seen.text for seen in endpoint.seen), "no judge reads what a submitter says"
     assert posted.receipt is not None
-    disputed = checked.walk.disputed
+    disputed = checked.venue.disputed
     assert disputed is not None
     assert (disputed.judge, disputed.of, disputed.places) == (None, draft.digest, draft.places)
-    assert [winner.account for winner in posted.walk.winners.entries] == [place.address for place in draft.places[:3]]
+    assert [winner.account for winner in posted.winners.entries] == [place.address for place in draft.places[:3]]
     assert await by_node(tmp_path, lines) == 0
 
 
@@ -427,9 +428,9 @@ async def test_killed_at_each_step_of_an_objection_nothing_is_lost(local_chain: 
     async with open_app(settings, pace=PACE) as app:
         lines = await lines_of(app, address)
         checked = await check_trace(lines, app.chain)
-    assert checked.walk.disputed is not None
-    assert [one.signature for one in checked.walk.disputed.raised] == [signature]
-    assert checked.walk.disputed.of == draft.digest
+    assert checked.venue.disputed is not None
+    assert [one.signature for one in checked.venue.disputed.raised] == [signature]
+    assert checked.venue.disputed.of == draft.digest
     logs = await as_web3(local_chain.challenge(address)).events.ScoresPosted.get_logs(from_block=0)
     assert len(logs) == 1
 

@@ -12,6 +12,7 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import read_status
 from clara_eval.config.settings import Settings
@@ -21,7 +22,6 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.scoring_window import Window
 from clara_eval.service.endings import ending_of
 from clara_eval.service.options import EngineOptions
@@ -49,7 +49,7 @@ async def round_with_best_on_ipfs(chain: LocalChain, gateway: LocalGateway) -> t
 async def run(app: App, address: Address) -> tuple[SendOutcome | None, list[Address], list[str]]:
     done = await evaluate(app, address, EvaluationRequest())
     outcome = done.receipt.outcome if done.receipt else None
-    return outcome, [w.account for w in done.walk.winners.entries], [flag.code for flag in done.walk.flags]
+    return outcome, [w.account for w in done.winners.entries], [flag.code for flag in done.result.flags]
 
 
 async def test_a_gateway_that_is_down_costs_nobody_a_place(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ async def test_an_outage_does_not_hold_the_post(local_chain: LocalChain, tmp_pat
             lines = (await write_trace(app, address)).read_text().splitlines(keepends=True)
             checked = await check_trace(lines, app.chain)
             assert await by_node(tmp_path, lines) == 0
-    assert [(r.code, r.is_outage) for r in checked.walk.rejected] == [("unreachable", True)]
-    assert [(r.kind, r.by, r.at) for r in checked.walk.rulings] == [("default", "the clock", waiting.review.posts_at)]
+    assert [(r.code, r.is_outage) for r in checked.result.rejected] == [("unreachable", True)]
+    assert [(r.kind, r.by, r.at) for r in checked.result.rulings] == [("default", "the clock", waiting.review.posts_at)]
     assert any("nobody decided" in point for point in checked.not_proven)
 
 
@@ -154,7 +154,7 @@ async def test_a_person_may_post_without_the_missing_entry(local_chain: LocalCha
             posted = await evaluate(app, address)
     assert posted.receipt is not None
     assert (posted.receipt.outcome, posted.digest) == (SendOutcome.CONFIRMED, waiting.digest)
-    assert best not in [winner.account for winner in posted.walk.winners.entries][:1]
+    assert best not in [winner.account for winner in posted.winners.entries][:1]
 
 
 def test_no_pause_outlasts_the_window() -> None:

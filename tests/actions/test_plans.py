@@ -14,11 +14,10 @@ from tests.support.api_service import running_service
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.browse import detail
-from clara_eval.actions.claim import plan_claim
-from clara_eval.actions.finalize import plan_finalize
+from clara_eval.actions.claim import plan_claim, plan_finalize
 from clara_eval.actions.post import plan_post
 from clara_eval.actions.results import eval_status, is_waiting
-from clara_eval.actions.submit import Handing, plan_submit
+from clara_eval.actions.submit import SubmissionInput, plan_submit
 from clara_eval.actions.terms import Posting
 from clara_eval.app import evaluator_address, open_caller
 from clara_eval.core.address import Address
@@ -153,7 +152,7 @@ async def test_nobody_is_registered_for_a_solution_that_is_refused(
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     async with open_caller(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         with pytest.raises(BadInput):
-            await plan_submit(caller, Handing(challenge=address, register=True, **given))
+            await plan_submit(caller, SubmissionInput(challenge=address, register=True, **given))
 
 
 async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -161,11 +160,11 @@ async def test_whoever_is_asked_learns_which_file_becomes_public(local_chain: Lo
     (tmp_path / "id_rsa").write_text("secret")
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     agent = local_chain.agents[0]
-    handing = Handing(challenge=address, file=str(tmp_path / "id_rsa"), register=True)
+    submission = SubmissionInput(challenge=address, file=str(tmp_path / "id_rsa"), register=True)
     async with open_caller(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
-        questions = [(await plan_submit(caller, handing)).question]
+        questions = [(await plan_submit(caller, submission)).question]
         await local_chain.register(agent)
-        questions.append((await plan_submit(caller, handing)).question)
+        questions.append((await plan_submit(caller, submission)).question)
     assert all(str(tmp_path / "id_rsa") in question for question in questions)
 
 

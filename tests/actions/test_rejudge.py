@@ -21,6 +21,7 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.rejudge import Foreseen, decided_numbers, draw, rejudge
 from clara_eval.actions.verify import verify_trace
 from clara_eval.app import open_app
+from clara_eval.challenges.replay import Checked
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
@@ -29,7 +30,6 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.replay import Checked
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.interfaces.cli import app as command
 from clara_eval.judge import RulesJudge
@@ -120,13 +120,13 @@ class Counted(RuledComparisons):
 
 async def _sampled_in_a_large_round(checked: Checked, rpc: str, database: str) -> None:
     """Only what is drawn is made; the node is one of the trace's network, whatever that of the settings is."""
-    vectors = {str(account): facts.vector for account, facts in checked.walk.features.items()}
+    vectors = {str(account): facts.vector for account, facts in checked.result.features.items()}
     pairs = np.array(list(permutations(range(len(vectors)), 2)))
     nothing = np.zeros(len(pairs), dtype=np.int64)
     table = Tally(tuple(vectors), ("rules",), pairs[:, 0], pairs[:, 1], nothing, nothing)
-    counted = Counted(RulesJudge(checked.walk.schema), vectors, table)
+    counted = Counted(RulesJudge(checked.result.schema), vectors, table)
     assert list(decided_numbers(counted)) == list(range(len(pairs)))
-    large = replace(checked, walk=replace(checked.walk, comparisons=counted))
+    large = replace(checked, result=replace(checked.result, comparisons=counted))
     elsewhere = Settings.from_env({"CLARA_NETWORK": "base", "CLARA_DATABASE_URL": database})
     found = await rejudge(large, elsewhere, judge="rules", wanted=7, rpc=rpc, foreseen=lambda _cost: None)
     assert (found.decided, found.drawn, found.otherwise) == (len(pairs), 7, ())

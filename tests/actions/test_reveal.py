@@ -25,7 +25,6 @@ from tests.evaluation.test_execution import (
 from tests.interfaces.test_service import FAST, free_socket
 from tests.support.agents import agent_environment
 
-from clara_eval.actions import wording
 from clara_eval.actions.results import eval_status, leaderboard
 from clara_eval.actions.reveal import sign_reveal
 from clara_eval.app import open_caller
@@ -37,6 +36,8 @@ from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.documents.store_keys import scores_key, status_key
 from clara_eval.evaluation.harness import WITHHELD
 from clara_eval.harness import Harness, Language, Machine, hide
+from clara_eval.interfaces import words
+from clara_eval.interfaces.mcp import text as tool_text
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.engine import Engine
 
@@ -120,8 +121,12 @@ async def _seen_by_everybody(settings: Settings, url: str, address: Address, end
             async with http.get(url + path) as answer:
                 assert WITHHELD in await answer.text(), path
     async with open_caller(settings) as caller:
-        told = [wording.status(await eval_status(caller, address))]
-        told += [wording.leaderboard(await leaderboard(caller, address))] if posted else []
+        told = [tool_text.status(words.status(await eval_status(caller, address), tool_text.NAMES))]
+        told += (
+            [tool_text.leaderboard(words.leaderboard(await leaderboard(caller, address), tool_text.NAMES))]
+            if posted
+            else []
+        )
     assert all(f"Warning: {WITHHELD}" in text for text in told), told
 
 

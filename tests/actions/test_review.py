@@ -18,6 +18,7 @@ from clara_eval.actions.review_sheet import review_sheet
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadTrace, ConfigError
@@ -25,7 +26,6 @@ from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.rulings import Ruling, ruled_plan
 from clara_eval.judge.port import Prompt
 
@@ -61,19 +61,22 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
     ) as app:
         first = await evaluate(app, address)
         assert first.receipt is None
-        best = first.walk.placed[0].account
-        copy = next(r.submission.submitter for r in first.walk.rejected if r.code == "copy")
+        best = first.result.placed[0].account
+        copy = next(r.submission.submitter for r in first.result.rejected if r.code == "copy")
         second = await ruled(
             app, first, Decree("original", copy, note="shown to be older", by="Grace\u202e \x1b[2J" + "e" * 99)
         )
-        assert copy in {place.account for place in second.walk.placed[:1]}
-        assert best in {r.submission.submitter for r in second.walk.rejected if r.code == "copy"}
+        assert copy in {place.account for place in second.result.placed[:1]}
+        assert best in {r.submission.submitter for r in second.result.rejected if r.code == "copy"}
         third = await ruled(app, second, Decree("exclude", copy, note="written by the poster"))
-        assert (copy, "excluded") in {(r.submission.submitter, r.code) for r in third.walk.rejected}
-        assert copy not in {winner.account for winner in third.walk.winners.entries}
-        assert [(r.kind, r.of) for r in third.walk.rulings] == [("original", first.digest), ("exclude", second.digest)]
+        assert (copy, "excluded") in {(r.submission.submitter, r.code) for r in third.result.rejected}
+        assert copy not in {winner.account for winner in third.winners.entries}
+        assert [(r.kind, r.of) for r in third.result.rulings] == [
+            ("original", first.digest),
+            ("exclude", second.digest),
+        ]
         # A name is one line without what hides or turns text, and not long.
-        assert [r.by for r in third.walk.rulings] == ["Grace [2J" + "e" * 70 + "…", ""]
+        assert [r.by for r in third.result.rulings] == ["Grace [2J" + "e" * 70 + "…", ""]
         for old in (first.digest, second.digest):
             with pytest.raises(BadInput, match="changed since you looked"):
                 await approve(app.store, app.chain_id, address, note="", digest=old)
@@ -112,10 +115,10 @@ async def test_the_sheet_holds_what_a_decision_needs(local_chain: LocalChain, tm
         with pytest.raises(ConfigError):
             await rule(app.store, app.chain_id, address, nobody, digest=waiting.digest)
     assert (sheet.traceDigest, sheet.state) == (waiting.digest, "waiting")
-    assert [row.address for row in sheet.ranking] == [place.account for place in waiting.walk.placed]
+    assert [row.address for row in sheet.ranking] == [place.account for place in waiting.result.placed]
     assert (sheet.winnerCount, sheet.prizePool) == (3, str(1000 * USDC))
     assert "1,000.00" in sheet.reasons[0]
-    near = [place.account for place in waiting.walk.placed[:5]]
+    near = [place.account for place in waiting.result.placed[:5]]
     assert all(list(values) == near for values in sheet.facts.values())
     assert {(game.first, game.second) for game in sheet.games} >= {(near[2], near[3]), (near[3], near[2])}
 
@@ -157,12 +160,12 @@ async def test_another_judge_is_asked_for_the_stage_that_a_person_names(
         assert other.seen == []
         decree = Decree("judge", judge=OTHER, stage="comparing", note="the first one is doubtful")
         second = await ruled(scripted, first, decree)
-        assert {game.judge for game in second.walk.comparisons} == {OTHER}
+        assert {game.judge for game in second.result.comparisons} == {OTHER}
         assert {prompt.purpose for prompt in other.seen} == {"comparison"}
-        assert [p.account for p in second.walk.placed] != [p.account for p in first.walk.placed]
+        assert [p.account for p in second.result.placed] != [p.account for p in first.result.placed]
         third = await ruled(scripted, second, Decree("judge", judge=OTHER, stage="reading"))
         assert {prompt.purpose for prompt in other.seen} == {"comparison", "features", "schema"}
-        assert [(r.kind, r.judge, r.stage) for r in third.walk.rulings] == [
+        assert [(r.kind, r.judge, r.stage) for r in third.result.rulings] == [
             ("judge", OTHER, "comparing"),
             ("judge", OTHER, "reading"),
         ]

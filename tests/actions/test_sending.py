@@ -17,12 +17,12 @@ from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.faulty_node import Fault, FaultyNode, refuses
 from tests.support.web3_chain import as_web3, web3_of
 
-from clara_eval.actions import carry_out as sending
-from clara_eval.actions.act import act
-from clara_eval.actions.carry_out import unfinished
+from clara_eval.actions import send_plan as sending
 from clara_eval.actions.claim import plan_claim
+from clara_eval.actions.perform import perform
 from clara_eval.actions.post import plan_post, post
-from clara_eval.actions.submit import Handing, plan_submit, submit
+from clara_eval.actions.send_plan import unfinished_plan
+from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.actions.terms import Posting
 from clara_eval.app import Caller, open_caller
 from clara_eval.chain.contracts import ContractName
@@ -97,7 +97,7 @@ async def nonce(chain: LocalChain) -> int:
 
 
 async def done(caller: Caller, posting: Posting = POSTING) -> ActResult:
-    return await act(caller, post(posting), confirmed="yes")
+    return await perform(caller, post(posting), confirmed="yes")
 
 
 async def test_a_lost_answer_does_not_send_twice(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ async def test_a_plan_that_nobody_signed_is_made_anew(
         with pytest.raises(Temporary, match="got lost"):
             await done(caller)
     async with opened(settings) as caller:
-        assert await unfinished(caller, post(POSTING)) is not None
+        assert await unfinished_plan(caller, post(POSTING)) is not None
         monkeypatch.setattr(sending, "FORGOTTEN_SECONDS", -1)
-        assert await unfinished(caller, post(POSTING)) is None
+        assert await unfinished_plan(caller, post(POSTING)) is None
         assert (await done(caller)).outcome == "sent"
 
 
@@ -265,11 +265,11 @@ class Behind(LossyRpc):
 async def test_a_node_that_is_behind_does_not_register_twice(local_chain: LocalChain, tmp_path: Path) -> None:
     """After the registration the submission follows, as soon as the node knows the agent; nothing is paid twice."""
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    handing = Handing(challenge=address, content="x = 1", register=True)
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         behind: Any = Behind(caller.chain.blocks.rpc, "", heard=True)
         caller.chain.blocks.rpc = behind
-        found = await act(caller, submit(handing), confirmed="yes")
+        found = await perform(caller, submit(submission), confirmed="yes")
     assert [item.description[:8] for item in found.sent] == ["Register", "Submit a"]
 
 
@@ -277,14 +277,14 @@ async def test_a_registration_is_told_when_the_submission_fails(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the second part cannot be planned, the error names the registration, which is in a block."""
-    monkeypatch.setattr("clara_eval.actions.act.REHEARSALS", 1)
+    monkeypatch.setattr("clara_eval.actions.perform.REHEARSALS", 1)
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    handing = Handing(challenge=address, content="x = 1", register=True)
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         behind: Any = Behind(caller.chain.blocks.rpc, "", heard=True)
         caller.chain.blocks.rpc = behind
         with pytest.raises(Temporary, match=r"Call this again.*Already in block \d+: Register as an agent"):
-            await act(caller, submit(handing), confirmed="yes")
+            await perform(caller, submit(submission), confirmed="yes")
 
 
 async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -351,14 +351,14 @@ async def test_content_is_pinned_where_an_ipfs_node_is_set(local_chain: LocalCha
     agent_id = await local_chain.register(agent)
     try:
         async with opened(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
-            on_chain = await plan_submit(caller, Handing(challenge=address, content="x = 1", agent_id=agent_id))
+            on_chain = await plan_submit(caller, SubmissionInput(challenge=address, content="x = 1", agent_id=agent_id))
         async with opened(agent_settings(local_chain, agent, tmp_path / "none.db", {"CLARA_IPFS_API": api})) as caller:
-            handing = Handing(challenge=address, content="x = 1", agent_id=agent_id)
-            plan = await plan_submit(caller, handing)
+            submission = SubmissionInput(challenge=address, content="x = 1", agent_id=agent_id)
+            plan = await plan_submit(caller, submission)
             for said in ("unasked", "no"):
-                await act(caller, submit(handing), confirmed=said)
+                await perform(caller, submit(submission), confirmed=said)
             before = {how for how, _ in received}
-            await act(caller, submit(handing), confirmed="yes")
+            await perform(caller, submit(submission), confirmed="yes")
     finally:
         await runner.cleanup()
     assert before == {"asked"}
@@ -392,8 +392,8 @@ async def test_content_that_cannot_be_stored_is_refused(local_chain: LocalChain,
             ({"uri": "https://example.org/x", "solution_hash": "0x12"}, "is not a hash"),
         ):
             with pytest.raises(Exception, match=words):
-                await plan_submit(caller, Handing(challenge=address, agent_id=agent_id, **given))  # type: ignore[arg-type]
-        largest = await plan_submit(caller, Handing(challenge=address, agent_id=agent_id, content="x" * 16_000))
+                await plan_submit(caller, SubmissionInput(challenge=address, agent_id=agent_id, **given))  # type: ignore[arg-type]
+        largest = await plan_submit(caller, SubmissionInput(challenge=address, agent_id=agent_id, content="x" * 16_000))
     gas = largest.transactions[0].gas
     assert gas is not None
     assert gas < 2**24  # the most gas that one transaction may have
@@ -404,10 +404,10 @@ async def test_a_plan_for_another_wallet_is_not_carried_out(local_chain: LocalCh
     async with opened(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         plan = await plan_post(caller, POSTING, local_chain.poster.address)
         with pytest.raises(CannotAct, match="No local wallet key"):
-            await sending.carry_out(caller, post(POSTING), plan, _quiet)
+            await sending.send_plan(caller, post(POSTING), plan, _quiet)
     async with opened(agent_settings(local_chain, local_chain.agents[0], tmp_path / "none.db")) as caller:
         with pytest.raises(CannotAct, match="not for the local wallet"):
-            await sending.carry_out(caller, post(POSTING), plan, _quiet)
+            await sending.send_plan(caller, post(POSTING), plan, _quiet)
         with pytest.raises(Exception, match="is not the local wallet"):
             await plan_claim(caller, OTHER, local_chain.poster.address)
 

@@ -15,11 +15,11 @@ from tests.support.signing_endpoint import SigningEndpoint
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.attestation import Quotes
 
 QUALITY = {"name": "quality", "type": "integer", "min": 0, "max": 9, "better": "higher", "source": "llm"}
@@ -102,7 +102,7 @@ async def test_a_round_of_signed_answers_verifies_offline(how: str, local_chain:
     checked = await check_trace(lines, quotes=quotes)
     assert checked.digest == done.digest
     (judge,) = checked.judges
-    assert judge.signed == judge.answers == len(done.walk.answers) > 10
+    assert judge.signed == judge.answers == len(done.result.answers) > 10
     (key,) = judge.keys
     assert key.enclave.measurements["mrTd"] == endpoint.enclave.measurement.hex()
     assert key.enclave.status == "UpToDate"
@@ -125,7 +125,7 @@ async def test_a_liar_gives_no_vote_and_stops_nobody_else(local_chain: LocalChai
         assert "signed hashes" in str(caught.value) or "down" in str(caught.value)
         endpoint.lie = ""
         done, _ = await signed_round(local_chain, tmp_path / "honest", endpoint, "near")
-    assert done.walk.ranking is not None
+    assert done.result.ranking is not None
 
 
 async def test_an_unsigned_round_says_so(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from clara_eval.chain.model import (
     NewChallenge,
     PrizeToken,
 )
-from clara_eval.challenges.read import look_at_challenge, pinned_block, read_challenge
+from clara_eval.challenges.read import look_at_challenge, read_challenge
 from clara_eval.core.address import Address, short, to_address
 from clara_eval.core.errors import BadInput, NotYet, Temporary
 
@@ -123,7 +123,6 @@ async def test_nothing_is_read_before_the_deadline_is_safely_over() -> None:
     early: Any = ScriptedChain(safe=block(7, timestamp=DEADLINE))
     with pytest.raises(NotYet, match="1 s short"):
         await read_challenge(early, HERE)
-    assert (await pinned_block(ScriptedChain().blocks, DEADLINE)).number == 7
 
 
 async def test_a_reading_is_of_the_safe_block_and_not_of_the_newest() -> None:

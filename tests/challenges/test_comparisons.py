@@ -7,14 +7,14 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from tests.support.large_round import large_challenge, large_lines, walk_large
+from tests.support.large_round import large_challenge, large_lines, run_large
 
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.comparisons import comparisons_among, comparisons_of, read_comparison
 from clara_eval.challenges.public_documents import public_keys
 from clara_eval.challenges.stored_results import facts_in
 from clara_eval.documents.store_keys import verdicts_key
-from clara_eval.evaluation.run import EvaluationResult
+from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -22,7 +22,7 @@ from clara_eval.store.sqlite import SqliteStore
 @pytest.fixture(scope="module")
 async def large() -> tuple[Challenge, EvaluationResult]:
     challenge = large_challenge(101)
-    return challenge, await walk_large(challenge)
+    return challenge, await run_large(challenge)
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from tests.support.scripted_llm import shown_vectors, verdict_text
 from tests.support.thinking_endpoint import ThinkingEndpoint
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
+from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.costs.prices import PriceCard, Tokens
 from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
@@ -110,9 +110,9 @@ async def test_costly_entries_keep_nobody_from_being_paid(
             path = await write_trace(reaching, address)
             checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
             (line,) = await app.store.spends()
-    walk = done.walk
+    walk = done.result
     right = [agent.address for agent in local_chain.agents[:3]]
-    assert [one.account for one in walk.winners.entries] == right
+    assert [one.account for one in done.winners.entries] == right
     assert done.receipt is not None or (done.review and done.review.posts_at), "nothing waits for a person for good"
     assert line.settled_micro_usd == sum(CARD.cost(tokens) for tokens in endpoint.charged) <= CAP
     reading = checked.plan.reading

@@ -15,6 +15,7 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import decide
 from clara_eval.challenges.status import MEANINGS, read_status
 from clara_eval.config.eval_config import FeatureSchema
@@ -42,8 +43,7 @@ from clara_eval.devnet.demo.round import (
 )
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.replay import check_trace
-from clara_eval.evaluation.run import is_exact, rank_round
+from clara_eval.evaluation.tournament import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge import RulesJudge
 from clara_eval.store.sql_store import SqlStore
@@ -83,8 +83,8 @@ async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalC
         done = await run(app, address)
         assert done.receipt is not None
         assert done.receipt.outcome is SendOutcome.CONFIRMED
-        assert await app.chain.results.winners_on_chain(address, 3) == done.walk.winners.entries
-        assert sum(w.prize_amount for w in done.walk.winners.entries) == 500 * USDC
+        assert await app.chain.results.winners_on_chain(address, 3) == done.winners.entries
+        assert sum(w.prize_amount for w in done.winners.entries) == 500 * USDC
         status = await read_status(app.store, 31337, address)
         assert status is not None
         assert (status["status"], status["progress"], status["postedBy"]) == ("complete", 100, "evaluator")
@@ -104,10 +104,10 @@ async def test_rejected_submissions_rank_last_with_score_zero(local_chain: Local
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address, dry_run=True)
-    assert [r.code for r in done.walk.rejected] == ["copy", "wrong_hash", "binary"]
-    assert [p.score for p in done.walk.placed[7:]] == [0, 0, 0]
-    rejected = {r.submission.submitter for r in done.walk.rejected}
-    assert not rejected & {w.account for w in done.walk.winners.entries}
+    assert [r.code for r in done.result.rejected] == ["copy", "wrong_hash", "binary"]
+    assert [p.score for p in done.result.placed[7:]] == [0, 0, 0]
+    rejected = {r.submission.submitter for r in done.result.rejected}
+    assert not rejected & {w.account for w in done.winners.entries}
 
 
 async def test_a_family_of_similar_entries_is_recorded_and_ranked(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ async def test_a_family_of_similar_entries_is_recorded_and_ranked(local_chain: L
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         accounts = [item.agent.address for item in handed]
-        assert done.walk.likeness.families == dict.fromkeys(accounts[2:], accounts[2])
-        assert len(done.walk.ranking.standings if done.walk.ranking else ()) == 4
+        assert done.result.likeness.families == dict.fromkeys(accounts[2:], accounts[2])
+        assert len(done.result.ranking.standings if done.result.ranking else ()) == 4
         with (await write_trace(app, address)).open() as lines:
             assert (await check_trace(lines, None)).digest == done.digest
 
@@ -148,9 +148,9 @@ async def test_two_entries_of_one_agent_on_paid_places_wait_for_a_person(
         done = await run(app, address)
         status = await read_status(app.store, 31337, address)
     assert [s.agent_id for s in done.challenge.submissions].count(handed_on) == 2
-    assert done.walk.likeness.families == {one.address: one.address, other.address: one.address}
-    assert {one.address, other.address} <= {winner.account for winner in done.walk.winners.entries}
-    assert "family_paid_twice" in {flag.code for flag in done.walk.flags if flag.severity == "review"}
+    assert done.result.likeness.families == {one.address: one.address, other.address: one.address}
+    assert {one.address, other.address} <= {winner.account for winner in done.winners.entries}
+    assert "family_paid_twice" in {flag.code for flag in done.result.flags if flag.severity == "review"}
     assert (done.receipt, status["status"] if status else None) == (None, "review")
 
 
@@ -158,12 +158,12 @@ async def test_a_family_that_decides_who_is_paid_waits_for_a_person(local_chain:
     """Six of one family lose to one entry and beat its rival: without them the rival would be paid, so a person looks."""
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
-        challenge = replace((await run(app, address, dry_run=True)).challenge, winner_count=1, payout_bps=(10000,))
-    one, rival, *family = [submission.submitter for submission in challenge.submissions[:8]]
+        given = replace((await run(app, address, dry_run=True)).result.given, winner_count=1, payout_bps=(10000,))
+    one, rival, *family = [submission.submitter for submission in given.submissions[:8]]
     games = [(rival, one), *((one, member) for member in family), *((member, rival) for member in family)]
     played = [Comparison(a, b, "judge", "first", None, "", ()) for a, b in games]
     items = sorted({item for game in games for item in game})
-    ranking = rank_round(challenge, items, played, dict.fromkeys(family, family[0]))
+    ranking = rank_round(given, items, played, dict.fromkeys(family, family[0]))
     assert ranking is not None
     assert ranking.winners == (one,)
     assert ("pivotal_cluster", "review") in {(flag.code, flag.severity) for flag in ranking.flags}
@@ -173,7 +173,7 @@ async def test_rules_over_measured_facts_leave_no_doubt(local_chain: LocalChain,
     """A round by arithmetic is certain of its paid places; one claimed feature, or a model, and it is not exact."""
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
-        found = (await run(app, address, dry_run=True)).walk
+        found = (await run(app, address, dry_run=True)).result
     assert found.ranking is not None
     assert [s.p_top for s in found.ranking.standings] == [1, 1, 1, 0, 0, 0, 0]
     claimed = replace(found.schema.features[0], name="claimed", source="llm")
@@ -251,8 +251,8 @@ async def test_a_round_of_junk_can_be_posted_but_waits_for_a_person(local_chain:
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
     assert done.receipt is None
-    assert len(done.walk.winners.entries) == 3
-    assert {r.code for r in done.walk.flags if r.severity == "review"} >= {"paid_rejection"}
+    assert len(done.winners.entries) == 3
+    assert {r.code for r in done.result.flags if r.severity == "review"} >= {"paid_rejection"}
 
 
 async def test_only_junk_is_no_crash(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ async def test_only_junk_is_no_crash(local_chain: LocalChain, tmp_path: Path) ->
     await local_chain.move_time(HOUR + 1)
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
-    assert done.walk.ranking is None
+    assert done.result.ranking is None
     assert done.receipt is None
-    assert [r.code for r in done.walk.rejected] == ["forbidden_address"] * 3
+    assert [r.code for r in done.result.rejected] == ["forbidden_address"] * 3
 
 
 async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ async def test_the_poster_may_be_first_and_is_named(
         await local_chain.send(local_chain.owner, contract, "advanceToScoring")
         rows = [
             (web3_of(local_chain).to_checksum_address(w.account), w.agent_id, 1, w.prize_amount)
-            for w in planned.walk.winners.entries
+            for w in planned.winners.entries
         ]
         call = contract.encode_abi("postScores", args=[rows])
         call += "434c5231" + str(planned.digest)[2:] if commits else ""
@@ -500,7 +500,7 @@ async def test_a_reorg_of_the_pinned_block_starts_anew(local_chain: LocalChain, 
         await local_chain.reorg(1)
         second = await run(app, address, dry_run=True)
     assert first.challenge.block != second.challenge.block
-    assert first.walk.winners == second.walk.winners
+    assert first.winners == second.winners
 
 
 async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
@@ -573,18 +573,18 @@ async def test_who_had_the_bytes_first_keeps_them_after_resubmitting(local_chain
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         assert [(one.submitter, one.version) for one in done.challenge.replaced] == [(author.address, 1)]
-        (pair,) = done.walk.likeness.similar
+        (pair,) = done.result.likeness.similar
         assert (pair.earlier, pair.later, pair.contested) == (author.address, thief.address, False)
-        assert done.walk.rejected == ()
-        told = [(flag.severity, flag.account) for flag in done.walk.flags if flag.code == "similar_work"]
+        assert done.result.rejected == ()
+        told = [(flag.severity, flag.account) for flag in done.result.flags if flag.code == "similar_work"]
         assert told == [("review", thief.address), ("info", author.address)]
-        assert (done.receipt, thief.address in {one.account for one in done.walk.winners.entries}) == (None, True)
+        assert (done.receipt, thief.address in {one.account for one in done.winners.entries}) == (None, True)
         assert done.review is not None
         assert done.review.posts_at is not None
         await local_chain.move_to(done.review.posts_at)
         posted = await run(app, address)
         assert posted.receipt is not None
-        assert [one.account for one in posted.walk.placed][-1] == thief.address
+        assert [one.account for one in posted.result.placed][-1] == thief.address
         with (await write_trace(app, address)).open() as lines:
             assert (await check_trace(lines, None)).digest == posted.digest
 
@@ -617,8 +617,8 @@ async def test_a_mutable_address_near_the_money_waits_for_a_person(local_chain: 
         web = Mutable(app.ports.fetch, dict(zip(uris, (work, own), strict=True)))
         done = await run(replace(app, ports=replace(app.ports, fetch=web)), address)
     accounts = [agent.address for agent in local_chain.agents]
-    assert [(one.submission.submitter, one.code) for one in done.walk.rejected] == [(accounts[0], "copy")]
-    assert {(flag.code, flag.account) for flag in done.walk.flags if flag.severity == "review"} >= {
+    assert [(one.submission.submitter, one.code) for one in done.result.rejected] == [(accounts[0], "copy")]
+    assert {(flag.code, flag.account) for flag in done.result.flags if flag.severity == "review"} >= {
         ("contested_copy", accounts[2]),
         ("unpinned", accounts[1]),
     }

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from tests.evaluation.trace.test_evidence import peak
-from tests.support.large_round import large_challenge
+from tests.support.large_round import large_challenge, round_of_large, trace_entries
 from tests.support.scripted_llm import honest_reader
 
+from clara_eval.challenges.replay import check_trace
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.evaluation.answer_recorder import KeptAnswers
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
-from clara_eval.evaluation.record import entries
-from clara_eval.evaluation.replay import check_trace
-from clara_eval.evaluation.run import EvaluationResult, walk
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Machine
@@ -79,10 +79,8 @@ class OneModel:
 async def walked(store: SqlStore, llm: Talker) -> EvaluationResult:
     """One walk as the service makes it, on the journal and the answers of this store."""
     line = CachedLlm(llm, store, run=CHALLENGE.run, budget=RunBudget(None), card=FREE)
-    sources = LiveSources(
-        Journal(store, CHALLENGE.run), Inline(), OneModel(line), (), {}, False, (), None, Machine()
-    )  # fmt: skip
-    return await walk(CHALLENGE, PLAN, sources, no_listener)
+    sources = LiveSources(Journal(store, CHALLENGE.run), Inline(), OneModel(line), Machine())
+    return await evaluate_round(round_of_large(CHALLENGE), PLAN, sources, no_listener)
 
 
 async def test_a_round_of_models_holds_a_fraction_of_what_they_said(
@@ -100,10 +98,10 @@ async def test_a_round_of_models_holds_a_fraction_of_what_they_said(
     with (
         peak() as writing,
         path.open("w", encoding="utf-8", newline="\n") as file,
-        drafted(entries(CHALLENGE, PLAN, again)) as draft,
+        drafted(trace_entries(CHALLENGE, PLAN, again)) as draft,
     ):
         file.writelines(draft.pieces())
-    with drafted(entries(CHALLENGE, PLAN, first)) as before:
+    with drafted(trace_entries(CHALLENGE, PLAN, first)) as before:
         assert before.digest == draft.digest
     del first, again
     with peak() as checking, path.open(encoding="utf-8", newline="\n") as lines:

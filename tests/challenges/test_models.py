@@ -26,6 +26,7 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
 from clara_eval.config.eval_config import EvalConfig, config_hash
 from clara_eval.core.address import Address
@@ -35,7 +36,6 @@ from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
 from clara_eval.judge.costs.prices import FREE
@@ -157,7 +157,7 @@ async def test_the_order_of_arrival_does_not_matter(local_chain: LocalChain, tmp
             shuffled = Shuffled(ScriptedLlm(script), random.Random(seed))
             seen.append(await judged(app, address, {"scripted:model": shuffled}))
     assert len({done.digest for done in seen}) == 1
-    assert len({done.walk.ranking.standings for done in seen if done.walk.ranking}) == 1
+    assert len({done.result.ranking.standings for done in seen if done.result.ranking}) == 1
 
 
 async def test_a_second_walk_asks_for_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ async def test_a_model_trace_is_walked_again_without_the_model(local_chain: Loca
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     checked = await check_trace(lines)
     assert checked.digest == done.digest
-    assert done.walk.typed_by_model == ("reader_friendliness",)
-    assert len(checked.walk.comparisons) == 20
+    assert done.result.typed_by_model == ("reader_friendliness",)
+    assert len(checked.result.comparisons) == 20
 
 
 async def test_a_feature_with_the_name_of_an_estimate_is_checked_exactly(
@@ -213,10 +213,10 @@ async def test_every_vote_of_a_jury_is_recorded(local_chain: LocalChain, tmp_pat
         done = await judged(app, address, llms)
         keys = await app.store.keys(31337, f"challenges:{address}:pairwise:")
         pair = json.loads(await app.store.get(31337, keys[0]) or "")
-    assert len(done.walk.comparisons) == 40
+    assert len(done.result.comparisons) == 40
     assert [vote["judge"] for vote in pair["votes"]] == ["scripted:one", "scripted:two"]
-    assert done.walk.ranking is not None
-    assert {report.judge for report in done.walk.ranking.consistency.judges} == set(llms)
+    assert done.result.ranking is not None
+    assert {report.judge for report in done.result.ranking.consistency.judges} == set(llms)
 
 
 def contrary(prompt: Prompt) -> str:
@@ -239,8 +239,8 @@ async def test_a_jury_that_disagrees_comes_to_an_end(local_chain: LocalChain, tm
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     assert {document["winner"] for document in shown} == {"tie"}
     assert "The judges disagree." in {document["reason"] for document in shown}
-    assert done.walk.ranking is not None
-    assert "disagreement" in {flag.code for flag in done.walk.ranking.flags}
+    assert done.result.ranking is not None
+    assert "disagreement" in {flag.code for flag in done.result.ranking.flags}
     assert (await check_trace(lines)).digest == done.digest
 
 
@@ -259,12 +259,12 @@ async def test_a_refused_game_is_nobodys_loss(local_chain: LocalChain, tmp_path:
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
         done = await judged(app, address, {"scripted:model": ScriptedLlm(refusing(50))})
-    undecided = [c for c in done.walk.comparisons if c.winner is None]
+    undecided = [c for c in done.result.comparisons if c.winner is None]
     assert 0 < len(undecided) < 20
     assert all("refused" in c.reason for c in undecided)
-    assert done.walk.ranking is not None
-    assert done.walk.ranking.results == 20 - len(undecided)
-    assert "undecided" in {flag.code for flag in done.walk.flags}
+    assert done.result.ranking is not None
+    assert done.result.ranking.results == 20 - len(undecided)
+    assert "undecided" in {flag.code for flag in done.result.flags}
 
 
 @dataclass
@@ -287,8 +287,8 @@ async def test_an_outage_is_no_verdict_about_anybody(local_chain: LocalChain, tm
         assert status is not None
         assert status["status"] == "pending"
         done = await judged(app, address, {"scripted:model": ScriptedLlm(script)})
-    assert done.walk.ranking is not None
-    assert done.walk.ranking.results == 20
+    assert done.result.ranking is not None
+    assert done.result.ranking.results == 20
 
 
 @dataclass
@@ -311,7 +311,7 @@ async def test_a_finished_walk_keeps_its_unanswered_games(local_chain: LocalChai
         well = ScriptedLlm(script)
         second = await judged(app, address, {"scripted:model": well})
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
-    assert 0 < len(first.walk.unanswered) < 10
+    assert 0 < len(first.result.unanswered) < 10
     assert well.seen == []
     assert second.digest == first.digest == (await check_trace(lines)).digest
 
@@ -326,7 +326,7 @@ async def test_the_next_model_reads_where_the_first_is_down(local_chain: LocalCh
     async with opened(local_chain, tmp_path) as app:
         done = await judged(app, address, llms)
         path = await write_trace(app, address)
-    assert {paid.llm for paid in done.walk.answers.values()} == {"scripted:up"}
+    assert {paid.llm for paid in done.result.answers.values()} == {"scripted:up"}
     checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
     assert checked.digest == done.digest
 
@@ -350,9 +350,9 @@ async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_is_told(
     async with opened(local_chain, tmp_path) as app:
         done = await judged(app, address, {"scripted:model": ScriptedLlm(boasting)}, dry_run=False)
         status = await read_status(app.store, 31337, address)
-    told = [flag for flag in done.walk.flags if flag.code == "paid_for_claims"]
+    told = [flag for flag in done.result.flags if flag.code == "paid_for_claims"]
     assert [(flag.severity, flag.account, flag.evidence["entries"]) for flag in told] == [("warn", None, 2)]
-    assert {flag.severity for facts in done.walk.features.values() for flag in facts.flags} == {"info"}
+    assert {flag.severity for facts in done.result.features.values() for flag in facts.flags} == {"info"}
     assert done.receipt is not None
     assert (status["status"] if status else None) == "complete"
 
@@ -376,11 +376,11 @@ async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: Lo
         plan = EvaluationPlan(("scripted:model",), schedule="fours", max_games=11)
         done = await evaluate(replace(app, ports=ports), address, EvaluationRequest(plan=plan, dry_run=True))
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
-    assert done.walk.schedule == "fours"
-    assert done.walk.ranking is not None
-    assert done.walk.ranking.ordered_by == "elo"
-    assert 4 in {len(comparison.group) for comparison in done.walk.comparisons}
-    assert len({comparison.requests for comparison in done.walk.comparisons}) <= 11
+    assert done.result.schedule == "fours"
+    assert done.result.ranking is not None
+    assert done.result.ranking.ordered_by == "elo"
+    assert 4 in {len(comparison.group) for comparison in done.result.comparisons}
+    assert len({comparison.requests for comparison in done.result.comparisons}) <= 11
     checked = await check_trace(lines)
     assert checked.digest == done.digest
 

@@ -21,6 +21,7 @@ from tests.support.scripted_llm import ScriptedLlm
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, Temporary
@@ -29,7 +30,6 @@ from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.port import Answer, Llm, Prompt
 
 VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"
@@ -105,7 +105,7 @@ def by_node(lines: Sequence[str], folder: Path) -> tuple[int, str]:
 
 
 def questions(done: Evaluation) -> int:
-    return len({comparison.question for comparison in done.walk.comparisons})
+    return len({comparison.question for comparison in done.result.comparisons})
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ async def test_both_verifiers_repeat_a_round_of_every_schedule(
         llms = [ScriptedLlm(in_fours, name=name) for name in judges]
         done = await judged(app, address, llms, schedule, games)
         lines = await traced(app, address)
-    assert done.walk.ranking is not None
-    assert (done.walk.schedule, questions(done), done.walk.ranking.ordered_by) == (schedule, games, ordered_by)
+    assert done.result.ranking is not None
+    assert (done.result.schedule, questions(done), done.result.ranking.ordered_by) == (schedule, games, ordered_by)
     assert (await check_trace(lines)).digest == done.digest
     assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
 
@@ -149,7 +149,7 @@ async def test_what_nobody_answered_stays_so_where_the_schedule_chooses(
         well = ScriptedLlm(in_fours, name=ONE)
         again = await judged(app, address, [well], schedule, games)
         lines = await traced(app, address)
-    undecided = {comparison.question for comparison in done.walk.comparisons if comparison.winner is None}
+    undecided = {comparison.question for comparison in done.result.comparisons if comparison.winner is None}
     assert 0 < len(undecided) < games / 2
     assert (questions(done), well.seen) == (games, [])
     assert again.digest == done.digest == (await check_trace(lines)).digest
@@ -171,7 +171,7 @@ async def test_a_round_cut_short_goes_on_with_the_very_same_questions(
     async with opened(local_chain, tmp_path / "straight") as app:
         straight = await judged(app, address, [ScriptedLlm(in_fours, name=ONE)], schedule, games)
     assert cut.digest == straight.digest
-    assert len(paid) == len(set(paid)) == len(straight.walk.answers)
+    assert len(paid) == len(set(paid)) == len(straight.result.answers)
 
 
 def _of_an_order(bodies: dict[str, Any]) -> dict[str, Any]:

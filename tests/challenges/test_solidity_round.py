@@ -11,8 +11,8 @@ from tests.challenges.test_evaluate import opened, run
 from tests.evaluation.test_execution import lines_of, post, values
 
 from clara_eval.chain.sender import SendOutcome
+from clara_eval.challenges.replay import check_trace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gas-golf"
@@ -51,7 +51,7 @@ async def test_an_empty_contract_with_its_own_builtins_is_not_paid(
     assert done.receipt is not None
     assert done.receipt.outcome is SendOutcome.CONFIRMED
     empty, plain, best = (agent.address for agent in local_chain.agents[:3])
-    assert [one.account for one in done.walk.placed] == [best, plain, empty]
+    assert [one.account for one in done.result.placed] == [best, plain, empty]
     assert paid == [best, plain]
     assert values(done, local_chain, 0)["metric_batch_gas"] is None
     assert values(done, local_chain, 0)["tests_passed"] < 0.5

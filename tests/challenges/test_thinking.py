@@ -21,6 +21,7 @@ from tests.support.thinking_endpoint import ThinkingEndpoint
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, Temporary
@@ -29,7 +30,6 @@ from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Answer, Prompt, Purpose
@@ -85,7 +85,7 @@ class Judged:
 
     @property
     def places(self) -> list[Address]:
-        return [place.account for place in self.done.walk.placed]
+        return [place.account for place in self.done.result.placed]
 
     @property
     def limits(self) -> set[int]:
@@ -109,7 +109,7 @@ async def judged(
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             checked = await check_trace(lines)
             (line, *more) = await app.store.spends()
-            config = parse_eval_config(done.walk.metadata.config_bytes)
+            config = parse_eval_config(done.result.given.metadata.config_bytes)
             quoted = app.models._run_quote(done.challenge, config, checked.plan)
     assert checked.digest == done.digest
     assert "holds" in await by_node(path)
@@ -158,8 +158,8 @@ async def test_models_that_think_find_the_same_winners(local_chain: LocalChain, 
         endpoint = ThinkingEndpoint(think, words=words, inside=inside, refuses=refuses, where="field")
         found = await judged(local_chain, tmp_path / str(number), address, endpoint, model)
         assert found.places == plain.places
-        assert found.done.walk.rejected == ()
-        assert not {"unread", "unevaluable"} & {flag.code for flag in found.done.walk.flags}
+        assert found.done.result.rejected == ()
+        assert not {"unread", "unevaluable"} & {flag.code for flag in found.done.result.flags}
         assert found.settled == billed(endpoint) <= found.most
         assert found.settled <= CAP
         assert max(found.limits) <= 16_384
@@ -178,13 +178,13 @@ async def test_an_entry_that_is_thought_about_without_end_holds_nobody(
     endpoint = ThinkingEndpoint(about("forget_idle", 10**6), words=words, where="tags")
     found = await judged(local_chain, tmp_path / "bomb", address, endpoint, model)
     bomb = local_chain.agents[0].address
-    assert [(r.submission.submitter, r.is_outage) for r in found.done.walk.rejected] == [(bomb, True)]
-    assert "CLARA_ANSWER_TOKENS" in found.done.walk.rejected[0].reason
+    assert [(r.submission.submitter, r.is_outage) for r in found.done.result.rejected] == [(bomb, True)]
+    assert "CLARA_ANSWER_TOKENS" in found.done.result.rejected[0].reason
     assert found.places == [*(account for account in plain.places if account != bomb), bomb]
     assert found.settled == billed(endpoint) <= CAP
     asked = [seen for seen in endpoint.seen if "forget_idle" in seen.text]
     assert len(asked) <= 5, "one view at each limit, and no other attempt"
-    assert {flag.severity for flag in found.done.walk.flags if flag.code == "unread"} == {"review"}
+    assert {flag.severity for flag in found.done.result.flags if flag.code == "unread"} == {"review"}
 
 
 async def test_a_model_that_never_ends_its_thinking_ranks_nobody(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_a_small_context_is_asked_for_the_bare_answer(local_chain: LocalCh
     address = await model_round(local_chain, CLAIMED)
     endpoint = ThinkingEndpoint(always(0), words=words, context=4_000)
     found = await judged(local_chain, tmp_path / "r", address, endpoint, "qwen3-8b")
-    assert found.done.walk.rejected == ()
+    assert found.done.result.rejected == ()
     assert {400, 4_496} <= found.limits
     assert found.settled == billed(endpoint)
 
@@ -273,5 +273,5 @@ async def test_a_round_planned_before_limits_grew_is_checked_as_it_was(local_cha
     checked = await check_trace(lines)
     assert (checked.digest, checked.plan.tokens) == (done.digest, None)
     assert '"tokens"' not in next(line for line in lines if '"plan"' in line)
-    assert {len(one.requests) for one in done.walk.comparisons} == {2}
+    assert {len(one.requests) for one in done.result.comparisons} == {2}
     assert "holds" in await by_node(path)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.chain.winners.test_winners import challenge
 
+from clara_eval.challenges.read import CHALLENGE
 from clara_eval.core.codec import DECIMAL, JsonCodec
 from clara_eval.core.errors import Disagrees
-from clara_eval.evaluation.record import CHALLENGE
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.store.sqlite import SqliteStore
 

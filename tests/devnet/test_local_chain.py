@@ -11,6 +11,7 @@ from aiohttp import web
 from eth_account import Account
 from eth_typing import HexStr
 from eth_utils.address import to_checksum_address
+from tests.support.together import post_many, submit_together
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
@@ -39,7 +40,7 @@ async def test_submissions_of_one_block_are_all_there(local_chain: LocalChain) -
     chain = local_chain
     challenge = await chain.post_challenge()
     handed = [Handed(agent, f"data:,{n}") for n, agent in enumerate(chain.agents[:30])]
-    receipts = await chain.submit_together(challenge, handed)
+    receipts = await submit_together(chain, challenge, handed)
     assert len({receipt["blockNumber"] for receipt in receipts}) < 4
     assert await _count(chain, challenge) == 30
     await chain.submit(chain.agents[30], challenge, "data:,30")
@@ -49,7 +50,7 @@ async def test_submissions_of_one_block_are_all_there(local_chain: LocalChain) -
 async def test_many_challenges_are_posted_in_few_blocks(local_chain: LocalChain) -> None:
     """More than wait together are all there, and blocks come by themselves again afterwards."""
     chain, before = local_chain, await web3_of(local_chain).eth.block_number
-    await chain.post_many(PostedTerms(), 70)
+    await post_many(chain, PostedTerms(), 70)
     assert await as_web3(chain.factory).functions.getChallengeCount().call() == 70
     assert await web3_of(chain).eth.block_number - before < 20
     await chain.post_challenge()

@@ -59,7 +59,7 @@ async def test_every_written_document_has_exactly_the_defined_fields(local_chain
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         await save_summary(app.store, done.challenge, "evaluator")
-        game = done.walk.comparisons[0]
+        game = done.result.comparisons[0]
         kinds: dict[str, type[Document]] = {
             status_key(address): EvalStatus,
             scores_key(address): Scores,

@@ -19,12 +19,12 @@ from tests.support.fake_endpoint import FakeEndpoint, Fault, Script, Seen
 from tests.support.scripted_llm import Task
 
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
 from clara_eval.core.errors import CannotPublish, ConfigError
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.retrying_llm import CONTROL
@@ -88,7 +88,7 @@ async def judged_by(
             raise
         finally:
             await llm.close()
-    return done, endpoint, [flag.code for flag in done.walk.flags]
+    return done, endpoint, [flag.code for flag in done.result.flags]
 
 
 @pytest.mark.parametrize("status", [400, 413, 422, 500])
@@ -102,11 +102,11 @@ async def test_a_refused_submission_does_not_stop_the_round(
     assert endpoint.paid > 0
     refused = local_chain.agents[0].address
     assert "unevaluable" in flags
-    ranked = [standing.item for standing in done.walk.ranking.standings] if done.walk.ranking else []
+    ranked = [standing.item for standing in done.result.ranking.standings] if done.result.ranking else []
     if config is CLAIMED:
-        assert [(r.submission.submitter, r.code) for r in done.walk.rejected] == [(refused, "unevaluable")]
+        assert [(r.submission.submitter, r.code) for r in done.result.rejected] == [(refused, "unevaluable")]
         assert len(ranked) == len(NAMES) - 1
-        assert done.walk.placed[-1].account == refused
+        assert done.result.placed[-1].account == refused
     else:
         assert len(ranked) == len(NAMES)
 
@@ -136,9 +136,9 @@ async def test_equal_facts_are_a_tie_that_nobody_is_asked_about(local_chain: Loc
     """Identical vectors tie without a question, so a judge that prefers a side decides nothing: the earliest wins."""
     done, endpoint, _ = await judged_by(local_chain, tmp_path, CLAIMED, always_equal)
     assert not any("winner" in seen.schema.get("properties", {}) for seen in endpoint.seen)
-    assert {(c.winner, c.requests) for c in done.walk.comparisons} == {("tie", ())}
+    assert {(c.winner, c.requests) for c in done.result.comparisons} == {("tie", ())}
     in_time = sorted(done.challenge.submissions, key=lambda s: (s.submitted_at, s.submitter))
-    assert [p.account for p in done.walk.placed] == [s.submitter for s in in_time]
+    assert [p.account for p in done.result.placed] == [s.submitter for s in in_time]
 
 
 async def test_what_only_offends_our_taste_is_evaluated(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -151,12 +151,12 @@ async def test_what_only_offends_our_taste_is_evaluated(local_chain: LocalChain,
         "rubric": {"anything": 1},
     }
     done, _, _ = await judged_by(local_chain, tmp_path, odd, words)
-    assert done.walk.schema.names == ("gas_usage", "code_quality", "feature_3")
-    told = {(one.path, one.taken) for one in done.walk.metadata.adapted}
+    assert done.result.schema.names == ("gas_usage", "code_quality", "feature_3")
+    told = {(one.path, one.taken) for one in done.result.given.metadata.adapted}
     assert {
         ("$.features[0]", "gas_usage"),
         ("$.features[2]", "feature_3"),
         ("$.language", ""),
         ("$.rubric", ""),
     } <= told
-    assert done.walk.ranking is not None
+    assert done.result.ranking is not None

@@ -14,6 +14,7 @@ from tests.support.forged_trace import Entries, forged
 from clara_eval.app import App
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, CannotPublish, NotYet
@@ -29,7 +30,6 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.store_keys import harness_key
-from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.harness import (
     Harness,
     HarnessDocument,
@@ -96,7 +96,7 @@ async def lines_of(app: App, address: Address) -> list[str]:
 
 
 def values(done: Evaluation | Checked, chain: LocalChain, number: int) -> dict[str, Any]:
-    return done.walk.features[chain.agents[number].address].vector.as_dict()
+    return done.result.features[chain.agents[number].address].vector.as_dict()
 
 
 async def public_round(chain: LocalChain, place: Path) -> tuple[Evaluation, list[str]]:
@@ -122,7 +122,7 @@ async def test_executed_features_decide_and_are_verified_by_running_again(
         "loads": False,
         "runs": False,
     }
-    best = done.walk.placed[0].account
+    best = done.result.placed[0].account
     assert best in {local_chain.agents[0].address, local_chain.agents[2].address}
     assert values(done, local_chain, 0)["fuel_two"] < values(done, local_chain, 1)["fuel_two"]
     checked = await check_trace(lines)
@@ -210,11 +210,11 @@ async def test_a_hidden_harness_waits_for_its_reveal_and_then_decides(local_chai
         done = await run(app, address)
         lines = await lines_of(app, address)
     assert values(done, local_chain, 2)["test_minus"] is False
-    assert done.walk.placed[0].account == local_chain.agents[0].address
-    assert done.walk.execution is not None
-    assert done.walk.execution.chosen is not None
-    assert done.walk.execution.chosen.kind == "revealed"
-    assert HARNESS_WITHHELD not in {flag.code for flag in done.walk.flags}
+    assert done.result.placed[0].account == local_chain.agents[0].address
+    assert done.result.execution is not None
+    assert done.result.execution.chosen is not None
+    assert done.result.execution.chosen.kind == "revealed"
+    assert HARNESS_WITHHELD not in {flag.code for flag in done.result.flags}
     checked = await check_trace(lines)
     assert (checked.digest, checked.unchecked) == (done.digest, ())
 
@@ -235,13 +235,13 @@ async def test_a_harness_that_is_not_revealed_in_time_leaves_the_public_one(
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
         lines = await lines_of(app, address)
-    assert done.walk.execution is not None
-    assert done.walk.execution.chosen is not None
-    assert done.walk.execution.chosen.kind == "public"
-    assert "not revealed in time" in done.walk.execution.chosen.reason
+    assert done.result.execution is not None
+    assert done.result.execution.chosen is not None
+    assert done.result.execution.chosen.kind == "public"
+    assert "not revealed in time" in done.result.execution.chosen.reason
     assert values(done, local_chain, 0)["tests_passed"] == 1.0
     assert (await check_trace(lines)).digest == done.digest
-    assert (done.walk.flags[0].code, done.walk.flags[0].severity) == (HARNESS_WITHHELD, "warn")
+    assert (done.result.flags[0].code, done.result.flags[0].severity) == (HARNESS_WITHHELD, "warn")
 
     def silent(bodies: Entries) -> None:
         bodies["flags"].pop(0)
@@ -366,6 +366,6 @@ async def test_nobody_is_first_by_work_that_is_not_counted(local_chain: LocalCha
     assert [values(done, local_chain, number)["tests_passed"] for number in range(len(texts))] == [1.0] * 5 + [0.0]
     assert fuel[5] is None
     assert fuel[0] < fuel[1] < min(fuel[2:5]), fuel
-    assert [agents[one.account] for one in done.walk.placed[:2]] == [0, 1]
+    assert [agents[one.account] for one in done.result.placed[:2]] == [0, 1]
     checked = await check_trace(lines)
     assert (checked.digest, checked.unchecked) == (done.digest, ())

@@ -12,17 +12,22 @@ from typing import Any
 import pytest
 from tests.challenges.test_evaluate import closed_round, opened, run
 from tests.support.forged_trace import Entries, forged
+from tests.support.large_round import trace_entries
 
+from clara_eval.challenges.read import CHALLENGE
+from clara_eval.challenges.replay import OFFLINE, check_trace
+from clara_eval.challenges.venue import round_of
 from clara_eval.core.errors import BadTrace
+from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.evaluation.plan import no_listener
-from clara_eval.evaluation.record import CHALLENGE, PLAN, entries
-from clara_eval.evaluation.replay import OFFLINE, check_trace
-from clara_eval.evaluation.run import walk
-from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
+from clara_eval.evaluation.received import RECEIVED, SubmissionResult
+from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render
+from clara_eval.evaluation.trace_sources import TraceSources
 
 
 async def traced(chain: LocalChain, place: Path) -> list[str]:
@@ -166,21 +171,20 @@ async def test_other_facts_than_the_chains_are_refused(local_chain: LocalChain, 
 class Blind(TraceSources):
     """Believes whatever the evidence says, as a forger's own program would."""
 
-    async def metadata(self, challenge: Any) -> bytes:
-        return base64.b64decode(self.entries["metadata"]["content"])
-
-    async def received(self, submission: Any, language: str | None) -> Received:
-        return RECEIVED.read(self.entries[f"solution/{submission.submitter}"]["received"])
+    async def submission(self, submission: Submission, language: str | None) -> SubmissionResult:
+        received = RECEIVED.read(self.entries[f"solution/{submission.submitter}"]["received"])
+        return SubmissionResult.of(submission, received, language)
 
 
 async def rewalked(lines: list[str], change: Callable[[Entries], None]) -> list[str]:
     """A trace whose evidence is replaced and everything after it computed anew: sound in itself."""
-    bodies = {entry.key: entry.body for entry in read_entries(lines)}
+    bodies: dict[str, Any] = {entry.key: entry.body for entry in read_entries(lines)}
     change(bodies)
     challenge, plan = CHALLENGE.read(bodies["challenge"]), PLAN.read(bodies["plan"])
-    walked = await walk(challenge, plan, Blind(bodies), no_listener)
+    given = round_of(challenge, base64.b64decode(bodies["metadata"]["content"]))
+    result = await evaluate_round(given, plan, Blind(bodies), no_listener)
     writer = TraceWriter()
-    changed = [writer.line(key, body) for key, body in entries(challenge, plan, walked)]
+    changed = [writer.line(key, body) for key, body in trace_entries(challenge, plan, result)]
     return "".join(render(changed, writer.digest)).splitlines(keepends=True)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.chain.winners.test_winners import account, challenge
+from tests.support.large_round import large_challenge, round_of_large
 
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
@@ -15,9 +16,6 @@ from clara_eval.core.submission import Submission
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.review_defaults import (
-    CALIBRATION,
-    OBJECTION,
-    PRIZE,
     Then,
     default_moment,
     default_of,
@@ -25,7 +23,8 @@ from clara_eval.evaluation.review_defaults import (
     place,
     table,
 )
-from clara_eval.evaluation.review_rules import JudgedRound
+from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, JudgedRound
+from clara_eval.evaluation.scoring_window import Window
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import rank, tally
 from clara_eval.submissions import Likeness, Rejected, Solution
@@ -62,7 +61,7 @@ def a_round(
     table_of = tally(names, [one.result for one in played])
     ranking = rank(table_of, seed=b"", winner_count=2, payout_bps=(6000, 4000))
     return JudgedRound(
-        challenge(8, (6000, 4000)),
+        replace(round_of_large(large_challenge(8)), winner_count=2, submissions=challenge(8, (6000, 4000)).submissions),
         ranking,
         (),
         rejected,
@@ -158,8 +157,7 @@ def test_the_documents_have_the_table() -> None:
 )
 def test_when_the_default_is_posted(codes: list[str], requested: int, expected: int | None) -> None:
     """A quarter or half of the window, with some notice, and never in its last tenth; the prize waits for a person."""
-    a_week = replace(challenge(3, (10_000,)), deadline=0, scoring_deadline=168 * HOUR)
-    assert default_moment(a_week, codes, requested) == expected
+    assert default_moment(Window(0, 168 * HOUR, 0), codes, requested) == expected
 
 
 def test_no_address_is_placed_twice() -> None:

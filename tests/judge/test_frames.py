@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,14 +39,16 @@ class Provider:
 
     name = "openai:frames"
 
-    def __init__(self, said: str = "") -> None:
-        self.said = said
+    def __init__(self, said: str = "", control: str = '{"winner": "A"}') -> None:
+        self.said, self.control = said, control
+        self.users: list[str] = []
         self.stacks: list[list[str]] = []
 
     async def complete(self, prompt: Prompt) -> Answer:
         ours = [frame.function for frame in inspect.stack()[1:] if "/clara_eval/" in frame.filename]
         self.stacks.append(["complete", *ours])
-        said = '{"winner": "A"}' if prompt.user == CONTROL else self.said
+        self.users.append(prompt.user)
+        said = self.control if prompt.user == CONTROL else self.said
         return Answer(said, "m", "end", 1, 1)
 
 
@@ -79,6 +83,18 @@ async def test_a_probe_of_a_garbled_provider_is_no_recursion() -> None:
     for stack in provider.stacks:
         assert max(Counter(name for name in stack if name != "complete").values()) == 1, stack
         assert stack.count("complete") == 2, "the provider's and the retrying model's"
+
+
+async def test_a_garbled_provider_gets_no_equal_request_twice() -> None:
+    """After a probe that is unparsable too, each prompt is sent once and no probe follows, until an answer makes sense."""
+    provider = Provider("words", control="words")
+    line, _ = cached(provider)
+    for number in range(3, 9):
+        with suppress(Temporary):
+            await line.ask(replace(PROMPT, user=f"pair {number}"))
+    assert len(set(provider.users)) == len(provider.users), provider.users
+    provider.said = '{"winner": "A"}'
+    assert (await line.ask(PROMPT)).answer.text == provider.said
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ async def test_the_red_team_sees_readers_that_names_lift() -> None:
     """Without a second view both readers put the worst entry first: the carriers carry, the figures would say missed."""
     for make, words in names.READERS.values():
         for language, carrier, program in names.carried():
-            held = names.Round(language, f"{language}{carrier}")
+            held = names.NameRound(language, f"{language}{carrier}")
             prose = replace(READING, language=None)
             asker = in_memory(ScriptedLlm(make(held.honest)))
             text = program(held.marks[0], words)

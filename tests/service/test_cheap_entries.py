@@ -23,6 +23,7 @@ from tests.support.service import FAST, PACE, Turning, settings_of
 from tests.support.web3_chain import as_web3
 
 from clara_eval.app import open_app
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import known_review
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
@@ -31,7 +32,6 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.dev_node import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts

@@ -35,7 +35,7 @@ from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
 from clara_eval.challenges.attempt_memory import attempts_key
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.claim_recorder import UNCLAIMED
-from clara_eval.challenges.evaluate import is_meant
+from clara_eval.challenges.read import is_still_current
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -192,13 +192,13 @@ async def test_what_an_earlier_key_signed_about_a_block_that_is_gone_is_not_sent
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         await sign_and_die(app, address, monkeypatch)
         (signed,) = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
-        assert await is_meant(app.store, app.chain, signed)
+        assert await is_still_current(app.store, app.chain, signed)
     await local_chain.reorg(5)
     after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
     async with open_app(after, pace=PACE) as app:
-        assert not await is_meant(app.store, app.chain, signed)
+        assert not await is_still_current(app.store, app.chain, signed)
         again = await send_again(
-            app.chain, app.store, local_chain.evaluator.address, partial(is_meant, app.store, app.chain)
+            app.chain, app.store, local_chain.evaluator.address, partial(is_still_current, app.store, app.chain)
         )
         recorded = await app.store.pending_nonces(local_chain.evaluator.address)
         assert again == len({tx.nonce for tx in recorded if tx.intention != Intention.POST_SCORES})

@@ -32,9 +32,9 @@ from clara_eval.chain.model import Challenge
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import read_status
+from clara_eval.challenges.venue import window_of
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.evaluation.scoring_window import Window
 from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
@@ -112,7 +112,7 @@ async def test_nonsense_to_the_end_of_the_window_is_a_persons_matter(local_chain
     [address] = await closed(local_chain, ASKED)
     async with endpoint.running(), watched(local_chain, tmp_path, asking(endpoint)) as world:
         await ticking_until(world, address, "pending", told="comparisons got no answer")
-        window = Window.of(await look_at_challenge(world.app.chain, address))
+        window = window_of(await look_at_challenge(world.app.chain, address))
         await local_chain.move_time(int(0.8 * window.seconds_left))
         status = await ticking_until(world, address, "review")
         review = await known_review(world.app.store, world.app.chain_id, address)

@@ -17,8 +17,10 @@ import pytest
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
+from clara_eval.core.lease_check import check_lease
 from clara_eval.judge.costs.ledger import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.store.leases import Busy, held
 from clara_eval.store.open import open_store
 from clara_eval.store.retries import DATABASE, DatabaseRetries
 from clara_eval.store.sql_store import SqlStore
@@ -212,13 +214,13 @@ async def test_a_file_that_is_held_for_a_moment_is_opened_afterwards(tmp_path: P
         with closing(sqlite3.connect(place, isolation_level=None)) as other:
             other.execute("PRAGMA locking_mode=EXCLUSIVE")
             other.execute("BEGIN EXCLUSIVE")
-            held.set()
+            is_held.set()
             time.sleep(seconds)
             other.execute("COMMIT")
 
-    held = threading.Event()
+    is_held = threading.Event()
     holding = asyncio.create_task(asyncio.to_thread(hold, 0.5))
-    await asyncio.to_thread(held.wait)
+    await asyncio.to_thread(is_held.wait)
     store = await SqliteStore.open(place)
     await holding
     assert await store.entry(RUN, "k") == "v"
@@ -342,3 +344,39 @@ async def test_a_write_that_must_not_be_lost_waits_no_longer_than_stated() -> No
     with pytest.raises(Temporary):
         await policy.until_written(away)
     assert asyncio.get_running_loop().time() - began <= policy.longest_seconds + 0.2
+
+
+async def test_a_thawed_worker_stops_before_it_pays(tmp_path: Path) -> None:
+    """After a freeze longer than its lease a run that was taken over pays nothing more, and the other keeps the lease."""
+    store = await open_store(f"sqlite:///{tmp_path}/store.db")
+    paid: list[str] = []
+
+    async def pay(what: str) -> None:
+        await check_lease()
+        paid.append(what)
+
+    async def run() -> None:
+        async with held(store, "evaluation:1:0xa", "run-1", 0.5):
+            await pay("before")
+            frozen.set()
+            time.sleep(0.8)  # noqa: ASYNC251 - the whole process stands still, its renewals too
+            await store.driver.fetch("UPDATE leases SET holder = 'run-2', until_at = until_at + 600")
+            await asyncio.gather(*(pay("after") for _ in range(8)))
+
+    frozen = asyncio.Event()
+    with pytest.raises(Busy, match="taken over"):
+        await run()
+    assert frozen.is_set()
+    assert paid == ["before"]
+    assert not await store.take_lease("evaluation:1:0xa", "run-3", 1)
+    await store.close()
+
+
+async def test_a_freeze_without_a_takeover_costs_nothing(tmp_path: Path) -> None:
+    """If nobody took the lease meanwhile, the thawed run takes it again and goes on."""
+    store = await open_store(f"sqlite:///{tmp_path}/store.db")
+    async with held(store, "evaluation:1:0xa", "run-1", 0.3):
+        time.sleep(0.5)  # noqa: ASYNC251 - the whole process stands still
+        await check_lease()
+        assert not await store.take_lease("evaluation:1:0xa", "run-2", 1)
+    await store.close()

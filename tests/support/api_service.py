@@ -16,6 +16,7 @@ import aiohttp
 
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
+from clara_eval.challenges.objections import Objection
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
@@ -28,7 +29,6 @@ from clara_eval.documents.store_keys import (
     scores_key,
     status_key,
 )
-from clara_eval.evaluation.objections import Objection
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext

@@ -25,11 +25,13 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.nursery import Forked, Nursery
 from tests.support.scripted_judge import scripted_words
+from tests.support.together import submit_together
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.calldata import scoring_function
 from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -45,7 +47,6 @@ from clara_eval.devnet.local_chain import (
     local_chain,
 )
 from clara_eval.documents.store_keys import status_key
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.store.trace_archive import stream_trace
 
 JUST_ANSWERED_SECONDS = 1.0
@@ -378,7 +379,7 @@ async def post_challenge(chain: LocalChain, plan: ChaosPlan, number: int) -> Add
     )  # fmt: skip
     address = await chain.post_challenge(terms)
     handed = [_text(chain, plan, number, place) for place in range(plan.submissions)]
-    await (chain.submit_together if plan.by_rules else chain.submit_all)(address, handed)
+    await (submit_together(chain, address, handed) if plan.by_rules else chain.submit_all(address, handed))
     return address
 
 

@@ -11,21 +11,26 @@ import asyncio
 import json
 import random
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
+from clara_eval.challenges.venue import ChallengeVenue, round_of
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
-from clara_eval.evaluation.record import entries
-from clara_eval.evaluation.run import EvaluationResult, walk
-from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
+from clara_eval.evaluation.received import RECEIVED, Received
+from clara_eval.evaluation.record import Entry, entries
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.trace.document import TraceWriter, render
+from clara_eval.evaluation.trace_sources import TraceSources
 from clara_eval.submissions.data_uri import read_data_uri
 
 PLAN_BY_RULES = EvaluationPlan(("rules",))
@@ -89,9 +94,19 @@ def evidence_of(challenge: Challenge) -> dict[str, Any]:
     return found
 
 
-async def walk_large(challenge: Challenge) -> EvaluationResult:
-    """The round walked by rules, from its own evidence."""
-    return await walk(challenge, PLAN_BY_RULES, TraceSources(evidence_of(challenge)), no_listener)
+def round_of_large(challenge: Challenge) -> Round:
+    return round_of(challenge, read_data_uri(challenge.challenge_uri, len(challenge.challenge_uri)).content)
+
+
+async def run_large(challenge: Challenge) -> EvaluationResult:
+    """The round run by rules, from its own evidence."""
+    sources = TraceSources(evidence_of(challenge))
+    return await evaluate_round(round_of_large(challenge), PLAN_BY_RULES, sources, no_listener)
+
+
+def trace_entries(challenge: Challenge, plan: EvaluationPlan, result: EvaluationResult) -> Iterator[Entry]:
+    """Every entry of the trace of this challenge."""
+    return entries(plan, result, ChallengeVenue(challenge, result.given).records(result))
 
 
 @cache
@@ -99,9 +114,9 @@ def large_lines(count: int) -> list[str]:
     """The lines of its trace file."""
     challenge = large_challenge(count)
     with ThreadPoolExecutor(1) as pool:  # a loop of its own, whoever asks
-        walked = pool.submit(asyncio.run, walk_large(challenge)).result()
+        walked = pool.submit(asyncio.run, run_large(challenge)).result()
     writer = TraceWriter()
-    lines = [writer.line(key, body) for key, body in entries(challenge, PLAN_BY_RULES, walked)]
+    lines = [writer.line(key, body) for key, body in trace_entries(challenge, PLAN_BY_RULES, walked)]
     return "".join(render(lines, writer.digest)).splitlines(keepends=True)
 
 

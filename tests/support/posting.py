@@ -22,11 +22,12 @@ from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.chain.wallet import Wallet
-from clara_eval.chain.winners import Placed, Winners, choose_winners
+from clara_eval.chain.winners import Winners, choose_winners
 from clara_eval.challenges.post import publish
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import Address
+from clara_eval.core.submission import Placed
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -241,7 +242,8 @@ from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.post import publish
 from clara_eval.chain.sender import TransactionSender
 from clara_eval.config.settings import Settings
-from clara_eval.chain.winners import Placed, choose_winners
+from clara_eval.chain.winners import choose_winners
+from clara_eval.core.submission import Placed
 
 url, key, factory, address, database, digest, last_step = sys.argv[1:]
 names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")

@@ -35,12 +35,12 @@ from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.wallet import open_wallet
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import HOUR, LocalChain, PostedTerms, create
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.endings import ending_of

@@ -8,8 +8,8 @@ from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
+from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace
-from clara_eval.evaluation.replay import check_trace
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import Quotes

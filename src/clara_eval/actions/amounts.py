@@ -1,9 +1,4 @@
-"""Amounts, moments and shares as people write them, exactly.
-
-Comes in: "100", "12.5 USDC", "7 days", "36h", "2026-12-01T12:00:00Z", "top3", [5000, 5000]. Goes out: base units, unix
-seconds, basis points that sum to 10000. Nothing is rounded silently: an amount finer than the token's unit is refused,
-and so is a moment without a time zone.
-"""
+"""Amounts, moments and shares as people write them, read exactly and never rounded."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ MAX_WINNERS = 25
 
 
 def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int:
-    """Base units of that token; a symbol in the text has to be the token's own, or a dollar's if it is one."""
+    """Read base units; a symbol in the text must be the token's, or a dollar's if it is one."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"{text[:40]!r} is not an amount.", value=text, remedy='Write it like "100" or "12.5 USDC".')
@@ -52,21 +47,21 @@ def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int
 
 
 def show_amount(units: int, token: PrizeToken | Token) -> str:
-    """`12.50 USDC`, without loss."""
+    """Write `12.50 USDC`, without loss."""
     whole, rest = divmod(units, 10**token.decimals)
     fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""
     return f"{whole}{'.' + fraction.ljust(min(2, token.decimals), '0') if fraction else ''} {token.symbol}"
 
 
-def round_amount(units: int, token: PrizeToken) -> str:
-    """`1,250.00 USDC` for a column of amounts: two decimals, with ≈ where that is not the whole of it."""
+def round_amount(units: int, token: PrizeToken | Token) -> str:
+    """Write `1,250.00 USDC` for a column; ≈ if two decimals are not all of it."""
     cents, rest = divmod(units * 100, 10**token.decimals)
     about = "≈" if rest else ""
     return f"{about}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
 
 
 def parse_span(text: str) -> int | None:
-    """Seconds of "7 days" or "1d 12h"; None if the text is no span of time."""
+    """Read the seconds of "7 days" or "1d 12h"; None if it is no span."""
     found = _SPAN.fullmatch(text.strip().lower().replace(",", " "))
     if found is None:
         return None
@@ -80,7 +75,7 @@ def parse_span(text: str) -> int | None:
 
 
 def parse_deadline(text: str, now: int, *, what: str = "deadline") -> int:
-    """Unix seconds: a span from `now`, a timestamp, or a date with its time zone; always in the future."""
+    """Read a future moment: a span from `now`, a timestamp, or a date with its time zone."""
     moment = _moment(text.strip(), now, what)
     if moment <= now:
         raise BadInput(
@@ -111,7 +106,7 @@ def _moment(text: str, now: int, what: str) -> int:
 
 
 def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -> tuple[int, ...]:
-    """Basis points of each winner: `top1`, `top3`, `top5`, `equal` (with a winner count), or a list of them."""
+    """Read basis points: `top1`, `top3`, `top5`, `equal` (with a winner count), or a list of them."""
     shares = _named(payout, winner_count) if isinstance(payout, str) else tuple(payout)
     if not 1 <= len(shares) <= MAX_WINNERS:
         raise BadInput(f"{len(shares)} winners are not possible.", path="payout", remedy=f"1 to {MAX_WINNERS} are.")

@@ -1,8 +1,4 @@
-"""Which challenges there are, and one of them in full, as documents.
-
-Comes in: filters, or an address. Goes out: what the contracts say now, with the posters' words fenced. Metadata that is
-not inside the URI itself is fetched only for one challenge, never for a list.
-"""
+"""List challenges, and show one in full; posters' words are fenced."""
 
 from __future__ import annotations
 
@@ -14,13 +10,13 @@ from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.challenges import (
+    FINALIZATION_SECONDS,
     addresses,
     challenge_at,
     challenges_at,
     known_evaluator,
     submission_of,
 )
-from clara_eval.actions.claim import FINALIZATION_SECONDS
 from clara_eval.actions.plan import sender_of
 from clara_eval.actions.submit import COOLDOWN_SECONDS
 from clara_eval.app import Caller
@@ -61,7 +57,6 @@ class ChallengeFilter:
 
 
 async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
-    """One page of challenges that pass the filter."""
     if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
         raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
     newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
@@ -87,7 +82,7 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
 
 
 async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
-    """As it stands now; for callers from elsewhere as it stood some seconds ago: they must not wear out a node."""
+    """Read challenges now; for remote callers as they were some seconds ago, to spare the node."""
     now = asyncio.get_running_loop().time()
     kept = [] if caller.is_local else [caller.seen.get(address, (0.0, None)) for address in wanted]
     if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
@@ -111,7 +106,7 @@ def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFil
 
 
 async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
-    """Everything about one challenge, and what the caller has submitted to it."""
+    """Show everything about one challenge, and what the caller submitted to it."""
     challenge = await challenge_at(caller, address)
     content, problem = await _metadata_bytes(caller, challenge)
     words = json_object(content)
@@ -143,7 +138,6 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
 
 
 async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
-    """The records of a few agents; without a store or a service of ours there are none."""
     found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
     return [_standing(record) for record in found if record is not None and record.entered]
 
@@ -233,21 +227,21 @@ def _text(words: dict[str, object], key: str) -> str:
 async def _metadata_bytes(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
     uri = challenge.challenge_uri
     if not caller.is_local and not uri.lower().startswith("data:"):
-        return b"", "The metadata is not inside the challenge URI; this server does not fetch it."
+        return b"", "not_fetched"
     try:
         return await caller.contents.fetch(uri), None
-    except ClaraError as bad:
-        return b"", f"The metadata cannot be read ({type(bad).__name__})."
+    except ClaraError:
+        return b"", "unreadable"
 
 
 def _config_problem(challenge: Challenge, content: bytes) -> str | None:
-    """The reason in our own words: an error's text may quote the poster."""
+    """Name the problem without quoting the poster."""
     if challenge.is_scored_by_poster and not json_object(content).get("evalConfig"):
         return None
     try:
         read_metadata(content, challenge.eval_config_hash)
     except BadEvalConfig:
-        return "The eval config has errors (config_check names them); it will not be evaluated."
+        return "errors"
     except BadInput:
-        return "There is no eval config that the chain committed to; it will not be evaluated."
+        return "not_committed"
     return None

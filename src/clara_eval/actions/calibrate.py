@@ -1,31 +1,55 @@
-"""Run the judges over pairs that people decided, and keep what that says about them.
-
-In: labels and a store. Out: one `Calibration` for each judge, kept for the gate. Every pair is asked in both orders;
-answers are recorded like all others, so running it again pays for nothing twice. An outage ends it and it can be
-run again; verdicts that a judge cannot give are counted.
-"""
+"""Run the judges over pairs that people decided, in both orders, and keep how far they agree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from clara_eval.actions.calibration_figures import Looked, measure
+from clara_eval.actions.calibration_labels import Label, Labels, Side, read_labels
+from clara_eval.app import open_jury
+from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
-from clara_eval.judge.calibration.gate import Calibrations, keep, prompt_hash
-from clara_eval.judge.calibration.labels import Label, Labels, Side
-from clara_eval.judge.calibration.measure import Calibration, Looked, measure
+from clara_eval.judge.calibration_gate import (
+    LEAST_LABELS,
+    Calibration,
+    Calibrations,
+    Measured,
+    keep,
+    prompt_hash,
+    why_not_alone,
+)
 from clara_eval.judge.comparison import Decision
 from clara_eval.judge.structured_llm import StructuredLlm
 
+__all__ = ["LEAST_LABELS", "Calibration", "JudgeAgreement", "Measured", "calibrate", "calibrate_labels"]
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeAgreement:
+    """How far one judge agrees with people, and why it may not post alone; None if it may."""
+
+    calibration: Calibration
+    doubt: str | None
+
+
+async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[JudgeAgreement]:
+    """Run the judges over the labels of a file."""
+    labels = read_labels(text)
+    async with open_jury(settings, judges) as (askers, store):
+        found = await calibrate(labels, askers, store, settings.network.chain_id)
+    floor = settings.calibration_floor
+    return [JudgeAgreement(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
 
 
 async def calibrate(
     labels: Labels, askers: Mapping[str, StructuredLlm | None], store: Calibrations, chain_id: int
 ) -> list[Calibration]:
-    """One calibration for each judge; None stands for one that needs no model."""
+    """Calibrate each judge; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
         judge: Judge = (
@@ -39,8 +63,6 @@ async def calibrate(
 
 
 async def look(judge: Judge, pairs: Sequence[Label]) -> list[Looked]:
-    """Every pair in both orders."""
-
     async def one(label: Label) -> Looked:
         straight = await judge.compare(label.first, label.second)
         swapped = await judge.compare(label.second, label.first)

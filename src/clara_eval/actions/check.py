@@ -1,7 +1,4 @@
-"""Is everything ready? Asked by an operator before going live: `clara-eval check`.
-
-Each check names what it looked at and what it found; none of them stops the others, and none shows a secret.
-"""
+"""Check settings, node, wallet, store and judges before going live; no check shows a secret."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Finding:
 
 
 async def preflight(settings: Settings) -> list[Finding]:
-    """Every check, in the order in which an operator would fix them."""
+    """Run every check, in the order in which an operator would fix them."""
     try:
         async with open_app(settings) as app:
             checks: list[tuple[str, Callable[[App], Awaitable[str]]]] = [
@@ -88,7 +85,7 @@ async def _wallet(app: App) -> str:
 
 
 async def _others(app: App) -> str:
-    """After a change of address: challenges that name the earlier one and wait for scores still need its key."""
+    """Name challenges that wait for scores of an earlier evaluator key."""
     index = await summaries(app.store, app.chain_id)
     waiting = [one for one in index.values() if one.chainStatus in {"open", "scoring"} and not one.scorePostedAt]
     count = Counter(one.evaluator for one in waiting if one.evaluator != app.sender.address)

@@ -1,8 +1,4 @@
-"""Check an eval config: everything that is wrong with it at once, what it compiles to, and what an evaluation costs.
-
-In: the config's bytes, before any money is escrowed. Out: one document, the same for the command and the tool. Nothing
-is sent and nothing is kept.
-"""
+"""Check an eval config: every problem, what it compiles to, and what an evaluation costs."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ USUAL_ENTRIES = 20
 
 
 class ConfigResult(TypedDict, total=False):
-    """Only `ok` and `problems` where the config is not usable."""
+    """Only `ok` and `problems` if the config is not usable."""
 
     ok: bool
     problems: list[dict[str, object]]
@@ -38,7 +34,6 @@ class ConfigResult(TypedDict, total=False):
 
 
 def check_config(content: bytes, settings: Settings) -> ConfigResult:
-    """Every problem with its place and remedy; what it means if there is no error."""
     problems = collect_problems(content)
     found = ConfigResult(
         ok=all(problem.severity != "error" for problem in problems), problems=[one.to_json() for one in problems]
@@ -59,21 +54,3 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
         warnings=[lacking] if lacking else [],
         quoteUsd=None if quote is None else quote / 1_000_000,
     )
-
-
-def in_words(found: ConfigResult) -> str:
-    """The same in a few lines, all problems first."""
-    lines = [
-        f"{problem['severity']} at {problem['path']}: {problem['reason']} {problem['remedy']}".strip()
-        for problem in found["problems"]
-    ]
-    if not found["ok"]:
-        return "\n".join(["The config is not usable.", *lines])
-    judged = [feature for feature in found["features"] if feature["judged"]]
-    measured = [feature["name"] for feature in judged if feature["source"] == "measured"]
-    cost = "unknown" if found["quoteUsd"] is None else f"${found['quoteUsd']:.2f}"
-    lines += [
-        f"The config is usable: {len(judged)} features are judged, {len(measured)} of them measured without a model.",
-        f"evalConfigHash {found['hash']}; an evaluation of {USUAL_ENTRIES} entries costs about {cost}.",
-    ]
-    return "\n".join([*lines, *(f"Warning: {said}" for said in found["warnings"])])

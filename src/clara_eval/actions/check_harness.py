@@ -1,9 +1,4 @@
-"""Whether a harness is fit to be posted: it must pass the poster's own reference, twice, with the same numbers.
-
-A harness and a reference come in; problems in words go out, none if it is fit. A broken harness is found here, before
-any money is escrowed, and not after the deadline. It is also run on the reference with nothing in it: what that gets is
-no measure of work, and is a warning. So is a metric that asks the same under every seed: its answers fit into a table.
-"""
+"""Check that a harness passes its reference twice with equal numbers, and pays for no empty work."""
 
 from __future__ import annotations
 
@@ -62,7 +57,7 @@ def check_harness(
 
 
 def _known(first: Executed, other: Executed) -> Iterator[str]:
-    """Metrics whose input everybody knows: another seed changes neither the value nor the cost."""
+    """Metrics with a known input: another seed changes neither value nor cost."""
     for call, again in zip(first.calls, other.calls, strict=True):
         if call.kind == "metric" and call == again:
             yield f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
@@ -71,7 +66,7 @@ def _known(first: Executed, other: Executed) -> Iterator[str]:
 
 
 def _unearned(machine: Machine, harness: Harness, reference: str, limits: RunLimits | None) -> Iterator[str]:
-    """What the harness gives to submissions whose functions do no work."""
+    """Find what the harness gives to submissions whose functions do no work."""
     seen: set[str] = set()
     for words, answer in ANSWERS[harness.language].items():
         source = hollow(reference, harness.language, answer)
@@ -94,7 +89,6 @@ def _unearned(machine: Machine, harness: Harness, reference: str, limits: RunLim
 
 
 def _typed_by_submission(harness: Harness) -> Iterator[str]:
-    """A Solidity harness that calls the submission by types which the submission declares."""
     if harness.language == "solidity" and _TYPED_BY_SUBMISSION.search(_NOT_A_USE.sub("", harness.source)):
         yield (
             "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"

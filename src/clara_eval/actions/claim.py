@@ -1,15 +1,11 @@
-"""Claiming: a winner's prize, or a submitter's share of an expired challenge.
-
-Comes in: a challenge. Goes out: a `Plan` with `claimPrize` or `claimExpiredRefund`, with `finalize` or `expire` before
-it when that is due and nobody has called it. Refuses, with the moment to come back at, what cannot be claimed yet.
-"""
+"""Plan a claim of a prize or of a share of an expired challenge, and plan to finalize."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.challenges import challenge_at, submission_of
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
 from clara_eval.actions.plan import (
     Action,
     Plan,
@@ -25,8 +21,6 @@ from clara_eval.chain.winners import WinnerPrize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
 
-FINALIZATION_SECONDS = 12 * 3600
-
 
 @dataclass(frozen=True, slots=True)
 class _Due:
@@ -39,12 +33,10 @@ class _Due:
 
 
 def claim(address: str, sender: str | None = None) -> Action:
-    """Claim what the sender is owed by a challenge."""
     return Action.of("claim", address.strip().lower(), lambda caller, _: plan_claim(caller, address, sender))
 
 
 async def plan_claim(caller: Caller, address: str, sender: str | None = None) -> Plan:
-    """Everything checked, nothing sent."""
     claimant = sender_of(caller, sender)
     challenge = await challenge_at(caller, address)
     if claimant is None:
@@ -139,3 +131,39 @@ async def _transactions(
     words = {"finalize": "Finalize the challenge, which is due", "expire": "Expire the challenge, which is due"}
     first = transaction(challenge.address, contract.bare_call(due.first), words[due.first])
     return (await with_gas(caller, claimant, first), claimed)
+
+
+def finalize(address: str, sender: str | None = None) -> Action:
+    return Action.of("finalize", address.strip().lower(), lambda caller, _: plan_finalize(caller, address, sender))
+
+
+async def plan_finalize(caller: Caller, address: str, sender: str | None = None) -> Plan:
+    account = sender_of(caller, sender)
+    challenge = await challenge_at(caller, address)
+    _check_finalizable(challenge)
+    data = caller.chain.challenges.contract(challenge.address).bare_call("finalize")
+    planned = transaction(challenge.address, data, "Finalize the challenge, which is due")
+    return Plan(
+        action="challenge_finalize",
+        sender=account,
+        transactions=(await with_gas(caller, account, planned),),
+        question=f"Finalize {challenge.address} on {caller.settings.network_name}? It costs gas.",
+        summary=f"The winners of {challenge.address} can claim, and the poster gets the bond back.",
+        challenge=challenge.address,
+    )
+
+
+def _check_finalizable(challenge: Challenge) -> None:
+    name, at = challenge.status.name.capitalize(), challenge.address
+    if challenge.status is ChallengeStatus.FINALIZED:
+        raise CannotAct(f"The challenge {at} is finalized already.", see="claim", about=at)
+    if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
+        raise CannotAct(f"The challenge {at} is {name}: there is nothing to finalize.")
+    if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
+        raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
+    free_at, now = challenge.score_posted_at + FINALIZATION_SECONDS, challenge.block.timestamp
+    if now < free_at:
+        raise NotYet(
+            f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
+            remedy=f"Finalize at {show_moment(free_at)}, in {show_wait(free_at - now)}.",
+        )

@@ -1,10 +1,4 @@
-"""Where a trace is that somebody wants to check: a file, IPFS, our own store, or a running service.
-
-In: what the caller named. Out: the trace's lines, which lie in a file and not in memory, or NotFound with every place
-that was looked at. What comes from IPFS is taken only if its CID was recomputed from the content: a gateway's word is
-not enough. Where the digest is known from the chain, `find_committed` goes through every place until one has exactly
-that trace.
-"""
+"""Find a trace: in a file, at IPFS (CID recomputed), in the store, or at a service."""
 
 from __future__ import annotations
 
@@ -30,7 +24,7 @@ from clara_eval.store.trace_archive import stream_trace
 
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:
-    """The lines of the trace that `source` names: a path, `ipfs://CID`, or a challenge's address."""
+    """Open the trace that `source` names: a path, `ipfs://CID`, or a challenge's address."""
     if source.lower().startswith("ipfs:"):
         return await _from_ipfs(source, settings)
     lines = _in_file(Path(source))
@@ -44,7 +38,6 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
 
 
 def _in_file(path: Path) -> TraceFile | None:
-    """The lines of the file, or None where there is no such file."""
     try:
         return TraceFile.at(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -72,12 +65,10 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
 
 
 async def _whole(content: bytes) -> AsyncIterator[bytes]:
-    """It was hashed as a whole."""
     yield content
 
 
 async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
-    """From the store here; else from the service of CLARA_API_URL."""
     if (lines := await _stored(address, settings)) is not None:
         return lines
     if settings.api_url is None:
@@ -101,10 +92,7 @@ async def _stored(address: Address, settings: Settings) -> TraceFile | None:
 
 
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
-    """The trace with this digest, which the chain commits to: from the store, the service, IPFS or a file.
-
-    Every place is only asked; whose trace it is the digest decides. `uris` are further places that somebody named.
-    """
+    """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
     told: list[str] = []
     for name, place in _places(address, settings, uris):
         try:
@@ -127,7 +115,7 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
 
 
 def _digest(lines: TraceFile) -> tuple[str | None, str]:
-    """The digest that a trace's own lines come to, or what is wrong with them."""
+    """Compute the digest of a trace's lines, or say what is wrong with them."""
     try:
         last = deque(read_entries(lines), maxlen=1)
     except BadTrace as bad:
@@ -139,8 +127,6 @@ Place = tuple[str, Callable[[], Awaitable[TraceFile]]]
 
 
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
-    """Where a trace may be, the nearest first."""
-
     async def from_store() -> TraceFile:
         if (lines := await _stored(address, settings)) is not None:
             return lines

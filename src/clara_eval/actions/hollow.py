@@ -1,10 +1,4 @@
-"""A reference with nothing in it: what a submission looks like that does no work at all.
-
-A source comes in; the same source goes out with the body of every function empty, or None where it cannot be read. What
-builds an object stays, so that a hollow submission can be built. In JavaScript and Python every function can also give
-one cheap answer (`ANSWERS`). A metric that gives it a number does not check what it measured, and whoever can tell the
-metric from the tests is paid for skipping the work.
-"""
+"""Empty every function of a source, or let it return one cheap answer: a submission without work."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""Whether a config needs a language model, and whether who would evaluate it has one: said before money is escrowed.
-
-A config comes in; a sentence goes out where its challenge could not be evaluated: the features a model has to read, who
-has none, and what to do. None means that nothing is wrong, or that nobody could be asked.
-"""
+"""Tell before money is escrowed that a config needs a model which its evaluator lacks."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
+from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.eval_config import EvalConfig, compile_schema
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
@@ -16,29 +11,24 @@ from clara_eval.judge.extraction import asked_features
 from clara_eval.judge.providers.registry import models_of, parse_jury
 
 
-class Service(Protocol):
-    async def has_model(self) -> bool | None: ...
-
-
-def has_model(settings: Settings) -> bool:
-    """Whether these settings name a language model as a judge."""
-    return bool(models_of(parse_jury(settings.judges)))
+def has_model(judges: str) -> bool:
+    """Whether one of these judges is a language model."""
+    return bool(models_of(parse_jury(judges)))
 
 
 def missing_model(config: EvalConfig, judges: str, *, who: str = "CLARA_JUDGES") -> str | None:
-    """What to say where a config needs a model and these judges are none."""
-    return None if models_of(parse_jury(judges)) else _sentence(config, f"{who} names none")
+    return None if has_model(judges) else _sentence(config, f"{who} names none")
 
 
-async def missing_model_of(service: Service, settings: Settings, config: EvalConfig) -> str | None:
-    """The same for who will evaluate: the service that the settings name, else these settings themselves."""
+async def missing_model_of(service: StoreRecords | ApiRecords, settings: Settings, config: EvalConfig) -> str | None:
+    """Ask the service that will evaluate, else look at these settings."""
     if settings.api_url is None:
         return missing_model(config, settings.judges)
     try:
-        has_model = await service.has_model()
+        is_there = await service.has_model()
     except Temporary as away:
         return f"Whether the service has a model for this config is not known. {away}" if needs_model(config) else None
-    return _sentence(config, f"the service at {settings.api_url} has none") if has_model is False else None
+    return _sentence(config, f"the service at {settings.api_url} has none") if is_there is False else None
 
 
 def _sentence(config: EvalConfig, lack: str) -> str | None:

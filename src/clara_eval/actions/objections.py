@@ -1,10 +1,6 @@
-"""Object to an announced result: the submitter signs what is wrong, the service checks and keeps it.
+"""Keep objections to an announced result, signed by a submitter, before it is posted."""
 
-In: what is disputed (a rejection, a measured or read feature, a copy verdict, a game), why, and a signature of the
-submitting address over the draft's digest. Out: the objection as kept. Refused, with the reason: outside the window,
-from anybody who did not submit, about nothing that can be done again, and a second one. Must hold: what was accepted is
-in the journal before anybody is told so, and the evaluation that closes the window sees it.
-"""
+# ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
@@ -13,22 +9,15 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
+from typing import Literal
 
-import aiohttp
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
-from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.challenges.read import look_at_challenge
-from clara_eval.core.address import Address
-from clara_eval.core.eip191 import normal_signature, signer_of
-from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
-from clara_eval.core.http_body import TooLong, read_at_most
-from clara_eval.core.untrusted import escaped
-from clara_eval.documents.store_keys import draft_key
-from clara_eval.evaluation.objections import (
+from clara_eval.actions.service_client import ask_service
+from clara_eval.app import Caller, Connections
+from clara_eval.challenges.objections import (
     ABOUT,
     ABOUT_WORDS,
     DRAFT_FORM,
@@ -40,28 +29,146 @@ from clara_eval.evaluation.objections import (
     objection_message,
     raised_key,
 )
+from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.stored_results import ApiRecords
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.eip191 import normal_signature, signer_of
+from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
+from clara_eval.core.untrusted import escaped
+from clara_eval.documents.results import Document
+from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
-from clara_eval.store.ports import KeyedDocuments, Store
+from clara_eval.store.ports import KeyedDocuments
 
-MAX_ANSWER_BYTES = 4 * 2**20
-"""More than the draft of ten thousand submitters has."""
+MAX_PLACES = 50
 
 
-class StoreAndChain(Protocol):
-    """Where objections are kept, and the chain whose clock counts."""
+class DraftRow(Document):
+    address: str
+    rank: int
+    score: int
+    status: str
 
-    @property
-    def store(self) -> Store: ...
 
-    @property
-    def chain(self) -> EthereumChain: ...
+class ObjectionResult(Document):
+    address: str
+    outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"]
+    traceDigest: str
+    objectionsUntil: int
+    places: list[DraftRow]
+    """The first ones, best first."""
+    total: int
+    margin: str
+    about: str | None
+    message: str | None
+    """What the submitting address signs (EIP-191)."""
+    next: str = ""
+    """What to do next, as the interface says it."""
 
-    @property
-    def chain_id(self) -> int: ...
+
+@dataclass(frozen=True, slots=True)
+class ObjectionInput:
+    """What a caller asks for; without `about` only the draft is shown."""
+
+    address: str
+    about: str = ""
+    reason: str = ""
+    signature: str = ""
+
+
+async def objection_question(caller: Caller, wanted: ObjectionInput) -> str | None:
+    """What the owner of the local wallet is asked before it signs; None if it signs nothing."""
+    if caller.account is None or not wanted.about or wanted.signature:
+        return None
+    address, draft = await _announced(caller, wanted)
+    return (
+        f"Sign an objection as {caller.account.address} to the announced result {draft.digest} of {address}, about "
+        f"{wanted.about.lower()}? It counts once, and its reason becomes public with the trace: {wanted.reason}"
+    )
+
+
+async def object_or_show(
+    caller: Caller, wanted: ObjectionInput, *, confirmed: Literal["yes", "no", "unasked"]
+) -> ObjectionResult:
+    """Show the draft; with `about` also object to it, or say what is missing for that."""
+    address, draft = await _announced(caller, wanted)
+    about, signature, key = wanted.about.lower(), wanted.signature, caller.settings.wallet_key
+    found = ObjectionResult(
+        address=address,
+        outcome="objected" if about else "announced",
+        traceDigest=draft.digest,
+        objectionsUntil=draft.until,
+        places=[
+            DraftRow(address=p.address, rank=p.rank, score=p.score, status=p.status) for p in draft.places[:MAX_PLACES]
+        ],
+        total=len(draft.places),
+        margin=draft.margin,
+        about=about or None,
+        message=None,
+    )
+    if not about:
+        return found
+    if not signature:
+        message = objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
+        if caller.account is None or key is None:
+            return found.model_copy(update={"outcome": "unsigned", "message": message})
+        if confirmed != "yes":
+            outcome = "declined" if confirmed == "no" else "needs_confirmation"
+            return found.model_copy(update={"outcome": outcome, "message": message})
+        signature = sign_objection(key, caller.chain_id, address, draft.digest, about, wanted.reason)
+    await _send(caller, address, about, wanted.reason, signature)
+    return found
+
+
+async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, AnnouncedDraft]:
+    """Read the draft; refuse what could never be accepted before somebody is asked to sign it."""
+    address = to_address(wanted.address)
+    if wanted.about:
+        _check_words(wanted.about.lower(), wanted.reason)
+    draft = await _read_announced(caller, address)
+    account = caller.account if wanted.about and not wanted.signature else None
+    if account is not None and account.address not in {place.address for place in draft.places}:
+        raise BadInput(
+            f"The local wallet {account.address} did not submit to {address}.",
+            path="about",
+            remedy="Only the submitting address can object.",
+        )
+    return address, draft
+
+
+async def _read_announced(caller: Caller, address: Address) -> AnnouncedDraft:
+    if isinstance(caller.records, ApiRecords):
+        return await _fetch_draft(caller.settings.api_url or "", address)
+    store = await caller.store.existing()
+    if store is None:
+        raise NotFound(
+            f"No result of {address} is announced here.", remedy="Set CLARA_API_URL to the service that evaluates it."
+        )
+    return await read_draft(store, caller.chain_id, address)
+
+
+async def _send(caller: Caller, address: Address, about: str, reason: str, signature: str) -> None:
+    if not isinstance(caller.records, ApiRecords):
+        await object_to_draft(await caller.connected(), address, about, reason, signature)
+        return
+    body = {"about": about, "reason": reason, "signature": signature}
+    status, text = await ask_service(caller.settings.api_url or "", address, "objections", body)
+    if status != HTTPStatus.OK:
+        raise BadInput(f"The service refuses the objection ({status}): {text[:1000]}")
+
+
+async def _fetch_draft(api_url: str, address: Address) -> AnnouncedDraft:
+    status, text = await ask_service(api_url, address, "draft")
+    if status != HTTPStatus.OK:
+        raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
+    try:
+        return DRAFT_FORM.read_text(text)
+    except ValueError as bad:
+        raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
 
 
 async def read_draft(store: KeyedDocuments, chain_id: int, address: Address) -> AnnouncedDraft:
-    """The announced result; NotFound where none is."""
+    """Read the announced result; NotFound if there is none."""
     text = await store.get(chain_id, draft_key(address))
     if text is None:
         raise NotFound(f"No result of {address} is announced.", remedy="Follow its eval-status.")
@@ -73,15 +180,15 @@ def sign_objection(key: SecretStr, chain_id: int, address: str, digest: str, abo
     return "0x" + bytes(Account.sign_message(message, key.get_secret_value()).signature).hex()
 
 
-async def object_to_draft(where: StoreAndChain, address: Address, about: str, reason: str, signature: str) -> Objection:
-    """Keep the first objection of whoever signed; BadInput, NotFound or NotYet with the reason."""
+async def object_to_draft(where: Connections, address: Address, about: str, reason: str, signature: str) -> Objection:
+    """Keep the first objection of its signer; raise with the reason if it is refused."""
     about = about.lower()
     ours = await _checked(where, address, about, reason, signature)
     run, key = f"{where.chain_id}:{address}", raised_key(ours.of, ours.objection.submitter)
     if (earlier := await where.store.entry(run, key)) is not None:
         return _same(OBJECTION_FORM.read_text(earlier), ours.objection)
-    # Whoever closes the window holds the lease: nothing is accepted that it does not see. It is taken only for what
-    # would be kept: else strangers could hold it all the time, and the result would never be posted.
+    # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
+    # strangers could hold it all the time, and the result would never be posted.
     holder = f"{os.getpid()}:{uuid.uuid4().hex}"
     async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
         ours = await _checked(where, address, about, reason, signature)
@@ -96,9 +203,9 @@ class _Signed:
     objection: Objection
 
 
-async def _checked(where: StoreAndChain, address: Address, about: str, reason: str, signature: str) -> _Signed:
-    """The objection, if it is about the draft as announced now, in time, and by one of its submitters."""
-    check_words(about, reason)
+async def _checked(where: Connections, address: Address, about: str, reason: str, signature: str) -> _Signed:
+    """Check words, window, signer and subject of an objection."""
+    _check_words(about, reason)
     draft = await read_draft(where.store, where.chain_id, address)
     challenge = await look_at_challenge(where.chain, address)
     if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
@@ -120,7 +227,7 @@ async def _checked(where: StoreAndChain, address: Address, about: str, reason: s
     return _Signed(draft.digest, Objection(Address(signer), about, reason, signed))
 
 
-def check_words(about: str, reason: str) -> None:
+def _check_words(about: str, reason: str) -> None:
     if not ABOUT.fullmatch(about):
         raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about", value=about)
     if not reason.strip() or len(reason) > MAX_REASON:
@@ -142,7 +249,7 @@ def _check_about(about: str, signer: str, places: Mapping[str, DraftPlace]) -> N
 
 
 def _same(kept: Objection, ours: Objection) -> Objection:
-    """Said twice is said once; a second one is refused."""
+    """Return what is kept if it is repeated; refuse a second objection."""
     if (kept.about, kept.reason) != (ours.about, ours.reason):
         raise BadInput(
             f"{ours.submitter} has objected already, about {kept.about}.",
@@ -150,34 +257,3 @@ def _same(kept: Objection, ours: Objection) -> Objection:
             remedy="One objection each counts.",
         )
     return kept
-
-
-async def fetch_draft(api_url: str, address: Address) -> AnnouncedDraft:
-    """The announced result, from a service."""
-    status, text = await _ask(api_url, address, "draft", None)
-    if status != HTTPStatus.OK:
-        raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
-    try:
-        return DRAFT_FORM.read_text(text)
-    except ValueError as bad:
-        raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
-
-
-async def send_objection(api_url: str, address: Address, about: str, reason: str, signature: str) -> None:
-    """The same through the service's REST door."""
-    body = {"about": about, "reason": reason, "signature": signature}
-    status, text = await _ask(api_url, address, "objections", body)
-    if status != HTTPStatus.OK:
-        raise BadInput(f"The service refuses the objection ({status}): {text[:1000]}")
-
-
-async def _ask(api_url: str, address: Address, what: str, body: dict[str, str] | None) -> tuple[int, str]:
-    url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/{what}"
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
-            session.request("GET" if body is None else "POST", url, json=body, allow_redirects=False) as answer,
-        ):
-            return answer.status, (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
-    except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
-        raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad

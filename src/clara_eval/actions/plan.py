@@ -1,9 +1,4 @@
-"""What an action would do, before anything is done: unsigned transactions with a description in words.
-
-Comes in: from `post`, `submit` and `claim`, after they looked at everything that can be looked at. Goes out: a `Plan`
-that a caller's own wallet can sign, or that `carry_out` signs with a local key. `question` is what a person is asked
-before money moves; it says the same thing each time the same action is planned.
-"""
+"""Plan transactions before anything is sent: unsigned, with descriptions and a question."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ from clara_eval.core.untrusted import fence, is_text
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One unsigned transaction. No action of ours ever sends ether: its value is always 0."""
+    """One unsigned transaction; it never sends ether."""
 
     to: Address
     data: str
@@ -52,14 +47,13 @@ class Plan:
     challenge: Address | None = None
     spends: Spending | None = None
     warnings: tuple[str, ...] = ()
-    next: str = ""
     details: Mapping[str, object] = field(default_factory=dict)
     publishes: bytes | None = None
     """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
     place: str = ""
-    """The URI under which it then stands."""
+    """The URI of that content."""
     is_first_part: bool = False
-    """Whether the same action has to be planned again after this, because it depends on the outcome."""
+    """Whether the action has to be planned again after this, because it depends on the outcome."""
 
 
 MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
@@ -68,19 +62,19 @@ MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that a caller wants done. Its key is the same whenever the same thing is asked for."""
+    """One thing that a caller wants done; equal requests have equal keys."""
 
     key: str
     plan: MakePlan
 
     @classmethod
     def of(cls, verb: str, request: object, plan: MakePlan) -> Action:
-        """`request` is a frozen dataclass or a text: everything that tells two requests of this verb apart."""
+        """`request` is a frozen dataclass or text that tells two requests of this verb apart."""
         return cls(f"{verb}/{keccak_hex(repr(request).encode('utf-8', errors='surrogatepass'))[2:34]}", plan)
 
 
 def sender_of(caller: Caller, sender: str | None) -> Address | None:
-    """Who acts: the local wallet, else the address that the caller names, else nobody in particular."""
+    """Who acts: the local wallet, else the address that the caller names."""
     named = to_address(sender, what="sender") if sender else None
     if caller.account is None:
         return named
@@ -95,7 +89,6 @@ def sender_of(caller: Caller, sender: str | None) -> Address | None:
 
 
 def require_text(text: str, path: str) -> None:
-    """Refuse what cannot be written as UTF-8: such bytes come from a shell in another encoding."""
     if not is_text(text):
         raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
 
@@ -105,7 +98,7 @@ def transaction(to: Address, data: bytes, description: str) -> Transaction:
 
 
 async def with_gas(caller: Caller, sender: Address | None, planned: Transaction) -> Transaction:
-    """The same with the node's estimate; a contract that would refuse says so here, before anything is signed."""
+    """Add the node's estimate; a contract that would refuse raises here, before anything is signed."""
     if sender is None:
         return planned
     call = ContractCall("", "", planned.to, bytes.fromhex(planned.data[2:]), planned.description)
@@ -118,7 +111,7 @@ async def with_gas(caller: Caller, sender: Address | None, planned: Transaction)
 
 
 def refusal_in_words(refusal: ContractRefusal | None) -> str:
-    """A contract's refusal in our words; its own words, which a stranger may have written, stand in a fence."""
+    """Say a contract's refusal; its own words, which a stranger may have written, are fenced."""
     if refusal is None:
         return "The contract refused, without a reason that we know."
     if refusal.name == "Error":
@@ -127,7 +120,7 @@ def refusal_in_words(refusal: ContractRefusal | None) -> str:
 
 
 def registered_id(plan: Plan, receipt: TransactionReceipt) -> int | None:
-    """The agent id that a registration gave, from its own receipt; None where the registry emits no events."""
+    """Read the agent id of a registration from its receipt; None if the registry emits no events."""
     registry, owner = plan.transactions[-1].to, plan.sender
     found = IdentityRegistryContract.agents_in(receipt.logs, registry, owner) if owner else []
     return found[-1] if found else None

@@ -1,13 +1,8 @@
-"""Posting a challenge: from what a person writes to the transactions that escrow the prize.
-
-Comes in: a `Posting` in human words. Goes out: a `Plan` (approve only what is needed, create, pay the fee) with the
-quote, the fee and every warning a poster should read first. Refuses a config with errors, an evaluator that is not
-known, terms under which no result could ever be posted, a wallet without the money, and the same challenge twice.
-"""
+"""Plan a post: read the terms, check money and duplicates, and build the transactions."""
 
 from __future__ import annotations
 
-from clara_eval.actions import terms_words as words
+from clara_eval.actions import terms as words
 from clara_eval.actions.amounts import (
     parse_amount,
     parse_deadline,
@@ -47,12 +42,10 @@ OWN = 20
 
 
 def post(posting: Posting, sender: str | None = None) -> Action:
-    """Post a challenge and escrow its prize."""
     return Action.of("post", posting, lambda caller, _: plan_post(caller, posting, sender))
 
 
 async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> Plan:
-    """Everything checked, nothing sent."""
     poster = sender_of(caller, sender)
     _check_words(posting)
     config = _config(posting)
@@ -72,13 +65,11 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
             *unchecked,
             *words.warnings(caller, posting, config, terms),
         ),
-        next="Agents can submit until the deadline; follow it with challenge_eval_status.",
         details=words.details(posting, terms),
     )
 
 
 async def _no_model(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
-    """The first thing to read: without a model nobody could evaluate this, and the prize would be split."""
     if config is None or posting.evaluator != "clara":
         return ()
     said = await missing_model_of(caller.records, caller.settings, config)
@@ -146,7 +137,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
 
 
 def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None) -> Fee:
-    """The fee is counted in dollars: a token of unknown worth cannot pay it."""
+    """Compute the fee, which a token of unknown worth cannot pay."""
     mode = caller.settings.fee_mode if posting.evaluator == "clara" else "platform"
     is_dollar = caller.is_dollar(token.address)
     if mode != "platform" and not is_dollar:
@@ -220,7 +211,8 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms,
     if twin is not None:
         raise CannotAct(
             f"You already posted this: {twin.address} is open with the same config and prize.",
-            remedy="Look at it with challenge_detail; say allowDuplicate to post a second one.",
+            see="duplicate",
+            about=twin.address,
         )
 
 
@@ -258,7 +250,7 @@ def _fee_payment(terms: ChallengeTerms) -> Transaction:
 
 
 async def _check_money(caller: Caller, terms: ChallengeTerms, poster: Address) -> int:
-    """The poster's allowance for the factory; refuses a poster who cannot pay."""
+    """Return the poster's allowance for the factory; refuse a poster who cannot pay."""
     token, head = caller.chain.challenges.token(terms.token.address), await caller.chain.blocks.head()
     balance = await token.balance_of(head, poster)
     if balance < terms.total:

@@ -1,15 +1,11 @@
-"""A harness before it is posted: it must pass its own reference, and a hidden one must be committed.
-
-In: a posting and its config. Out: warnings about what could not be checked here. Refused, with the place and the
-remedy: a hidden harness without `privateSetHash`, a hash that commits to nothing, and a public harness whose reference
-does not pass it twice with the same numbers. Only at the poster's own machine is anything run.
-"""
+"""Check the harness of a posting: committed if hidden, and passed by its reference."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
-from clara_eval.actions.check_harness import HarnessCheck, check_harness
+from clara_eval.actions.check_harness import check_harness
 from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.config.eval_config import EvalConfig
@@ -56,17 +52,10 @@ async def _with_reference(caller: Caller, harness: Harness, reference: str) -> t
             "The harness was not run on its reference: only your own machine does that (clara-eval harness check).",
         )
     try:
-        found = await asyncio.to_thread(_checked, caller, harness, reference)
+        with closing(open_machine(caller.settings)) as machine:
+            found = await asyncio.to_thread(check_harness, machine, harness, reference)
     except MissingEngine as missing:
         return (f"The harness was not run on its reference. {missing}",)
     if found.problems:
         raise BadInput(" ".join(found.problems), path=REFERENCE, remedy="Mend the harness or the reference, then post.")
     return found.warnings
-
-
-def _checked(caller: Caller, harness: Harness, reference: str) -> HarnessCheck:
-    machine = open_machine(caller.settings)
-    try:
-        return check_harness(machine, harness, reference)
-    finally:
-        machine.close()

@@ -1,10 +1,4 @@
-"""Publishing posted results at every place that is configured: right after the post, and whatever is still missing.
-
-Comes in: an open app. Goes out: what each place took, or why it did not. Must hold: a place that is down, or never
-answers, keeps neither the post, nor another place, nor another challenge waiting, and is simply tried again; documents
-that a place refuses keep no others from it; one process at a time publishes one challenge, by the lease of its
-evaluation; nothing that is there already is put again.
-"""
+"""Publish posted results at every configured place: after the post, and later what is missing there."""
 
 from __future__ import annotations
 
@@ -17,10 +11,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from clara_eval.app import App
+from clara_eval.app import App, open_app
 from clara_eval.challenges.challenge_index import summaries
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.core.errors import ClaraError, NotFound, Temporary
+from clara_eval.core.errors import ClaraError, ConfigError, NotFound, Temporary
 from clara_eval.store.leases import Busy, evaluation_lease, held
 from clara_eval.store.publication.port import Publication, Refused
 from clara_eval.store.publication.publish_documents import forget_published, publish_documents, unpublished
@@ -37,7 +32,7 @@ class NotTried(Temporary):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of one challenge at one place; `error` is None where everything is there."""
+    """The end of one publication; `error` is None if the place has everything."""
 
     place: str
     address: Address
@@ -49,12 +44,12 @@ class Published:
 
     @property
     def is_outage(self) -> bool:
-        """Whether the place is to blame: it is not asked again in this round."""
+        """Whether the place itself failed, and is not asked again in this round."""
         return self.error is not None and not isinstance(self.error, (Refused, Busy, NotFound))
 
 
 async def publish_after_post(app: App, address: Address) -> None:
-    """At every place, by whoever holds the evaluation's lease; the post stands already, so nothing is raised."""
+    """Publish at every place; failures are logged, because the post cannot be undone."""
     for place in app.places:
         try:
             await _within(AFTER_POST_SECONDS / len(app.places), app, place, address)
@@ -63,11 +58,7 @@ async def publish_after_post(app: App, address: Address) -> None:
 
 
 async def publish_missing(app: App, seconds: float | None = None, *, again: bool = False) -> AsyncIterator[Published]:
-    """What is posted by us and not everywhere yet, also from before a place was configured.
-
-    Within so many seconds, of which every place has its share; `again` puts what should be there, too. A result whose
-    documents are lost here, so that only the chain knows it, stays as it is elsewhere.
-    """
+    """Publish what we posted and a place lacks, within so many seconds; `again` rewrites everything."""
     index = await summaries(app.store, app.chain_id) if app.places else {}
     posted = [address for address, summary in index.items() if summary.postedBy == "evaluator"]
     async for told in _publish_all(app, posted, seconds, again=again):
@@ -76,9 +67,23 @@ async def publish_missing(app: App, seconds: float | None = None, *, again: bool
 
 
 async def publish_named(app: App, addresses: Sequence[Address], *, again: bool = False) -> AsyncIterator[Published]:
-    """The same for these challenges, whether the service knows them or not; one without a posted result is told."""
+    """Publish these challenges, known to the service or not."""
     async for told in _publish_all(app, addresses, None, again=again):
         yield told
+
+
+async def publish_all(
+    settings: Settings, wanted: Sequence[Address], *, again: bool
+) -> tuple[list[str], list[Published]]:
+    """Publish these challenges, or everything of ours: the places, and how each publication ended."""
+    async with open_app(settings) as app:
+        if not app.places:
+            raise ConfigError(
+                "No place of publication is set.",
+                remedy="Set CLARA_KV_ACCOUNT, _NAMESPACE and _TOKEN, or CLARA_IPFS_API.",
+            )
+        found = publish_named(app, wanted, again=again) if wanted else publish_missing(app, again=again)
+        return [place.name for place in app.places], [one async for one in found]
 
 
 async def _publish_all(
@@ -103,7 +108,7 @@ async def _publish_all(
                 if again:
                     await forget_published(app.store, place, app.chain_id, address)
                 told = await _within(left[place.name], app, place, address)
-        except Busy as busy:  # whoever evaluates it publishes it, too
+        except Busy as busy:  # the evaluation that holds the lease publishes it
             told = Published(place.name, address, busy)
         rest = left[place.name]
         left[place.name] = None if rest is None else max(0.0, rest - (time.monotonic() - began))
@@ -113,7 +118,6 @@ async def _publish_all(
 
 
 async def _within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
-    """What is cut off goes on later from where it was."""
     try:
         async with asyncio.timeout(seconds):
             return await _published(app, place, address)

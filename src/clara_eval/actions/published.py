@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clara_eval.actions.spend_report import SpendReport, spend_report
 from clara_eval.actions.status import evaluation_status
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
 from clara_eval.challenges.agents import agent_record
-from clara_eval.challenges.challenge_index import read_document, summaries
+from clara_eval.challenges.challenge_index import read_document, read_many, summaries
 from clara_eval.challenges.comparisons import comparisons_among, comparisons_of
 from clara_eval.challenges.review import read_review
 from clara_eval.config.eval_config.model import FeatureSchema
@@ -22,7 +23,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
-from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read, read_many
+from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read
 from clara_eval.documents.rounds import AgentRecord, Created, PrizeClaims
 from clara_eval.documents.store_keys import (
     claims_key,
@@ -34,7 +35,6 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
-from clara_eval.judge.costs.spend_report import SpendReport, spend_report
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
 
@@ -160,16 +160,15 @@ class ResultReader:
             return {}
         return await comparisons_of(self.store, self.chain_id, address, account, rivals)
 
-    async def place_change(
-        self, address: Address, scores: Scores, account: str, places: Sequence[str], paid: int
-    ) -> PlaceChange | None:
+    async def place_change(self, address: Address, scores: Scores, account: str) -> PlaceChange | None:
         """Which of its own comparisons would have moved an entry across the pay line; None if that is not known."""
+        places = [row.address for row in scores.ranked]
         if account not in places or len(places) > LARGEST_FIELD:
             return None
         played = await self.comparisons_among(address, scores, places)
         points = {"A": 1.0, "B": 0.0, "tie": 0.5}
         scored = [(*pair, points[one.winner]) for pair, one in played.items() if one.winner in points]
-        return await asyncio.to_thread(turning_point, account, places, scored, paid)
+        return await asyncio.to_thread(turning_point, account, places, scored, scores.paid_count)
 
     async def judging(self, address: Address, scores: Scores) -> JudgingBasis | None:
         """By what these scores were judged, from the head of their trace; None if somebody else posted them."""

@@ -1,20 +1,17 @@
-"""What an evaluation will probably cost: for the poster before the prize is escrowed, and stage by stage.
-
-Comes in: the config, how many entries are expected, and the judges with their prices. Goes out: a `Quote`, or its total
-in millionths of a dollar; None when the models or their prices are not known here: that is never told as free.
-"""
+"""Estimate the cost of an evaluation in millionths of a dollar; None if a price is not known."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import comb
 
+from clara_eval.actions.model_needed import missing_model
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.judge.costs.caps import caps_of
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import Quote, Size
+from clara_eval.judge.costs.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
 from clara_eval.judge.costs.quote import quote as quote_calls
 from clara_eval.judge.expected_calls import Jury, expected_calls, needs_model
 from clara_eval.judge.limits import TokenLimits
@@ -33,19 +30,29 @@ JURY_NOTE = (
     "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
     "for the same price. How alike they err is measured, and counted."
 )
+__all__ = [
+    "GAS_MICRO_USD",
+    "JURY_NOTE",
+    "Quote",
+    "Size",
+    "quote",
+    "quote_config",
+    "quote_posting",
+    "quote_schedule",
+    "specification_table",
+]
 
 
 def quote(
     config: EvalConfig, entries: int, jury: Sequence[JudgeName], cards: Mapping[str, PriceCard | None]
 ) -> int | None:
-    """The estimate for all pairs in both orders, with the posting of scores; one card for each model in the jury."""
+    """Estimate all pairs in both orders, with the post; one card for each model of the jury."""
     if needs_model(config) and not models_of(jury):
         return None
     return _quote(config, Size(entries, entries * (entries - 1)), jury, cards).total_micro_usd
 
 
 def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
-    """The estimate with the judges of the settings."""
     jury = parse_jury(settings.judges)
     return quote(config, entries, jury, price_cards(settings, jury))
 
@@ -53,7 +60,7 @@ def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int |
 def quote_schedule(
     config: EvalConfig, size: Size, jury: Sequence[JudgeName], settings: Settings, schedule: str
 ) -> tuple[str, Quote]:
-    """The quote of a schedule; for `auto` of the one that an evaluation would choose within the cap per challenge."""
+    """Quote a schedule; `auto` is the one that an evaluation would choose within its cap."""
     cards = price_cards(settings, jury)
     pairs = comb(size.submissions, 2)
     limits = token_limits(settings, jury)
@@ -63,6 +70,33 @@ def quote_schedule(
     judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
     chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule)
     return chosen.name, _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleQuote:
+    """What a schedule costs, and what to say beside it."""
+
+    schedule: str
+    quote: Quote
+    notes: list[str]
+    warnings: list[str]
+
+    @property
+    def document(self) -> dict[str, object]:
+        return {
+            "schedule": self.schedule,
+            **to_json(self.quote),
+            "notes": self.notes,
+            "warnings": self.warnings,
+        }
+
+
+def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
+    """Quote an evaluation stage by stage."""
+    jury = parse_jury(judges or settings.judges)
+    chosen, found = quote_schedule(config, size, jury, settings, schedule)
+    lacking = missing_model(config, judges or settings.judges)
+    return ScheduleQuote(chosen, found, [JURY_NOTE] if len(jury) > 1 else [], [lacking] if lacking else [])
 
 
 def _quote(

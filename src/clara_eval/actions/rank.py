@@ -1,59 +1,111 @@
-"""Rank pairwise results that are not from a challenge: a CSV file, or triples from a program.
-
-A file has the columns `left`, `right`, `winner` (left, right or tie); `judge` is used if present, others are ignored.
-"""
+"""Rank pairwise results: from triples, or from a CSV file with the columns left, right, winner and perhaps judge."""
 
 from __future__ import annotations
 
 import csv
+import gc
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from sys import intern
+from typing import Literal
 
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.verdict import Winner
-from clara_eval.ranking import Ranking, Result, Standing, Tally, rank, tally
+from clara_eval.ranking import Ranking, Result, Standing, rank, tally
+from clara_eval.ranking.payout import checked_payout
 
-__all__ = ["RankedFile", "Ranking", "Standing", "rank_file", "rank_games", "read_results"]
+__all__ = [
+    "Ranking",
+    "Standing",
+    "Verdict",
+    "payout_shares",
+    "rank_comparisons",
+    "rank_file",
+    "ranking_document",
+    "read_results",
+]
 
+Verdict = Literal["left", "right", "tie"]
 VERDICTS: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
 COLUMNS = ("left", "right", "winner")
 _NO_FILE_ROWS = "Add rows under the header left,right,winner."
+_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))
+"""Fields of a standing that `strength` sums up."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankedFile:
-    ranking: Ranking
-    table: Tally
+def rank_comparisons(games: Iterable[tuple[str, str, Verdict]], payout_bps: Sequence[int]) -> Ranking:
+    """Rank items by (left, right, winner) triples in any order."""
+    results = []
+    for number, game in enumerate(games):
+        if not _is_comparison(game):
+            raise BadInput(
+                f"Game {number} {str(game)[:200]} is not a comparison of two items.",
+                path=f"games[{number}]",
+                remedy='Give two different names and "left", "right" or "tie".',
+            )
+        left, right, winner = game
+        results.append(Result(left, right, VERDICTS[winner]))
+    items = sorted({item for result in results for item in (result.first, result.second)})
+    return rank(tally(items, results), seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
 
-    def plots(self) -> dict[str, str]:
-        """SVG pictures by file name."""
-        return {"ratings.svg": ratings_svg(self.ranking), "matrix.svg": win_matrix_svg(self.ranking, self.table)}
+
+def _is_comparison(game: object) -> bool:
+    """Programs without types call this too."""
+    if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) and part for part in game):
+        return False
+    return game[0] != game[1] and game[2] in VERDICTS
 
 
-def rank_file(path: Path, winner_count: int, payout_bps: Sequence[int] | None, *, literal: bool) -> RankedFile:
-    """Rank the results of a file; `literal` is the specification's single pass in file order.
+def payout_shares(text: str, winners: int | None) -> tuple[int, ...]:
+    """Read `equal`, `top3` or a list of basis points."""
+    if text in ("", "equal"):
+        return checked_payout(3 if winners is None else winners, None)
+    try:
+        shares = (6000, 2500, 1500) if text == "top3" else tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadInput(
+            f"--payout {text!r} is not a list of basis points.",
+            value=text,
+            remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
+        ) from None
+    return checked_payout(len(shares) if winners is None else winners, shares)
 
-    Raises:
-        BadInput: the file cannot be read, or a row is bad; it names the line, the value and a remedy.
 
-    """
-    results = read_results(path)
+def rank_file(
+    file: Path, payout: tuple[int, ...], *, literal: bool, with_plots: bool
+) -> tuple[Ranking, dict[str, str]]:
+    """Rank a CSV file (`left,right,winner`); SVG plots by file name."""
+    gc.disable()  # a million rows are no garbage, and collecting among them takes a second
+    results = read_results(file)
     items = sorted({result.first for result in results} | {result.second for result in results})
     table = tally(items, results)
     given = tally(items, results, in_given_order=True) if literal else None
-    ranking = rank(table, seed=None, winner_count=winner_count, payout_bps=payout_bps, in_given_order=given)
-    return RankedFile(ranking, table)
+    ranking = rank(table, seed=None, winner_count=len(payout), payout_bps=payout, in_given_order=given)
+    plots = {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, table)} if with_plots else {}
+    return ranking, plots
 
 
-def rank_games(games: Iterable[tuple[str, str, str]], payout_bps: Sequence[int]) -> Ranking:
-    """Rank (left, right, winner) triples in any order."""
-    results = [_result(f"games[{number}]", *game) for number, game in enumerate(games)]
-    items = sorted({item for result in results for item in (result.first, result.second)})
-    return rank(tally(items, results), seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
+def ranking_document(ranking: Ranking) -> dict[str, object]:
+    rows = []
+    for standing in ranking.standings:
+        fields = {name: value for name, value in to_camel_json(standing).items() if name not in _FITTED}
+        rows.append({**fields, "strength": standing.strength, "tiedWith": ranking.tied_with(standing.item)})
+    return {
+        "ranking": rows,
+        "winnerCount": ranking.winner_count,
+        "payoutBps": list(ranking.payout_bps),
+        "margin": {**to_camel_json(ranking.margin), "sentence": ranking.margin.sentence},
+        "expectedMisallocation": ranking.misallocation,
+        "positionBias": ranking.position_bias,
+        **to_camel_json(ranking.consistency),
+        "flags": to_camel_json(ranking.flags),
+        "results": ranking.results,
+        "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
+        "orderedBy": ranking.ordered_by,
+    }
 
 
 def read_results(path: Path) -> list[Result]:

@@ -1,9 +1,4 @@
-"""Rehearse a config: what an evaluation will look at, before any money is escrowed.
-
-In: a config, and texts to read as if they were submissions. Out: the schema as an evaluation would compile it, with the
-first model of the jury for names that no catalogue knows; what is read in each text; and the config with every feature
-typed. Nothing is kept.
-"""
+"""Rehearse a config: compile it, try it on sample texts, and type every feature; nothing is kept."""
 
 from __future__ import annotations
 
@@ -12,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from clara_eval.actions.harness import run_public
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.app import open_machine, open_reader
-from clara_eval.code.language import guess_language
 from clara_eval.config.eval_config import (
     EvalConfig,
     Feature,
@@ -28,10 +23,10 @@ from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.execution import program_of, run_here
 from clara_eval.evaluation.features.extract import ReadingContext, extract_features
 from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.harness import Harness, Machine
+from clara_eval.harness import Machine
+from clara_eval.judge.comparison import describe
 from clara_eval.judge.feature_types import type_names
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.submissions.model import Solution
@@ -50,9 +45,14 @@ class Rehearsal:
     """The poster's document with every feature typed; reading it again gives this very schema."""
     warnings: list[str]
 
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """Each feature as the judge is told about it."""
+        return {feature.name: describe(feature) for feature in self.schema.features}
+
 
 async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Settings, judges: str = "") -> Rehearsal:
-    """Compile, type and read as an evaluation would; `judges` in the place of the operator's jury."""
+    """Compile, type and read as an evaluation would; `judges` replace the operator's jury."""
     schema, untyped = compile_schema(config)
     typed_by: dict[str, str] = {}
     async with open_reader(settings, judges) as asker:
@@ -66,7 +66,7 @@ async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Setti
 
 
 def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
-    """The poster's document with every feature typed."""
+    """Write the poster's document with every feature typed."""
     document = json.loads(config.canonical)
     document["features"] = [_item(feature) for feature in schema.features]
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -77,7 +77,7 @@ def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
 
 
 def _item(feature: Feature) -> dict[str, object]:
-    """A feature as the config format writes it: only the keys that mean something for its type."""
+    """Write a feature with only the keys that its type uses."""
     return {
         key: value
         for key, value in feature.to_json().items()
@@ -88,16 +88,12 @@ def _item(feature: Feature) -> dict[str, object]:
 async def _read(
     asker: StructuredLlm | None, machine: Machine, schema: FeatureSchema, config: EvalConfig, name: str, text: str
 ) -> SubmissionFacts:
-    """Measured, run under the public harness and, where there is a model, read."""
     content = text.encode()
     digest = keccak_hex(content)
     submission = Submission(ZERO_ADDRESS, 0, name, digest, 0, 1)
     solution = Solution(
         submission, content, text, "text/plain", digest, sha256_hex(content), "content", True, config.language
     )
-    spec = config.harness
-    harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, text)
-    executed = await run_here(machine, harness, program) if program else None
+    harness, executed = await run_public(machine, config, schema, text)
     reading = ReadingContext(ZERO_ADDRESS, "0x" + "00" * 32, config.language, harness=harness)
     return await extract_features(asker, schema, solution, reading, executed)

@@ -1,10 +1,4 @@
-"""Audit by sampling: some comparisons of a checked trace are asked again, of a judge that the auditor chooses.
-
-In: a trace that held, with its post on chain, and how many to ask. Out: how many verdicts came out otherwise, with an
-interval for all of them. Which are drawn follows from the hash of the block after the post: nobody could know it while
-the round was judged, and anybody draws the same ones. What it will cost is told before anything is asked. The node is
-asked as one of the trace's own network, whatever the settings say, and no comparison is made that was not drawn.
-"""
+"""Ask some comparisons of a verified trace again, drawn by the hash of the block after the post."""
 
 from __future__ import annotations
 
@@ -12,18 +6,19 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from clara_eval.actions.calibration_figures import proportion
 from clara_eval.actions.verify import first_block_of
 from clara_eval.app import open_chain, open_jury
+from clara_eval.challenges.replay import Checked
 from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.evaluation.play import Comparison, compared
-from clara_eval.evaluation.replay import Checked
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
-from clara_eval.judge.calibration.measure import Measured, proportion
+from clara_eval.judge.calibration_gate import Measured
 from clara_eval.judge.comparison import comparison_prompt
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards
@@ -33,7 +28,7 @@ ANSWER_TOKENS = 150
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What asking will cost, before it is asked; `micro_usd` is None where the judge has no known price."""
+    """The expected cost; `micro_usd` is None if the judge has no known price."""
 
     judge: str
     calls: int
@@ -58,7 +53,7 @@ class Rejudged:
 
 
 def draw(seed: str, count: int, wanted: int) -> list[int]:
-    """`wanted` different numbers below `count`: the first ones of a shuffle by SHA-256 over the seed and a counter."""
+    """Draw different numbers below `count`: a shuffle by SHA-256 over the seed and a counter."""
     moved: dict[int, int] = {}
     chosen: list[int] = []
     for place in range(min(wanted, count)):
@@ -78,20 +73,20 @@ async def rejudge(
     rpc: str | None,
     foreseen: Callable[[Foreseen], None],
 ) -> Rejudged:
-    """Ask `wanted` comparisons again; `foreseen` is told the cost first, and may end it by raising."""
+    """Ask `wanted` comparisons again; `foreseen` gets the cost first and may raise to stop."""
     if rpc is None or checked.posted is None:
         raise BadInput(
             "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
         )
     number = checked.posted.block_number + 1
     seed = await _block_hash(checked.challenge.chain_id, settings, rpc, number)
-    decided = decided_numbers(checked.walk.comparisons)
-    chosen = [checked.walk.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
+    decided = decided_numbers(checked.result.comparisons)
+    chosen = [checked.result.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
     cost = _foresee(checked, settings, judge, chosen)
     foreseen(cost)
     async with open_jury(settings, judge) as (askers, _store):
         asker = askers[judge]
-        criteria, schema = checked.walk.metadata.config.criteria, checked.walk.schema
+        criteria, schema = checked.result.given.config.criteria, checked.result.schema
         found: Judge = RulesJudge(schema) if asker is None else ModelJudge(asker, criteria, schema)
         again = await gather_or_raise(_again(checked, found, one) for one in chosen)
     answered = [(before, after) for before, after in zip(chosen, again, strict=True) if after.winner is not None]
@@ -111,15 +106,14 @@ async def _block_hash(chain_id: int, settings: Settings, rpc: str, number: int) 
 
 
 def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
-    """Which of them have a verdict. In a large round by rules all have one, and none is made to find that out."""
+    """Which comparisons have a verdict; a large round by rules has one for each, made when asked for."""
     if isinstance(comparisons, RuledComparisons):
         return range(len(comparisons))
     return [number for number, one in enumerate(comparisons) if one.winner is not None]
 
 
 async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
-    """Shown in the same order as before."""
-    first, second = (checked.walk.features[account].vector for account in _pair(one))
+    first, second = (checked.result.features[account].vector for account in _pair(one))
     decision = await judge.compare(first, second)
     if decision.outage:
         raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
@@ -135,9 +129,9 @@ def _foresee(checked: Checked, settings: Settings, judge: str, chosen: list[Comp
     card = price_cards(settings, [named]).get(named.text)
     if named.text == "rules":
         return Foreseen(judge, 0, 0)
-    criteria, schema = checked.walk.metadata.config.criteria, checked.walk.schema
+    criteria, schema = checked.result.given.config.criteria, checked.result.schema
     prompts = [
-        comparison_prompt(criteria, schema, *(checked.walk.features[a].vector for a in _pair(one))) for one in chosen
+        comparison_prompt(criteria, schema, *(checked.result.features[a].vector for a in _pair(one))) for one in chosen
     ]
     counts = [estimated_tokens(prompt.system + prompt.user) for prompt in prompts]
     cost = None if card is None else sum(card.cost(Tokens(count, ANSWER_TOKENS)) for count in counts)

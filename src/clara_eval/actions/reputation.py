@@ -1,12 +1,4 @@
-"""Feedback on the agents of final challenges, given once, within a budget of gas.
-
-Comes in: an open app whose settings name a registry. Goes out: a receipt for each feedback. Must hold: only results
-that we posted and that are final are told; what is said about each agent is written down before the first transaction,
-so that every attempt says the same; agents that the evaluator owns or acts for are skipped; a tick spends no more gas
-than its budget, and the rest follows at the next. What was given counts for good once the safe block has it: what a
-reorg took away is given again. A registry that refuses one agent a few times is left in peace about that one, and
-keeps nobody else waiting.
-"""
+"""Give feedback on the agents of final challenges: once, planned before it is sent, within a gas budget."""
 
 from __future__ import annotations
 
@@ -39,7 +31,7 @@ MOST_REFUSALS = 3
 
 @dataclass(slots=True)
 class FeedbackPlan:
-    """Everything that is to be said about one challenge, and how far it got."""
+    """All feedback of one challenge, and how far it got."""
 
     planned: list[EarnedFeedback]
     skipped: list[int]
@@ -59,11 +51,10 @@ class FeedbackPlan:
 
     @property
     def wanted(self) -> list[EarnedFeedback]:
-        """All but those whom the registry refuses for good."""
+        """All but those that the registry refuses for good."""
         return [one for one in self.planned if self.refused.get(str(one.agent_id), 0) < MOST_REFUSALS]
 
     def refuse(self, agent: str, problem: str) -> None:
-        """The registry did not take it."""
         _log.warning("feedback_refused", agent=agent, problem=problem)
         self.refused[agent] = self.refused.get(agent, 0) + 1
 
@@ -90,7 +81,7 @@ def _read(text: str) -> FeedbackPlan:
 
 
 async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
-    """What final challenges of ours still lack, oldest first, until the gas of one tick is used up."""
+    """Give what final challenges of ours lack, oldest first, until the gas of one tick is used."""
     registry = reputation_registry(app.settings)
     if registry is None or not app.sender.can_sign:
         return
@@ -113,8 +104,6 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
 
 @dataclass(slots=True)
 class Budget:
-    """The gas of one tick."""
-
     gas: int
     is_used_up: bool = False
     whole: int = 0
@@ -124,7 +113,7 @@ class Budget:
 
 
 async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Budget) -> Receipt | None:
-    """One feedback, and what became of it in the plan; None where nothing was sent."""
+    """Give one feedback and note the outcome in the plan; None if nothing was sent."""
     agent = str(earned.agent_id)
     try:
         used = await estimate_gas(app.chain, earned.call(), app.sender.address)
@@ -148,7 +137,7 @@ async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Bu
 
 
 async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
-    """Once the safe block is past everything that was given: what stands there stays, what does not is given again."""
+    """Once the safe block has all feedback, keep what is there and give again what a reorg removed."""
     if plan.is_settled or plan.left or (await app.chain.blocks.safe_block()).number < plan.last_block:
         return
     for earned in plan.wanted:
@@ -175,7 +164,7 @@ async def _final_and_ours(app: App) -> list[Address]:
 
 
 async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:
-    """What is to be said, fixed at the first look; None where that is not certain yet."""
+    """Plan once what is said; None while the result is not certain."""
     text = await app.store.get(app.chain_id, FEEDBACK + address)
     if text is not None:
         return _read(text)
@@ -210,7 +199,7 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
 
 
 def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
-    """Agents with their scores, best first: all that were ranked, or the winners; an agent with two entries once."""
+    """Agents with their best score: all that were ranked, or the winners."""
     paid = {winner.account for winner in scores.winners}
     is_for_winners = app.settings.reputation == "winners"
     rows = [row for row in scores.rankings if row.status == "ranked" and (row.address in paid or not is_for_winners)]

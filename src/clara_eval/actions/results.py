@@ -1,8 +1,6 @@
-"""How an evaluation goes and how it ended, for the people and agents who wait for it.
+"""How an evaluation goes and how it ended: status, leaderboard, and one submitter's score with the reasons.
 
-Comes in: an address, and what the evaluation left in its records. Goes out: status, leaderboard, and one submitter's
-score with the reasons. Before scores are posted on chain only status and progress are told: a free oracle invites
-probing. What the chain says about winners and prizes wins over what the records say.
+Invariant: before scores are posted only status and progress are told; the chain's winners win over the records.
 """
 
 from __future__ import annotations
@@ -13,16 +11,13 @@ from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.browse import token_document
-from clara_eval.actions.challenges import challenge_at, posted_by, submission_of
-from clara_eval.actions.claim import FINALIZATION_SECONDS
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_by, submission_of
 from clara_eval.actions.plan import sender_of
-from clara_eval.actions.times import show_moment, show_wait
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.winners import WinnerPrize
 from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
-from clara_eval.challenges.status import MEANINGS
+from clara_eval.challenges.status import MEANINGS, STOPPED_STATES
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
@@ -33,15 +28,15 @@ from clara_eval.documents.actions import (
     EvalStatusResult,
     FeatureValue,
     LeaderboardResult,
-    ScoreResult,
+    ScoreFound,
     StandingRow,
+    StatusFound,
 )
 from clara_eval.documents.results import (
     EvalStatus,
     EvaluationProgress,
     ExecutedRun,
     LeaderboardRow,
-    Pairwise,
     RankedEntry,
     Scores,
     StageProgress,
@@ -53,23 +48,24 @@ from clara_eval.harness.model import feature_name
 RIVALS_SHOWN = 10
 MAX_FLAGS = 20
 MAX_STANDINGS = 200
-_MEANINGS: Mapping[str, str] = {
+STATUS_MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
     **{str(state): meaning for state, meaning in MEANINGS.items()},
 }
 EvalState = Literal["none", State]
-_WORKING = ("extracting", "comparing", "publishing")
+_OVER = frozenset(("finalized", "cancelled", "expired"))
+_MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishing"))
 
 
-async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
-    """Stage, progress, time left, and the reason if it waits or stopped."""
+async def eval_status(caller: Caller, address: str) -> StatusFound:
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
     status: EvalState = found.status if found else "complete" if challenge.score_posted_at else "none"
-    reason = found.reason if found and found.reason != _MEANINGS[status] else None  # said once is enough
+    reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
     known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
     known |= {"stage": _stage(found), "progress": 100 if status == "complete" else known.get("progress", 0)}
-    return EvalStatusResult(
+    phase, moment = _phase(challenge)
+    return StatusFound(
         **known,
         network=caller.settings.network_name,
         address=challenge.address,
@@ -78,7 +74,8 @@ async def eval_status(caller: Caller, address: str) -> EvalStatusResult:
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
-        explanation=_explanation(challenge, status),
+        phase=phase,
+        moment=moment,
     )
 
 
@@ -89,39 +86,38 @@ def _stage(found: EvalStatus | None) -> StageProgress:
     return StageProgress(**{**known, "name": stage.name if stage.name and stage.name.isidentifier() else None})
 
 
-def _explanation(challenge: Challenge, status: EvalState) -> str:
+def _phase(
+    challenge: Challenge,
+) -> tuple[Literal["cancelled", "expired", "final", "posted", "open", "due"], int]:
     now = challenge.block.timestamp
     if challenge.status is ChallengeStatus.CANCELLED:
-        return "The challenge was cancelled and the prize went back to the poster."
+        return "cancelled", 0
     if challenge.status is ChallengeStatus.EXPIRED:
-        return "No scores were posted in time: every submitter can claim an equal share with challenge_claim."
+        return "expired", 0
     if challenge.status is ChallengeStatus.FINALIZED:
-        return "The result is final; winners can claim with challenge_claim."
+        return "final", 0
     if challenge.score_posted_at:
-        free_at = challenge.score_posted_at + FINALIZATION_SECONDS
-        return f"Scores are posted; prizes can be claimed from {show_moment(free_at)}."
-    if now < challenge.deadline:
-        return (
-            f"Submissions are accepted for another {show_wait(challenge.deadline - now)}; the evaluation starts then."
-        )
-    return f"{_MEANINGS[status]} Scores have to be posted by {show_moment(challenge.scoring_deadline)}."
+        return "posted", challenge.score_posted_at + FINALIZATION_SECONDS
+    return ("open", challenge.deadline - now) if now < challenge.deadline else ("due", challenge.scoring_deadline)
 
 
 def is_waiting(status: EvalStatusResult) -> bool:
     """Whether looking again soon may show something new."""
-    is_over = status.scorePostedAt is not None or status.chainStatus in {"finalized", "cancelled", "expired"}
-    return not is_over and status.status in {"none", "pending", *_WORKING}
+    is_over = status.scorePostedAt is not None or status.chainStatus in _OVER
+    return not is_over and status.status in _MAY_CHANGE
+
+
+def has_stopped(status: EvalStatusResult) -> bool:
+    """Whether it ended without a result."""
+    return status.status in STOPPED_STATES
 
 
 async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
-    """Everybody's place if the evaluation is recorded here, else the winners that the chain names."""
+    """Show every place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
     challenge = await challenge_at(caller, address)
-    _require_posted(challenge)
-    posted = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
-    scores = await caller.records.scores(challenge.address)
-    standings = _standings(challenge, scores, posted)
+    scores, standings = await _standings(caller, challenge)
     return LeaderboardResult(
         network=caller.settings.network_name,
         address=challenge.address,
@@ -131,15 +127,15 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         standings=standings[:limit],
         total=len(standings),
         traceDigest=scores.traceDigest if scores else None,
-        trace=caller.records.trace_place(challenge.address),
+        trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
         warning=scores.warning if scores else None,
         flags=_flags(scores.flags if scores else []),
     )
 
 
-async def score(caller: Caller, address: str, submitter: str | None = None) -> ScoreResult:
-    """One submitter's place and why; without a submitter, the local wallet's own."""
+async def score(caller: Caller, address: str, submitter: str | None = None) -> ScoreFound:
+    """Explain one submitter's place; without a submitter, the local wallet's own."""
     challenge = await challenge_at(caller, address)
     account = to_address(submitter, what="submitter") if submitter else sender_of(caller, None)
     if account is None:
@@ -148,32 +144,17 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         raise NotFound(
             f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
         )
-    _require_posted(challenge)
-    posted = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
-    scores = await caller.records.scores(challenge.address)
-    standings = _standings(challenge, scores, posted)
+    scores, standings = await _standings(caller, challenge)
     standing = next((item for item in standings if item.address == account), None)
     if standing is None:
         raise NotFound(
             f"The place of {account} is not known here: the chain names only the winners.",
             remedy="Ask a service that evaluated it: set CLARA_API_URL.",
         )
-    return await _score(caller, challenge, standing, standings, scores)
-
-
-async def _score(
-    caller: Caller,
-    challenge: Challenge,
-    standing: StandingRow,
-    standings: list[StandingRow],
-    scores: Scores | None,
-) -> ScoreResult:
-    account = Address(standing.address)
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
     games = await _comparisons(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
-    rival = _closest(standings, standing)
-    return ScoreResult(
+    return ScoreFound(
         network=caller.settings.network_name,
         address=challenge.address,
         submitter=account,
@@ -185,29 +166,28 @@ async def _score(
         notes=_notes(facts.text if facts else {}),
         flags=_flags(facts.flags if facts else []),
         games=games,
-        closestRival=rival,
-        why=_why(standing, rival, games),
+        closestRival=_closest(standings, standing),
         traceDigest=scores.traceDigest if scores else None,
-        trace=caller.records.trace_place(challenge.address),
+        trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
-        claimable=_claimable(challenge, standing),
+        claimableAt=_claimable_at(challenge, standing),
     )
 
 
-def _require_posted(challenge: Challenge) -> None:
+async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | None, list[StandingRow]]:
+    """Every place as evaluated, with what the chain pays; only the paid ones if nothing was evaluated here."""
     if challenge.score_posted_at == 0:
         raise NotYet(
             f"No scores are posted for {challenge.address} yet; until then only the status is public.",
-            remedy="Follow challenge_eval_status.",
+            see="status",
+            about=challenge.address,
         )
-
-
-def _standings(challenge: Challenge, scores: Scores | None, winners: Sequence[WinnerPrize]) -> list[StandingRow]:
-    """Everybody's place as evaluated, with what the chain pays; only the paid if nothing was evaluated here."""
+    winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
+    scores = await caller.records.scores(challenge.address)
     paid = {row.address: row for row in rows_on_chain(winners)}
     if scores is None or not scores.rankings:
-        return [_standing(challenge, row, row, status="unknown") for row in paid.values()]
-    return [
+        return scores, [_standing(challenge, row, row, status="unknown") for row in paid.values()]
+    return scores, [
         _standing(challenge, row, paid.get(row.address), status="rejected" if row.status == "rejected" else "ranked")
         for row in scores.rankings
     ]
@@ -263,23 +243,21 @@ async def _comparisons(
     for rival in rivals:
         for first, second in ((account, rival), (rival, account)):
             game = await caller.records.comparison(address, first, second)
-            if game is not None:
-                found.append(_comparison(game, rival, shown_first=first == account))
+            if game is None:
+                continue
+            row = ComparisonRow(
+                rival=rival,
+                shownFirst=first == account,
+                result=game.outcome(shown_first=first == account),
+                confidence=game.confidence,
+                reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
+            )
+            found.append(row)
     return found
 
 
-def _comparison(game: Pairwise, rival: Address, *, shown_first: bool) -> ComparisonRow:
-    return ComparisonRow(
-        rival=rival,
-        shownFirst=shown_first,
-        result=game.outcome(shown_first=shown_first),
-        confidence=game.confidence,
-        reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
-    )
-
-
 def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
-    """Only numbers, booleans and short closed values; anything longer is not a typed fact."""
+    """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
     return [
         FeatureValue(name=name[:40], value=value)
         for name, value in values.items()
@@ -294,36 +272,11 @@ def _notes(values: Mapping[str, str]) -> list[Untrusted]:
 
 
 def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
-    told = (json.dumps(to_camel_json(flag), sort_keys=True) for flag in flags[:MAX_FLAGS])
-    return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in told]
+    texts = (json.dumps(to_camel_json(flag), sort_keys=True) for flag in flags[:MAX_FLAGS])
+    return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in texts]
 
 
-def _why(standing: StandingRow, rival: StandingRow | None, games: list[ComparisonRow]) -> str:
-    if standing.status == "rejected":
-        return "The submission was rejected and ranks after all that were compared; see its reason."
-    parts = [f"Rank {standing.rank}"]
-    if standing.elo is not None:
-        interval = (
-            f" (likely {standing.low:.0f} to {standing.high:.0f})"
-            if standing.low is not None and standing.high is not None
-            else ""
-        )
-        parts.append(f"Elo {standing.elo:.0f}{interval}")
-    if standing.wins is not None:
-        parts.append(f"{standing.wins:g} won, {standing.losses or 0:g} lost, {standing.ties or 0:g} tied")
-    if standing.tiedWith:
-        parts.append(f"tied with {', '.join(standing.tiedWith)}: among equals the earlier submission is first")
-    if rival is not None:
-        against = [game.result for game in games if game.rival == rival.address]
-        met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
-        parts.append(f"closest rival {rival.address} at rank {rival.rank}{met}")
-    return "; ".join(parts) + "."
-
-
-def _claimable(challenge: Challenge, standing: StandingRow) -> str:
+def _claimable_at(challenge: Challenge, standing: StandingRow) -> int | None:
     if not int(standing.prizeAmount or 0):
-        return "No prize to claim."
-    if challenge.status is ChallengeStatus.FINALIZED:
-        return "The prize can be claimed now with challenge_claim, unless it was already."
-    free_at = challenge.score_posted_at + FINALIZATION_SECONDS
-    return f"The prize can be claimed from {show_moment(free_at)} with challenge_claim."
+        return None
+    return 0 if challenge.status is ChallengeStatus.FINALIZED else challenge.score_posted_at + FINALIZATION_SECONDS

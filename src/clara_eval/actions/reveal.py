@@ -1,36 +1,31 @@
-"""Reveal a hidden harness: the poster signs, the service checks signature, hash and time, and keeps the document.
-
-In: the document's bytes and a signature over the challenge and its `privateSetHash`. Out: the hash that was revealed.
-Refused, with the reason: before the deadline, by anybody but the poster, and whatever does not hash to the commitment.
-The first right document stays: there is only one, because the hash fixes it.
-"""
+"""Reveal a hidden harness after the deadline, signed by the poster."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
 
-import aiohttp
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
+from clara_eval.actions.service_client import ask_service
+from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.evaluate import Ports
+from clara_eval.challenges.context import Ports
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.eval_config import read_metadata
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.eip191 import signer_of
-from clara_eval.core.errors import BadInput, NotYet, Temporary
-from clara_eval.core.http_body import TooLong, read_at_most
+from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.harness import revealed_document
+from clara_eval.harness import HarnessDocument
 from clara_eval.harness.hidden import MAX_DOCUMENT_BYTES
-
-MAX_ANSWER_BYTES = 65_536
 
 
 def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:
-    """What the poster signs (EIP-191), so that a signature is of use for this reveal and nothing else."""
+    """The EIP-191 text that the poster signs."""
     return (
         f"Clara Eval: reveal the harness\nchain: {chain_id}\nchallenge: {address}\nprivateSetHash: {private_set_hash}"
     )
@@ -43,7 +38,7 @@ def sign_reveal(key: SecretStr, chain_id: int, address: str, private_set_hash: s
 
 
 async def reveal_harness(ports: Ports, address: Address, document: str, signature: str) -> str:
-    """Keep the harness that this challenge committed to; raises BadInput or NotYet with the reason."""
+    """Keep the harness that this challenge committed to."""
     challenge = await look_at_challenge(ports.chain, address)
     if challenge.block.timestamp < challenge.deadline:
         raise NotYet(
@@ -57,7 +52,7 @@ async def reveal_harness(ports: Ports, address: Address, document: str, signatur
     spec = read_metadata(fetched.content, challenge.eval_config_hash).config.harness
     if spec is None or not spec.hidden:
         raise BadInput(f"The config of {address} has no hidden harness.", remedy="There is nothing to reveal.")
-    found = revealed_document(document.encode(), challenge, spec)
+    found = revealed_document(document.encode(), challenge.private_set_hash, spec)
     await ports.store.put(challenge.chain_id, harness_key(address), document)
     return found.private_set_hash
 
@@ -72,16 +67,16 @@ def _check_signer(challenge: Challenge, signature: str) -> None:
         )
 
 
-async def send_reveal(api_url: str, address: Address, document: str, signature: str) -> None:
-    """The same through the service's REST door."""
-    url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/harness"
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
-            session.post(url, json={"document": document, "signature": signature}, allow_redirects=False) as answer,
-        ):
-            text = (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
-    except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
-        raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad
-    if answer.status != HTTPStatus.OK:
-        raise BadInput(f"The service refuses the reveal ({answer.status}): {text}")
+async def reveal_document(settings: Settings, address: Address, document: HarnessDocument) -> None:
+    """Sign with the wallet key, and reveal to the service of CLARA_API_URL or to the local store."""
+    if settings.wallet_key is None:
+        raise ConfigError("A reveal is signed by the poster.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
+    text, chain_id = document.content.decode(), settings.network.chain_id
+    signature = sign_reveal(settings.wallet_key, chain_id, address, document.private_set_hash)
+    if settings.api_url is None:
+        async with open_app(settings) as app:
+            await reveal_harness(app.ports, address, text, signature)
+        return
+    status, answer = await ask_service(settings.api_url, address, "harness", {"document": text, "signature": signature})
+    if status != HTTPStatus.OK:
+        raise BadInput(f"The service refuses the reveal ({status}): {answer}")

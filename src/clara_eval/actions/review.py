@@ -1,16 +1,12 @@
-"""A person's word about a result: what waits, why, and the decision with what follows from it.
-
-The reasons are the operator's: they name who stands near the money. An approval lets the next attempt publish exactly
-the approved result. A ruling has the round walked again with the ruling in its evidence. A rejection ends the
-evaluation as `failed` with the note; the poster may still post. Where somebody has posted already, that stands, and
-only the word is recorded.
-"""
+"""Decide about a result that waits: approve, reject, or rule and evaluate again."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
 from clara_eval.challenges.review import (
@@ -23,8 +19,9 @@ from clara_eval.challenges.review import (
     signature,
 )
 from clara_eval.challenges.status import StatusWriter
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.core.errors import BadInput
+from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.review import RuledStage, RulingKind
 from clara_eval.documents.store_keys import scores_key, status_key
@@ -33,20 +30,32 @@ from clara_eval.evaluation.rulings import (
     Ruling,
     read_rulings,
 )
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
+from clara_eval.store.open import existing_store
 from clara_eval.store.ports import Store
 
-__all__ = ["Decree", "approve", "known_review", "list_reviews", "reject", "rule"]
+__all__ = ["Decide", "Decree", "Review", "approve", "in_store", "known_review", "list_reviews", "reject", "rule"]
+T = TypeVar("T")
+Decide = Callable[[Store, int], Awaitable[Review]]
+
+
+async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]) -> T:
+    """Call a function with the store of the settings; NotFound if there is none yet."""
+    async with existing_store(settings.database_url) as store:
+        if store is None:
+            raise NotFound(
+                "No store is here yet: nothing was evaluated, and nothing is waiting for review.",
+                remedy="Set CLARA_DATABASE_URL to the service's store.",
+            )
+        return await use(store, settings.network.chain_id)
 
 
 async def approve(
     store: Store, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
 ) -> Review:
-    """Let exactly this result be posted; BadInput or NotFound where nothing waits, or another result does.
-
-    Note and name become part of the public trace.
-    """
+    """Let exactly this result be posted; note and name become part of the public trace."""
     now, looked_at = int(time.time()), _require(digest)
     review = await decide(store, chain_id, address, "approved", note=note, now=now, digest=looked_at, by=by)
     attempts = await read_attempts(store, chain_id, address)
@@ -57,7 +66,7 @@ async def approve(
 async def reject(
     store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
 ) -> Review:
-    """End the evaluation as failed; BadInput or NotFound where nothing waits, or another result does."""
+    """End the evaluation as failed; the poster may still post."""
     review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
@@ -78,7 +87,7 @@ def _require(digest: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Decree:
-    """What a person rules: whom it is about, or who is asked for which stage, and why."""
+    """What a person rules: about an account, or a judge for a stage, and why."""
 
     kind: RulingKind
     account: Address | None = None
@@ -86,11 +95,11 @@ class Decree:
     stage: RuledStage | None = None
     note: str = ""
     by: str = ""
-    """Who rules; it stands in the public trace."""
+    """Who rules; it is in the public trace."""
 
 
 async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
-    """Have the round walked again under a ruling; BadInput or NotFound where nothing waits, or another result does."""
+    """Evaluate the round again under a ruling."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
         review = check_waiting(await known_review(store, chain_id, address), _require(digest))
         scores = await read(store, chain_id, Scores, scores_key(address))
@@ -120,10 +129,10 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
 
 
 async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
-    """The ruling beside the earlier ones; what a finished walk of this run closed is open again."""
+    """Add the ruling, and reopen what a finished run closed."""
     about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
     ruling = Ruling(decree.kind, digest, int(time.time()), *about)
-    rulings = (*(one for one in await read_rulings(store, run) if one.kind != "default"), ruling)
-    for key in ("rulings", "digest", "unanswered"):
-        await store.forget_entry(run, key)
-    await store.add_entry(run, "rulings", RULINGS.text(rulings))
+    journal = Journal(store, run)
+    rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
+    await journal.drop("rulings", "digest", "unanswered")
+    await journal.keep("rulings", RULINGS, rulings)

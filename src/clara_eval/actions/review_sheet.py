@@ -1,9 +1,4 @@
-"""Everything a person needs to decide about one result that waits, on one sheet.
-
-In: the store. Out: a `ReviewSheet`: what the money is about and how long there is, the ranking, what is doubtful and
-why, the facts of those near the pay line side by side, and the games between them. For the operator only: it names who
-stands near the money. What models and submitters wrote is data; whoever shows it escapes it.
-"""
+"""Collect on one sheet what a person needs to decide about a result; for the operator only."""
 
 from __future__ import annotations
 
@@ -26,6 +21,7 @@ from clara_eval.documents.results import (
 from clara_eval.documents.review import ReviewSheet, ShownComparison
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.rulings import read_rulings
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.store.ports import Store
 
 NEAR = 2
@@ -33,14 +29,14 @@ NEAR = 2
 
 
 async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
-    """The sheet of one challenge; NotFound where no review is known."""
+    """Make the sheet of one challenge; NotFound if no review is known."""
     review = await known_review(store, chain_id, address)
     scores = await read(store, chain_id, Scores, scores_key(address))
     summary = await read(store, chain_id, Summary, index_key(address))
     status = await read(store, chain_id, EvalStatus, status_key(address))
     rows = scores.rankings if scores else []
     near = _near(rows)
-    rulings = await read_rulings(store, f"{chain_id}:{address}")
+    rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     return ReviewSheet(
         address=address,
         traceDigest=review.digest,
@@ -65,7 +61,6 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
 
 
 def _near(rows: list[LeaderboardRow]) -> list[str]:
-    """The paid, and those just below the pay line."""
     paid = sum(row.prizeAmount is not None for row in rows)
     return [row.address for row in rows[: paid + NEAR]]
 
@@ -80,7 +75,6 @@ async def _facts(store: Store, chain_id: int, address: Address, near: list[str])
 
 
 async def _comparisons(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
-    """The looks at two of those next to the pay line, in both orders."""
     games: list[ShownComparison] = []
     for first, second in permutations(near[-2 * NEAR :], 2):
         found = await read_comparison(store, chain_id, address, first, second)

@@ -1,9 +1,4 @@
-"""Submitting a solution: its content becomes a URI and a hash, and both go on chain.
-
-Comes in: text, a file, or a URI. Goes out: a `Plan` with the `submit` transaction (or first the agent's registration).
-`solutionHash` is keccak256 of the content itself. Refuses a challenge that is closed or full, an agent id that the
-sender does not own, a second submission within the hour (it says when to try again), and content too large to store.
-"""
+"""Plan a submission: its content becomes a URI and a keccak256 hash on chain."""
 
 from __future__ import annotations
 
@@ -43,7 +38,7 @@ MUTABLE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handing:
+class SubmissionInput:
     """What an agent hands in: exactly one of content, file and uri."""
 
     challenge: str
@@ -65,27 +60,24 @@ class _Solution:
     publishes: bytes | None = None
 
 
-def submit(handing: Handing, sender: str | None = None) -> Action:
-    """Submit a solution, after a registration if that is wanted and needed."""
-
+def submit(given: SubmissionInput, sender: str | None = None) -> Action:
     async def plan(caller: Caller, registered: int | None) -> Plan:
-        given = handing if registered is None else replace(handing, agent_id=registered)
-        return await plan_submit(caller, given, sender)
+        known = given if registered is None else replace(given, agent_id=registered)
+        return await plan_submit(caller, known, sender)
 
-    return Action.of("submit", handing, plan)
+    return Action.of("submit", given, plan)
 
 
-async def plan_submit(caller: Caller, handing: Handing, sender: str | None = None) -> Plan:
-    """Everything checked, nothing sent."""
+async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None = None) -> Plan:
     agent = sender_of(caller, sender)
-    challenge = await challenge_at(caller, handing.challenge)
+    challenge = await challenge_at(caller, given.challenge)
     _check_open(challenge)
     if agent is not None:
         await _check_turn(caller, challenge, agent)
-    agent_id = await _agent_id(caller, challenge, handing, agent)
-    solution = await _solution(caller, handing)
+    agent_id = await _agent_id(caller, challenge, given, agent)
+    solution = await _solution(caller, given)
     if agent_id is None:
-        return await _register_first(caller, challenge, handing, agent)
+        return await _register_first(caller, challenge, given, agent)
     contract = caller.chain.challenges.contract(challenge.address)
     data = contract.submit(agent_id, solution.uri, solution.content_hash)
     planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
@@ -93,14 +85,13 @@ async def plan_submit(caller: Caller, handing: Handing, sender: str | None = Non
         action="challenge_submit",
         sender=agent,
         transactions=(await with_gas(caller, agent, planned),),
-        question=f"Submit {_what(handing)} to {challenge.address} on {caller.settings.network_name} "
+        question=f"Submit {_what(given)} to {challenge.address} on {caller.settings.network_name} "
         f"as agent {agent_id}? It costs gas, becomes public, and can be replaced once an hour until the deadline.",
         summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
         challenge=challenge.address,
         warnings=solution.warnings,
         publishes=solution.publishes,
         place=solution.uri,
-        next=f"The deadline is {show_moment(challenge.deadline)}; then follow challenge_eval_status.",
         details={
             "agentId": str(agent_id),
             "solutionURI": solution.uri if len(solution.uri) <= 300 else solution.uri[:300] + "…",
@@ -115,12 +106,13 @@ def _check_open(challenge: Challenge) -> None:
     if challenge.status is not ChallengeStatus.OPEN:
         raise CannotAct(
             f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open.",
-            remedy="challenge_browse lists the open ones.",
+            see="open_ones",
         )
     if now >= challenge.deadline:
         raise CannotAct(
             f"The deadline of {challenge.address} passed {show_moment(challenge.deadline)}.",
-            remedy="Submissions are accepted only before it; challenge_browse lists the open ones.",
+            remedy="Submissions are accepted only before it.",
+            see="open_ones",
         )
 
 
@@ -142,11 +134,11 @@ async def _check_turn(caller: Caller, challenge: Challenge, agent: Address) -> N
         )
 
 
-async def _agent_id(caller: Caller, challenge: Challenge, handing: Handing, agent: Address | None) -> int | None:
-    """The agent id to submit with; None if the sender has none yet and wants to be registered first."""
-    if handing.agent_id is not None:
-        await _check_owner(caller, challenge, handing.agent_id, agent)
-        return handing.agent_id
+async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> int | None:
+    """The agent id to submit with; None if the sender has to be registered first."""
+    if given.agent_id is not None:
+        await _check_owner(caller, challenge, given.agent_id, agent)
+        return given.agent_id
     if agent is None:
         raise BadInput(
             "Neither an agent id nor a sender is given.",
@@ -159,7 +151,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, handing: Handing, agen
     registry, head = caller.chain.agents.identity(challenge.identity_registry), await caller.chain.blocks.head()
     if await registry.balance_of(head, agent):
         return await _owned_id(caller, challenge, agent)
-    if handing.register:
+    if given.register:
         return None
     raise CannotAct(
         f"{agent} owns no agent in the identity registry {challenge.identity_registry}.",
@@ -182,7 +174,7 @@ async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agen
 
 
 async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int:
-    """The newest agent id of this address, found in the registry's events."""
+    """Find the newest agent id of this address in the registry's events."""
     owned = await caller.chain.agents.agents_of(challenge.identity_registry, agent, await caller.chain.blocks.head())
     if not owned:
         raise BadInput(
@@ -195,42 +187,40 @@ async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int
     return owned[-1]
 
 
-def _what(handing: Handing) -> str:
-    """What becomes public, for the one who is asked: a file has to be named."""
-    return f"the content of the file {handing.file[:200]!r}" if handing.file else "this solution"
+def _what(given: SubmissionInput) -> str:
+    return f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
 
 
-async def _register_first(caller: Caller, challenge: Challenge, handing: Handing, agent: Address | None) -> Plan:
+async def _register_first(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> Plan:
     data = IdentityRegistryContract.register("")
     planned = transaction(challenge.identity_registry, data, "Register as an agent")
     return Plan(
         action="challenge_submit",
         sender=agent,
         transactions=(await with_gas(caller, agent, planned),),
-        question=f"Register {agent} as an agent on {caller.settings.network_name} and submit {_what(handing)} to "
+        question=f"Register {agent} as an agent on {caller.settings.network_name} and submit {_what(given)} to "
         f"{challenge.address}? It costs gas, and the solution becomes public.",
         summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
         challenge=challenge.address,
-        next="When the registration is in a block, call this again to submit.",
         details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
         is_first_part=True,
     )
 
 
-async def _solution(caller: Caller, handing: Handing) -> _Solution:
-    given = [name for name in ("content", "file", "uri") if getattr(handing, name)]
-    if len(given) != 1:
+async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
+    kinds = [name for name in ("content", "file", "uri") if getattr(given, name)]
+    if len(kinds) != 1:
         raise BadInput(
-            f"Exactly one of content, file and uri is needed; given: {', '.join(given) or 'none'}.",
+            f"Exactly one of content, file and uri is needed; given: {', '.join(kinds) or 'none'}.",
             path="content",
             remedy="Give the solution's text as content.",
         )
-    require_text(handing.uri or handing.content, given[0])
-    if handing.uri:
-        return await _from_uri(caller, handing)
-    if handing.solution_hash:
+    require_text(given.uri or given.content, kinds[0])
+    if given.uri:
+        return await _from_uri(caller, given)
+    if given.solution_hash:
         raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Omit it.")
-    content = _read_file(caller, handing.file) if handing.file else handing.content.encode()
+    content = _read_file(caller, given.file) if given.file else given.content.encode()
     place = await caller.contents.place_of(content) if caller.is_local else None
     if place is not None:
         return _Solution(place, keccak_hex(content), publishes=content)
@@ -255,7 +245,6 @@ def _as_data_uri(content: bytes) -> _Solution:
 
 
 def draft_text(caller: Caller, content: str, file: str) -> str:
-    """A draft to be measured, given as text or as a local file."""
     if bool(content) == bool(file):
         raise BadInput("Give the draft either as content or as a file.", path="content")
     try:
@@ -280,27 +269,27 @@ def _read_file(caller: Caller, name: str) -> bytes:
     return content
 
 
-async def _from_uri(caller: Caller, handing: Handing) -> _Solution:
-    scheme = handing.uri.partition(":")[0].lower()
-    if scheme not in {"data", "https", "ipfs"} or len(handing.uri) > 30_000:
+async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
+    scheme = given.uri.partition(":")[0].lower()
+    if scheme not in {"data", "https", "ipfs"} or len(given.uri) > 30_000:
         raise BadInput(
-            f"{handing.uri[:80]!r} is not a URI that the evaluator reads.",
+            f"{given.uri[:80]!r} is not a URI that the evaluator reads.",
             path="uri",
             remedy="Use data:, https: or ipfs:.",
         )
     warnings = (MUTABLE,) if scheme == "https" else ()
-    if handing.solution_hash:
-        given = _hash(handing.solution_hash)
-        if scheme != "data" and given == keccak_hex(handing.uri.encode()):
+    if given.solution_hash:
+        solution_hash = _hash(given.solution_hash)
+        if scheme != "data" and solution_hash == keccak_hex(given.uri.encode()):
             warnings = (UNPINNED,)
-        return _Solution(handing.uri, given, warnings)
+        return _Solution(given.uri, solution_hash, warnings)
     if not caller.is_local and scheme != "data":
         raise BadInput(
             "This server does not fetch URIs for its callers.",
             path="solutionHash",
             remedy="Give solutionHash: keccak256 of the content behind the URI.",
         )
-    return _Solution(handing.uri, keccak_hex(await caller.contents.fetch(handing.uri)), warnings)
+    return _Solution(given.uri, keccak_hex(await caller.contents.fetch(given.uri)), warnings)
 
 
 def _hash(text: str) -> str:

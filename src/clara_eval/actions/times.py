@@ -1,4 +1,4 @@
-"""Moments and waits in words, the same in every door."""
+"""Moments and waits for people to read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Checking the public record of an evaluation, for every door.
-
-Comes in: a trace file, or a challenge's address; with a node also the posted transaction is checked, and an address
-stands for the very trace that its post commits to, wherever that is. Goes out: what was recomputed, or BadTrace with
-the entry that does not hold.
-"""
+"""Verify a trace: recompute everything but the models' answers, and compare it with the chain."""
 
 from __future__ import annotations
 
@@ -17,22 +12,20 @@ from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import Posted
 from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.config.networks import Network, network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 
-__all__ = ["Checked", "first_block_of", "verify_trace"]
+__all__ = ["Checked", "JudgeEvidence", "first_block_of", "verified_document", "verify_trace"]
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
-    """Walk the trace again and recompute everything but the models' words; BadTrace names what does not hold.
-
-    With a node, the trace of a challenge that is named by its address is the one that its post commits to.
-    """
+    """Replay a trace; an address with a node means the trace that its post commits to."""
     if rpc is not None and _is_address(source):
         found = await _committed_trace(to_address(source), settings, rpc)
     else:
@@ -50,12 +43,10 @@ def _is_address(source: str) -> bool:
 
 
 def first_block_of(network: Network, settings: Settings) -> int | None:
-    """CLARA_FROM_BLOCK, where it is said about this network."""
     return settings.from_block if network.chain_id == settings.network.chain_id else None
 
 
 async def _committed_trace(address: Address, settings: Settings, rpc: str) -> TraceFile:
-    """The trace whose digest stands in the transaction that posted the scores."""
     async with open_chain(settings.network, rpc, first_block=settings.first_block) as chain:
         challenge = await look_at_challenge(chain, address)
         posted = await chain.results.posted_by(challenge)
@@ -73,7 +64,7 @@ async def _committed_trace(address: Address, settings: Settings, rpc: str) -> Tr
 
 
 async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Posted, settings: Settings) -> list[str]:
-    """Where the evaluator's own feedback on the winners says that the trace is; nothing without a registry."""
+    """Read where the evaluator's feedback on the winners says that the trace is."""
     known = settings.reputation_registry or settings.network.reputation_registry
     if known is None:
         return []
@@ -91,10 +82,53 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
 
 
 def _network_of(lines: TraceFile) -> Network:
-    """The network that the trace speaks of."""
     header = next((entry.body for entry in read_entries(lines)), None)
     chain_id = header.get("chainId") if isinstance(header, dict) else None
     network = network_of_chain(chain_id)
     if network is None:
         raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
     return network
+
+
+def verified_document(checked: Checked) -> dict[str, object]:
+    """What was recomputed and compared, and what that does not prove."""
+    walk, posted = checked.result, checked.posted
+    return {
+        "ok": True,
+        "executionChecked": checked.is_execution_checked,
+        "challenge": checked.challenge.address,
+        "chainId": checked.challenge.chain_id,
+        "digest": checked.digest,
+        "entries": checked.entries,
+        "submissions": len(checked.challenge.submissions),
+        "comparisons": len(walk.comparisons),
+        "executed": checked.executed,
+        "notChecked": list(checked.unchecked),
+        "notProven": list(checked.not_proven),
+        "comparedWithChain": list(checked.compared),
+        "approvals": to_camel_json(checked.approvals),
+        "judges": [
+            {
+                "judge": one.judge,
+                "answers": one.answers,
+                "signed": one.signed,
+                "keys": [
+                    {
+                        "key": key.name,
+                        "measurements": key.enclave.measurements,
+                        "status": key.enclave.status or None,
+                        "advisories": list(key.enclave.advisories),
+                    }
+                    for key in one.keys
+                ],
+            }
+            for one in checked.judges
+        ],
+        "winners": [
+            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+            for w in checked.winners.entries
+        ],
+        "onChain": None
+        if posted is None
+        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
+    }

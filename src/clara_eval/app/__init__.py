@@ -9,13 +9,17 @@ from clara_eval.app.adapters import (
     trace_fetch,
 )
 from clara_eval.app.caller import Caller, make_caller, open_caller
+from clara_eval.app.connections import Connections
 from clara_eval.app.evaluator import App, open_app
 from clara_eval.app.judges import CALIBRATION_RUN, open_jury, open_reader
+from clara_eval.chain.sender import SendTimeouts
 
 __all__ = [
     "CALIBRATION_RUN",
     "App",
     "Caller",
+    "Connections",
+    "SendTimeouts",
     "evaluator_address",
     "make_caller",
     "open_app",

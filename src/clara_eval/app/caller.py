@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from clara_eval.app.adapters import PERSON_RETRIES, chain_of, evaluator_address, person_account
+from clara_eval.app.connections import Connections
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.dollars import is_dollar
 from clara_eval.chain.ethereum import EthereumChain
@@ -51,6 +52,9 @@ class Caller:
     @property
     def chain_id(self) -> int:
         return self.settings.network.chain_id
+
+    async def connected(self) -> Connections:
+        return Connections(self.settings, self.chain, await self.store.opened())
 
     def is_dollar(self, token: Address) -> bool:
         """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""

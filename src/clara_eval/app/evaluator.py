@@ -14,11 +14,11 @@ from clara_eval.app.adapters import (
     open_machine,
     publication_places,
 )
+from clara_eval.app.connections import Connections
 from clara_eval.chain.account import EthereumAccount
-from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.wallet import Wallet, open_wallet
-from clara_eval.challenges.evaluate import Options, Ports
+from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -32,10 +32,8 @@ from clara_eval.submissions.fetch import UriFetch
 
 
 @dataclass(frozen=True, slots=True)
-class App:
-    settings: Settings
+class App(Connections):
     store: SqlStore
-    chain: EthereumChain
     sender: TransactionSender
     ports: Ports
     models: ModelPool
@@ -43,10 +41,6 @@ class App:
     """Where posted results are published; what gives a trace its address comes first."""
     wallet: Wallet | None = None
     """The evaluator's key with its policy; None is a dry run."""
-
-    @property
-    def chain_id(self) -> int:
-        return self.settings.network.chain_id
 
     @property
     def evaluator(self) -> Address:
@@ -106,7 +100,7 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
     machine = open_machine(settings)
     try:
         ports = Ports(chain, fetch, store, sender, models, machine)
-        yield App(settings, store, chain, sender, ports, models, publication_places(settings), wallet)
+        yield App(settings, chain, store, sender, ports, models, publication_places(settings), wallet)
     finally:
         machine.close()
         await models.close()

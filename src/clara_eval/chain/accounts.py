@@ -1,8 +1,7 @@
-"""The signing library, without what loading it does to the interpreter.
+"""Load `eth_account` without its change of the recursion limit.
 
-`eth_account` loads a package that raises Python's recursion limit to 100,000, for the whole process. The limit is what
-turns a stranger's deeply nested JSON into a `RecursionError`; without it the stack overflows and the process dies.
-So the library is loaded here and nowhere else, and the limit is put back at once.
+It raises Python's limit to 100,000 for the whole process. The limit turns a stranger's deeply nested JSON into a
+`RecursionError`; without it the process dies. So the library is loaded here alone, and the limit is put back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Winners as calldata and back: the contract's own encoding, then our mark and the digest of the trace.
+"""Encode winners as `postScores` calldata with the trace digest behind it, and read it back.
 
-Comes in: winners and a trace digest. Goes out: `postScores` calldata followed by the four bytes `CLR1` and the 32 bytes
-of the digest. Solidity's decoder ignores what follows its arguments, so the trace is committed in the transaction
-itself, and anybody can read it back. Reading accepts any sender's bytes: without our mark there is no digest.
+Output: the contract's own encoding, then the four bytes `CLR1` and the 32 bytes of the digest, which Solidity ignores.
+Reading accepts any sender's bytes: without our mark there is no digest.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ MARK = b"CLR1"
 
 @dataclass(frozen=True, slots=True)
 class PostedScores:
-    """What a `postScores` transaction says; `trace_digest` is None when nobody committed to a trace."""
+    """What a `postScores` transaction says; `trace_digest` is None without our mark."""
 
     winners: Winners
     trace_digest: str | None
 
 
 def scoring_function(name: str, version: str = "1") -> Function:
-    """postScores, advanceToScoring or finalize, as that version of the contract has it."""
     return contract_version(version).challenge.function(name)
 
 
 def post_scores(winners: Winners, version: str = "1") -> bytes:
-    """The contract's call alone, as it stands in the trace: the digest over the trace cannot be inside it."""
+    """Encode the call alone, as it is in the trace: the digest of the trace cannot be inside it."""
     rows = [
         {"account": w.account, "agentId": w.agent_id, "score": w.score, "prizeAmount": w.prize_amount}
         for w in winners.entries
@@ -43,13 +41,12 @@ def post_scores(winners: Winners, version: str = "1") -> bytes:
 
 
 def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1") -> bytes:
-    """The exact bytes to send."""
-    digest = _digest(trace_digest)
-    return post_scores(winners, version) + MARK + digest
+    """Return the exact bytes to send."""
+    return post_scores(winners, version) + MARK + _digest(trace_digest)
 
 
 def read_calldata(data: bytes) -> PostedScores:
-    """What those bytes post, or BadInput when they are no `postScores` call of any version."""
+    """Decode posted scores; BadInput if the bytes are no `postScores` call of any version."""
     version = next((name for name in VERSIONS if data[:4] == scoring_function("postScores", name).selector), None)
     if version is None:
         raise BadInput(f"The calldata starts with 0x{data[:4].hex()}, which is not postScores.", value=data[:4].hex())
@@ -66,7 +63,6 @@ def read_calldata(data: bytes) -> PostedScores:
 
 
 def winner_of(fields: Mapping[str, Any]) -> WinnerPrize:
-    """A winner from the fields of the contract's struct."""
     return WinnerPrize(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])
 
 

@@ -19,5 +19,5 @@ def poses_as_dollar(token: Address, symbol: str, network: Network) -> bool:
 
 
 def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:
-    """What an amount of a token is worth; None where the token is not our dollar."""
+    """Return what an amount is worth; None if the token is not our dollar."""
     return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None

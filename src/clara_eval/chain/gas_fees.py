@@ -1,8 +1,7 @@
-"""What to pay for a transaction, and how much more when it is stuck. Pure.
+"""Choose fees for a first attempt and for a replacement.
 
-Comes in: the base fee and the tip the network asks now. Goes out: fees for a first attempt, or for a replacement. Must
-hold: a replacement pays at least an eighth more than what it replaces, because nodes refuse less; no fee exceeds five
-times what the network asks, nor the cap, however often it is raised.
+Invariant: a replacement pays at least an eighth more, because nodes refuse less; no fee exceeds five times what the
+network asks, nor the cap.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ class Fees:
 
 
 def first_fees(base_fee: int, tip: int, cap: int) -> Fees:
-    """Room for a doubled base fee, within the cap."""
+    """Allow for a doubled base fee, within the cap."""
     tip = min(max(tip, LOWEST_TIP), HIGHEST_TIP, cap)
     return Fees(min(2 * base_fee + tip, cap), tip)
 
 
 def raised_fees(before: Fees, base_fee: int, tip: int, cap: int) -> Fees | None:
-    """Fees for a replacement, or None when the bounds leave no room for one a node would take."""
+    """Return fees for a replacement, or None if the bounds allow none that a node would take."""
     market = first_fees(base_fee, tip, cap)
     wanted_fee = max(market.max_fee_per_gas, _quarter_more(before.max_fee_per_gas))
     wanted_tip = max(market.max_priority_fee_per_gas, _quarter_more(before.max_priority_fee_per_gas))

@@ -1,8 +1,6 @@
-"""A key in AWS KMS (ECC_SECG_P256K1, sign and verify), behind the same port as every other key.
+"""A key in AWS KMS (ECC_SECG_P256K1, sign and verify).
 
-Comes in: the key's id, ARN or alias, and its address; region and credentials come from AWS's own settings. Goes out:
-signed bytes, once the signature is known to be that address's. The module signs digests: what it signs is decided by
-our policy before it is asked.
+Region and credentials come from AWS's own settings. KMS signs digests: our policy decides before it is asked.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ _REFUSALS = frozenset(
         "MissingAuthenticationToken",
         "OptInRequired",
         "ValidationException",
-        # What AWS's library finds wrong before it asks anybody:
         "NoRegionError",
         "InvalidRegionError",
         "NoCredentialsError",
@@ -46,7 +43,7 @@ _REFUSALS = frozenset(
         "ParamValidationError",
     }
 )
-"""What no second try repairs."""
+"""Error codes that no second try repairs; the last eight are of AWS's library itself."""
 
 
 class KmsSigner:
@@ -73,7 +70,7 @@ class KmsSigner:
         return signed_with(self.what, self.address, tx, *_read_der(self.what, _bytes(self.what, told, "Signature")))
 
     async def check(self) -> None:
-        """Whether the key is there, and ours."""
+        """Raise ConfigError if the key is of another kind or another address."""
         told = await self._ask("get_public_key")
         spec = told.get("KeySpec") or KEY_SPEC
         if spec != KEY_SPEC:
@@ -125,7 +122,7 @@ def _bytes(what: str, told: dict[str, Any], name: str) -> bytes:
 
 
 def _read_der(what: str, der: bytes) -> tuple[int, int]:
-    """R and s of a DER signature: a sequence of two integers, and nothing after them."""
+    """Read r and s of a DER signature: a sequence of two integers, and nothing after them."""
     try:
         middle = 4 + der[3]
         is_one = (der[0], der[1], der[2]) == (0x30, len(der) - 2, 2)

@@ -1,8 +1,7 @@
-"""Events of a block range, in pieces the node accepts.
+"""Read the events of a block range, in pieces that the node accepts.
 
-Comes in: a filter and a range. Goes out: groups of log entries, forwards or backwards, each with the hash of its last
-block. Must hold: a refused range is halved and asked again, never skipped; the size grows back slowly. A node that does
-not have the group's last block cannot vouch for the range, so its answer is not used.
+Invariant: a refused range is asked again in smaller pieces, never skipped; the pieces grow back slowly. The answer of a
+node that does not have the group's last block is not used.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ GROWS_AFTER = 3
 @dataclass(frozen=True, slots=True)
 class LogFilter:
     addresses: tuple[Address, ...]
-    """Empty: whoever says it."""
+    """Empty: any contract."""
     topics: tuple[str | tuple[str, ...] | None, ...]
     """A tuple accepts any of its topics in its place, None accepts everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogGroup:
-    """The entries of one or several neighbouring ranges, oldest first; `upto` is the last block of them."""
+    """The entries of neighbouring ranges, oldest first, up to the block `upto`."""
 
     entries: tuple[Any, ...]
     first: int
@@ -42,7 +41,7 @@ class LogGroup:
 
 
 def split_range(first: int, last: int, span: int, *, backwards: bool = False) -> list[tuple[int, int]]:
-    """The next ranges of at most `span` blocks, at most RANGES_AT_ONCE of them, in the order to be asked."""
+    """Return the next ranges of at most `span` blocks, at most RANGES_AT_ONCE, in the order to be asked."""
     ranges: list[tuple[int, int]] = []
     while first <= last and len(ranges) < RANGES_AT_ONCE:
         if backwards:
@@ -65,7 +64,7 @@ class Logs:
     async def groups(
         self, wanted: LogFilter, first: int, last: int, *, backwards: bool = False
     ) -> AsyncIterator[LogGroup]:
-        """Walk the range group by group; stop reading to stop asking."""
+        """Yield the range group by group; stop reading to stop asking."""
         while first <= last:
             ranges = split_range(first, last, self.span, backwards=backwards)
             group = await self._ask(wanted, sorted(ranges))
@@ -78,7 +77,7 @@ class Logs:
                 first = group.upto.block_number + 1
 
     async def _ask(self, wanted: LogFilter, ranges: Sequence[tuple[int, int]]) -> LogGroup | None:
-        """None when a range was refused; the span is smaller then."""
+        """Return None if a range was refused; the span is smaller then."""
         last = ranges[-1][1]
         calls = [RpcCall("eth_getLogs", (_query(wanted, *part),)) for part in ranges]
         *found, block = await self._rpc.ask_one_node([*calls, RpcCall("eth_getBlockByNumber", (hex(last), False))])
@@ -115,7 +114,7 @@ def _query(wanted: LogFilter, first: int, last: int) -> dict[str, Any]:
 
 
 def _checked(entries: Any, wanted: LogFilter) -> list[Any]:
-    """Only entries that were asked for, in chain order; anything else means the node answers something else."""
+    """Return the entries in chain order; Temporary if one was not asked for."""
     if not isinstance(entries, list):
         raise Temporary("A node answered eth_getLogs with something that is not a list.")
     for entry in entries:

@@ -23,8 +23,6 @@ class ChallengeStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The block a reading is about."""
-
     number: int
     hash: str
     timestamp: int
@@ -32,7 +30,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a reader of events has come, with the block's hash so that a reorg is noticed."""
+    """How far events were read; the hash shows a reorg."""
 
     block_number: int
     block_hash: str
@@ -44,12 +42,12 @@ class PrizeToken:
     symbol: str
     decimals: int
     is_known: bool = True
-    """Whether it told its scale itself; otherwise amounts are base units."""
+    """Whether it says its scale; otherwise amounts are base units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Everything the contract says about one challenge at `block`, submissions included, in order of submitter."""
+    """What the contract says at `block`, with submissions in order of submitter."""
 
     chain_id: int
     address: Address
@@ -73,9 +71,9 @@ class Challenge:
     score_posted_at: int
     submissions: tuple[Submission, ...]
     replaced: tuple[Version, ...] = ()
-    """Versions that were replaced, oldest first: who had some content first is their author."""
+    """Replaced versions, oldest first: the first to submit some content is its author."""
     contract_version: str = "1"
-    """Which version of the contracts it is, by `contracts.versions`: it says how the calldata is written."""
+    """A name in `contracts.versions`: how calldata is written."""
 
     @property
     def is_scored_by_poster(self) -> bool:
@@ -83,7 +81,7 @@ class Challenge:
 
     @property
     def run(self) -> str:
-        """The id of its evaluation: the same challenge on another chain is another run."""
+        """The id of its evaluation."""
         return f"{self.chain_id}:{self.address}"
 
 
@@ -108,7 +106,7 @@ class NewChallenge:
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    """What a challenge announced: somebody submitted, for the first time or again."""
+    """Somebody submitted, for the first time or again."""
 
     challenge: Address
     submitter: Address
@@ -120,7 +118,7 @@ class NewSubmission:
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """What a challenge announced: a winner took the prize."""
+    """A winner took the prize."""
 
     challenge: Address
     winner: Address

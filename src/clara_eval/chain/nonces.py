@@ -33,7 +33,7 @@ class NonceGap:
 
     @property
     def found(self) -> str:
-        """What is missing, without what is done about it."""
+        """Say what is missing, without what is done about it."""
         first, last = self.missing[0], self.missing[-1]
         if first == last:
             said = f"Nonce {first} of {self.wallet} is missing"
@@ -43,18 +43,18 @@ class NonceGap:
 
 
 def missing_before(mined: int, recorded: Sequence[StoredTransaction]) -> dict[int, int]:
-    """For each recorded nonce from `mined` on, how many that are not recorded come before it."""
+    """Count, for each recorded nonce from `mined` on, the unrecorded ones before it."""
     nonces = sorted({tx.nonce for tx in recorded if tx.nonce >= mined})
     return {nonce: nonce - mined - before for before, nonce in enumerate(nonces)}
 
 
 def within_reach(mined: int, recorded: Sequence[StoredTransaction]) -> list[int]:
-    """The recorded nonces from `mined` on that so few are missing before that we would fill them."""
+    """Return the recorded nonces from `mined` on with few enough missing before them to fill."""
     return [nonce for nonce, missing in missing_before(mined, recorded).items() if missing <= MOST_FILLED]
 
 
 def find_gap(wallet: Address, mined: int, recorded: Sequence[StoredTransaction]) -> NonceGap | None:
-    """What is missing before the recorded nonces that can be reached."""
+    """Find what is missing before the recorded nonces that can be reached."""
     known = set(within_reach(mined, recorded))
     missing = tuple(nonce for nonce in range(mined, max(known, default=mined)) if nonce not in known)
     return NonceGap(wallet, missing, sum(nonce > missing[0] for nonce in known)) if missing else None

@@ -1,9 +1,7 @@
-"""A key that is kept elsewhere: web3signer's HTTP API, by URL and address.
+"""A key behind web3signer's HTTP API, by URL and address.
 
-Comes in: an unsigned transaction that the policy let pass. Goes out: its signed bytes. Must hold: the service asked
-holds the key of exactly the configured address, and what it gives back is that key's signature over this transaction;
-anything else is refused and never recorded. An outage is Temporary, a signer that refuses or lies is a ConfigError: a
-person is told, and nothing is lost, because nothing was recorded yet.
+Invariant: what it gives back is the signature of exactly the configured address over this transaction; anything else is
+refused before it is recorded. An outage is Temporary, a signer that refuses or lies is a ConfigError.
 """
 
 from __future__ import annotations
@@ -46,12 +44,12 @@ class RemoteSigner:
         return signed_with(self.what, self.address, tx, *_read_signature(self.what, text))
 
     async def check(self) -> None:
-        """Whether the signer answers and holds the key."""
+        """Raise if the signer does not answer or does not hold the key."""
         self._identifier = None
         await self._key()
 
     async def _key(self) -> str:
-        """The public key of our address, which is what the API calls a key by."""
+        """Look up the public key of our address, by which the API names a key."""
         if self._identifier is None:
             try:
                 listed = json.loads(await self._ask("GET", "/api/v1/eth1/publicKeys"))
@@ -98,7 +96,7 @@ class RemoteSigner:
 
 
 def _place(url: str) -> str:
-    """Host and port; what is wrong with the URL is told without it, because it may hold a password."""
+    """Return host and port; an error does not quote the URL, which may hold a password."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -114,7 +112,7 @@ def _place(url: str) -> str:
 
 
 def _read_signature(what: str, text: str) -> tuple[int, int]:
-    """R and s; the parity is found by trying, so that no convention about v has to be trusted."""
+    """Read r and s; the parity is found by trying, so that no convention about v has to be trusted."""
     try:
         raw = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:

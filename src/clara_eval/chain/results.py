@@ -30,12 +30,15 @@ class PostedResults:
     def _contract(self, address: Address) -> ChallengeContract:
         return ChallengeContract(self.blocks, address, self._abi)
 
-    async def scoring_state(self, address: Address) -> ScoringState:
+    async def scoring_state(self, address: Address, head: Block | None = None) -> ScoringState:
         """Return status and time of the post at the newest block, of a challenge that was read before."""
+        newest = head
 
         async def look() -> ScoringState | NotFound:
+            nonlocal newest
+            block, newest = newest or await self.blocks.head(), None
             try:
-                return await self._contract(address).scoring_state(await self.blocks.head())
+                return await self._contract(address).scoring_state(block)
             except NotFound as missing:
                 return missing  # for a moment, while a node is replacing blocks
 

@@ -44,7 +44,7 @@ class RpcCall:
 
 
 class NodeRefusal(Temporary):
-    """A node understood the request and said no; `meaning` says why, `data` is a revert's data."""
+    """A node understood the request and refused; `data` is a revert's data."""
 
     def __init__(self, host: str, method: str, meaning: Meaning, message: str, data: object = None) -> None:
         super().__init__(f"The node {host} refused {method} ({meaning}): {message[:300]}")
@@ -53,11 +53,11 @@ class NodeRefusal(Temporary):
 
 
 class NodeDown(Temporary):
-    """This node gave no usable answer; the text says how, without its URL."""
+    """This node gave no usable answer; the message says why, without its URL."""
 
 
 class Node:
-    """One endpoint, and what we have learnt about it."""
+    """One endpoint, with what is known about it."""
 
     def __init__(self, url: str, *, batch_size: int, retries: NodeRetries) -> None:
         parts, self.host = _parts(url)
@@ -66,14 +66,14 @@ class Node:
         self.batch_size = batch_size
         self.is_checked = False
         self.wrong_chain: int | None = None
-        """The chain it is on, where that is not ours: such a node is left out."""
+        """The chain it is on, if that is not ours: such a node is left out."""
         self._secrets = _secrets(parts)
 
     def __repr__(self) -> str:
         return f"Node({self.host})"
 
     async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        """Results and refusals, one per call; raises NodeDown."""
+        """Return a result or refusal for each call; raise NodeDown."""
         results: list[Any] = []
         while len(results) < len(calls):
             part = calls[len(results) : len(results) + self.batch_size]
@@ -97,7 +97,7 @@ class Node:
         return await gather_or_raise(one(call) for call in calls)
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
-        """None when the node does not take this batch."""
+        """Return None if the node does not take this batch."""
         try:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
@@ -173,7 +173,7 @@ class Node:
 
 
 def _parts(url: str) -> tuple[SplitResult, str]:
-    """The pieces of a node's URL, and how it is named where its key must not be shown."""
+    """Split a node's URL, and name it by its host, which shows no key."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -188,7 +188,7 @@ def _parts(url: str) -> tuple[SplitResult, str]:
 
 
 def _secrets(parts: SplitResult) -> list[str]:
-    """Whatever of a URL may be a key, as written and as meant, longest first."""
+    """Return all parts of a URL that may be a key, also unquoted, longest first."""
     values = [value for _, value in parse_qsl(parts.query)]
     pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
     found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
@@ -196,7 +196,7 @@ def _secrets(parts: SplitResult) -> list[str]:
 
 
 def _refused_as_too_long(body: Any) -> Any:
-    """More than we read: in the words of a node that refuses it, so that events are asked for in smaller ranges."""
+    """Turn an answer that is too long into a refusal, so that events are asked for in smaller ranges."""
     if isinstance(body, dict) and body["method"] != "eth_getLogs":
         raise NodeDown("its answer is too long")
     error = {"code": -32600, "message": "batch response size exceeds the limit"}
@@ -232,7 +232,7 @@ class Rpc:
             self._session = None
 
     async def check_nodes(self) -> None:
-        """Ask every node for its chain id; only wrong ones is a ConfigError, all dead is Temporary."""
+        """Ask every node for its chain id; raise if none is alive and on our chain."""
         states = await gather_or_raise(self._state(node) for node in self.nodes)
         if all(state is not None for state in states):
             raise self._all_failed([f"{node.host}: {state}" for node, state in zip(self.nodes, states, strict=True)])
@@ -245,14 +245,14 @@ class Rpc:
         return None
 
     async def ask(self, method: str, *params: Any) -> Any:
-        """One result; a refusal is raised."""
+        """Return one result; raise a refusal."""
         result = (await self.ask_many([RpcCall(method, params)]))[0]
         if isinstance(result, NodeRefusal):
             raise result
         return result
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
-        """One result, or None when no node has such a thing."""
+        """Return one result, or None if no node has such a thing."""
         result = (await self.ask_many([RpcCall(method, params)]))[0]
         if isinstance(result, NodeRefusal):
             if result.meaning is Meaning.MISSING:
@@ -277,11 +277,11 @@ class Rpc:
         return [result for part in pieces for result in part]
 
     async def ask_one_node(self, calls: Sequence[RpcCall]) -> list[Any]:
-        """Results and refusals that are all of one node: what it lacks, another answers together with the rest."""
+        """Return answers that are all of one node: what it lacks, another answers together with the rest."""
         return await self._ask_until_answered(calls, is_whole=True)
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
-        """What each node that answers has to say."""
+        """Return the answer of each node that has one."""
 
         async def one(node: Node) -> tuple[Node, Any] | None:
             try:
@@ -394,7 +394,7 @@ def _ask_elsewhere(result: Any) -> bool:
 
 
 def quantity(value: Any) -> int:
-    """A node's 0x number."""
+    """Read a node's 0x number."""
     if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
         return int(value, 16)
     raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")

@@ -1,6 +1,5 @@
-"""What a node means by an error: each known wording of the common nodes and providers, mapped once to a name.
+"""Name what a node means by an error: known wordings of nodes and providers, mapped once.
 
-Comes in: the method, code, message and data of a JSON-RPC error. Goes out: one `Meaning`, by which the callers act.
 An unknown wording is OTHER, never a guess.
 """
 
@@ -50,7 +49,7 @@ _FAULT = re.compile(
     r"|gas required exceeds",
     re.IGNORECASE,
 )
-"""What a contract's own code did, which is its answer and no trouble of the node."""
+"""What a contract's own code did: its answer, not a fault of the node."""
 
 # The order matters: a replacement that is underpriced must not read as a plain low fee.
 _SENDING: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
@@ -74,7 +73,6 @@ _SENDING: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
 
 
 def meaning_of(method: str, code: int, message: str, data: object = None) -> Meaning:
-    """The one name for what the node said."""
     if code == 3 or "revert" in message.lower() or _has_revert_data(method, data):
         return Meaning.REVERTED
     if method == "batch" and _BATCH.search(message):

@@ -1,9 +1,4 @@
-"""Signatures that others made: checked against the address before they count.
-
-Comes in: r and s of a signature over a transaction, as a remote signer or a hardware module gives them. Goes out: the
-signed bytes with the parity that fits, in the low form that the chain accepts, or ConfigError where no parity gives the
-expected address: nothing was sent, a person is told at once, and it goes on when the signer is put right.
-"""
+"""Check signatures of remote signers against the address before they count."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from clara_eval.core.hashing import keccak_hex
 
 
 def address_of(public_key: str) -> Address | None:
-    """The address of an uncompressed public key in hex, with or without its leading 04; None where it is not one."""
+    """Derive the address of an uncompressed public key in hex, with or without 04; None if it is not one."""
     try:
         raw = bytes.fromhex(public_key.removeprefix("0x"))
     except ValueError:
@@ -25,7 +20,7 @@ def address_of(public_key: str) -> Address | None:
 
 
 def signed_with(what: str, address: Address, tx: TransactionToSign, r: int, s: int) -> SignedBytes:
-    """The transaction with this signature, once it is known to be this address's over exactly this transaction."""
+    """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
     low = min(s, ORDER - s)
     digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
     for parity in (0, 1):

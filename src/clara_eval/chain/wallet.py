@@ -1,8 +1,7 @@
-"""The evaluator's key: in this process (and then only this module ever holds it), or with a signer elsewhere.
+"""The evaluator's key: in this process, or with a signer elsewhere.
 
-Comes in: a key, an encrypted keystore or a signer's URL, and the signing policy. Goes out: an address, and signatures
-for exactly what the policy allows. Must hold: the key appears in no text, error or repr; a keystore file is readable by
-its owner alone and is never overwritten.
+Invariant: the key appears in no text, error or repr; a keystore file is readable by its owner alone and is never
+overwritten.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.core.private_file import write_private
 
 KMS = "aws-kms:"
-"""What CLARA_SIGNER_URL begins with where the key is in AWS KMS."""
+"""What CLARA_SIGNER_URL begins with if the key is in AWS KMS."""
 _A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys new` makes one."
 
 
 class Signer(Protocol):
-    """Whatever holds a key: this process, a remote signer, a hardware module."""
+    """What holds a key: this process, a remote signer, a hardware module."""
 
     @property
     def address(self) -> Address: ...
@@ -40,11 +39,11 @@ class Signer(Protocol):
         ...
 
     async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        """The signed bytes; their hash is the one the node will know them by."""
+        """Sign; the hash is the one that nodes know the transaction by."""
         ...
 
     async def check(self) -> None:
-        """Whether it could sign now."""
+        """Raise if it could not sign now."""
         ...
 
 
@@ -83,7 +82,7 @@ class LocalKey:
         return SignedBytes(raw="0x" + signed.raw_transaction.hex(), tx_hash="0x" + signed.hash.hex())
 
     async def check(self) -> None:
-        """It is here."""
+        """Nothing can be missing: the key is here."""
 
 
 class Wallet:
@@ -104,13 +103,13 @@ class Wallet:
         raise TypeError("A wallet is never written anywhere.")
 
     async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
-        """Sign what the policy allows after what is `recorded`; the hash is the one the node will know it by."""
+        """Sign what the policy allows after what is `recorded`."""
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 
 
 def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
-    """The evaluator's wallet from the settings; None without a key, which means dry run."""
+    """Open the evaluator's wallet from the settings; None without a key, which means dry run."""
     given = [name for name, value in _ways(settings).items() if value is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are both set.", remedy="Say in one way where the evaluator's key is.")
@@ -160,7 +159,7 @@ def _remote(url: str, settings: Settings) -> Signer:
 
 
 def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
-    """The key inside an encrypted keystore file."""
+    """Decrypt the key in a keystore file."""
     if password is None:
         raise ConfigError(
             "CLARA_EVALUATOR_KEYSTORE is set without a password.",
@@ -187,7 +186,7 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
 
 
 def _check_mode(path: Path) -> None:
-    """A keystore can be tried offline by whoever can copy it."""
+    """Refuse a file that others can copy: passwords can be tried on it offline."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -200,7 +199,7 @@ def _check_mode(path: Path) -> None:
 
 
 def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) -> Address:
-    """Make a key, write it encrypted for its owner's eyes alone, and return its address; refuses an existing file.
+    """Make a key, write it encrypted with mode 600, and return its address; refuse an existing file.
 
     `work` is scrypt's cost, a power of two; without it the library's own, which takes about a second.
     """

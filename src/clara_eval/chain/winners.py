@@ -1,8 +1,6 @@
-"""Room 7: who is paid what, in the contract's own arithmetic.
+"""Choose the winners and their prizes, in the contract's own arithmetic.
 
-In: the challenge and the accounts in order of merit with their scores. Out: exactly `winner_count` winners whose prizes
-sum to the pool to the last unit. Refuses when fewer accounts are ranked than winners are required: no transaction
-could pass, so nothing is prepared.
+Output: exactly `winner_count` winners whose prizes sum to the pool to the last unit, or Unscorable.
 """
 
 from __future__ import annotations
@@ -14,9 +12,10 @@ from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address
 from clara_eval.core.codec import DECIMAL
 from clara_eval.core.errors import CannotPublish, Unscorable
+from clara_eval.core.submission import Placed
 
 MIN_SUBMISSIONS = 2
-"""The contract's own: with fewer, `advanceToScoring` cancels."""
+"""Of the contract: with fewer, `advanceToScoring` cancels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +31,14 @@ class Winners:
     entries: tuple[WinnerPrize, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """An account on its place, best first; rejected submissions follow the ranked ones with score 0."""
-
-    account: Address
-    score: int
-
-
 def prizes(prize_pool: int, payout_bps: Sequence[int]) -> list[int]:
-    """Each place's share, rounded down; the last place takes what is left."""
+    """Return each place's share, rounded down; the last place takes what is left."""
     shares = [prize_pool * bps // 10_000 for bps in payout_bps]
     return [*shares[:-1], prize_pool - sum(shares[:-1])]
 
 
 def check_scorable(challenge: Challenge) -> None:
-    """Say early that no result can ever be posted."""
+    """Raise Unscorable if no result can ever be posted."""
     if challenge.submission_count < MIN_SUBMISSIONS:
         raise Unscorable(
             f"{challenge.submission_count} submitters: below {MIN_SUBMISSIONS} the contract cancels the challenge.",
@@ -62,7 +53,7 @@ def check_scorable(challenge: Challenge) -> None:
 
 
 def choose_winners(challenge: Challenge, placed: Sequence[Placed]) -> Winners:
-    """The top `winner_count`, with the prizes the contract will check."""
+    """Return the top `winner_count` with the prizes that the contract will check."""
     best = placed[: challenge.winner_count]
     if len(best) < challenge.winner_count:
         raise Unscorable(f"{len(best)} placed accounts for {challenge.winner_count} winners.")

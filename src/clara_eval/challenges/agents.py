@@ -6,28 +6,22 @@ Invariant: a result counts once its block is deep enough, so nothing in a record
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import Scores, Summary, Values, read
+from clara_eval.documents.results import Scores, Summary, read
 from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
 from clara_eval.documents.store_keys import entry_key, index_key, result_key, scores_key
-
-
-class AgentKeys(Values, Protocol):
-    """What reading a record needs of a store."""
-
-    async def keys(self, chain_id: int, prefix: str) -> list[str]: ...
+from clara_eval.store.ports import PublicKeys
 
 
 def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
-    """What is kept of one challenge: its result, and one line for each agent in it."""
+    """The keys of one challenge: its result, and one for each agent in it."""
     lines = [(entry_key(one.agentId, address), "1") for one in result.entrants]
     return [*lines, (result_key(address), plain_json(result.model_dump()))]
 
 
-async def agent_record(store: AgentKeys, chain_id: int, agent_id: int) -> AgentRecord:
-    """The record of one agent; empty where it entered nothing that is over."""
+async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
+    """The record of one agent; empty if it entered nothing that is over."""
     start = entry_key(agent_id, "")
     found = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
     entries = [
@@ -46,8 +40,8 @@ async def agent_record(store: AgentKeys, chain_id: int, agent_id: int) -> AgentR
     )
 
 
-async def _entry(store: AgentKeys, chain_id: int, agent_id: int, address: str) -> list[tuple[int, AgentEntry]]:
-    """With the challenge's deadline; nothing where the result is not there yet."""
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> list[tuple[int, AgentEntry]]:
+    """The entry with the challenge's deadline; none if there is no result yet."""
     result = await read(store, chain_id, RoundResult, result_key(address))
     if result is None:
         return []
@@ -70,9 +64,9 @@ async def _entry(store: AgentKeys, chain_id: int, agent_id: int, address: str) -
 
 
 async def _ranked(
-    store: AgentKeys, chain_id: int, address: str, mine: set[str], result: RoundResult
+    store: PublicKeys, chain_id: int, address: str, mine: set[str], result: RoundResult
 ) -> tuple[int | None, int | None]:
-    """Place and score in our own ranking, where exactly that is posted."""
+    """Place and score in our own ranking, if that is posted."""
     scores = await read(store, chain_id, Scores, scores_key(address))
     is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
     rows = [row for row in scores.rankings if row.address in mine] if scores and is_ours and result.winners else []

@@ -1,19 +1,18 @@
-"""The index: what is known about every challenge, kept in the store for the doors to read.
+"""The index of challenges: one summary each, so that lists and pages wait for no node.
 
-Comes in: a challenge as read from the chain. Goes out: one JSON summary a challenge under `challenge-index:{address}`,
-beside the specification's keys. Doors read the index and never wait for a node. A title is a stranger's text: it is
-cut, and whoever shows it escapes it.
+Invariant: titles and statements are strangers' texts; they are cut here, and escaped by each interface.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import ChainStatus, Summary, Token, Values
+from clara_eval.documents.results import ChainStatus, D, Summary, Token, Values
 from clara_eval.documents.store_keys import INDEX, index_key
 from clara_eval.store.ports import PublicKeys
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
@@ -33,7 +32,6 @@ STATUS: dict[ChallengeStatus, ChainStatus] = {
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
-    """What the list and the pages show; amounts are strings, because they pass 2^53."""
     title, statement, skills = _words(challenge.challenge_uri)
     token = challenge.token
     return Summary(
@@ -64,7 +62,6 @@ async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | 
 
 
 async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any] | None:
-    """The JSON object under a key, or None."""
     text = await keys.get(chain_id, key)
     if text is None:
         return None
@@ -72,14 +69,22 @@ async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any]
     return found
 
 
+async def read_many(
+    keys: PublicKeys, chain_id: int, kind: type[D], key_of: Callable[[str], str], names: Iterable[str]
+) -> dict[str, D]:
+    """The documents of these, by name, in few queries; without those that have none."""
+    named = {key_of(name): name for name in names}
+    found = await keys.get_many(chain_id, list(named))
+    return {named[key]: kind.model_validate_json(text) for key, text in found.items() if text}
+
+
 async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
-    """Everything in the index, by address."""
     rows = await keys.items(chain_id, INDEX)
     return {Address(key.removeprefix(INDEX)): Summary.model_validate_json(value) for key, value in rows}
 
 
 def _words(challenge_uri: str) -> tuple[str, str, list[str]]:
-    """Title, problem and skills of metadata that stands in the URI itself; nothing is fetched for a list."""
+    """Title, problem and skills of metadata in the URI itself; nothing is fetched for a list."""
     document = inline_metadata(challenge_uri)
     title, statement = document.get("title"), document.get("problemStatement")
     skills = [_text(skill, _MOST_SKILL) for skill in skills_in(document)]
@@ -87,13 +92,12 @@ def _words(challenge_uri: str) -> tuple[str, str, list[str]]:
 
 
 def skills_in(words: dict[str, object]) -> list[str]:
-    """The skills that a poster named, as far as they are words."""
     listed = words.get("skills")
     return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
 def inline_metadata(challenge_uri: str) -> dict[str, object]:
-    """What a `data:` URI holds; empty for every other URI and for what is not a JSON object."""
+    """The JSON object in a `data:` URI; empty for anything else."""
     if not is_data_uri(challenge_uri):
         return {}
     try:
@@ -103,7 +107,7 @@ def inline_metadata(challenge_uri: str) -> dict[str, object]:
 
 
 def json_object(content: bytes) -> dict[str, object]:
-    """The JSON object that these bytes are; empty for anything else."""
+    """Parse a JSON object; empty for anything else."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -112,5 +116,5 @@ def json_object(content: bytes) -> dict[str, object]:
 
 
 def _text(value: object, limit: int) -> str:
-    """A text that any answer can carry: half of a surrogate pair, which JSON allows, cannot be encoded."""
+    """Cut a text; half of a surrogate pair, which JSON allows, is replaced."""
     return value[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

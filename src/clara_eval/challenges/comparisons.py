@@ -1,8 +1,6 @@
-"""The comparisons of a round, read for a few entries at a time: a field of a thousand has a million.
+"""Read the comparisons of a round for a few entries at a time.
 
-Comes in: a store and the accounts of interest. Goes out: the recorded comparisons between them, by who was shown first.
-A large round by rules stores none: it keeps one document with its schema and its items, a verdict follows from that and
-from the two vectors, and the comparison is made when somebody asks for it.
+A large round by rules stores none: each is made again from one document and the features of the two entries.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from clara_eval.store.ports import PublicKeys
 
 
 class Verdicts(Document):
-    """`verdicts`: what every comparison of a large round by rules follows from; `items` are in canonical order."""
+    """`verdicts`: the schema and the entries of a large round by rules, in canonical order."""
 
     judge: str
     schedule: str
@@ -41,7 +39,7 @@ class Verdicts(Document):
     """The schema."""
 
     def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
-        """The comparison of these two, from their facts; None where they were not shown so, or are not known."""
+        """The comparison of these two, from their facts; None if they were not compared in this order."""
         if not {first, second} <= facts.keys() & set(self.items) or first == second:
             return None
         places = self.items.index(first), self.items.index(second)
@@ -79,14 +77,13 @@ async def comparisons_of(values: Values, chain_id: int, address: str, account: s
 
 
 async def read_comparison(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
-    """One comparison: the look in which the first was shown first."""
+    """The comparison in which the first was shown first."""
     return (await comparisons_of(values, chain_id, address, first, [second])).get((first, second))
 
 
 async def _ruled(
     values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
 ) -> Played:
-    """Comparisons of a large round by rules, each made from the facts of the two."""
     accounts = dict.fromkeys(account for pair in asked for account in pair)
     read_facts = {a: await read(values, chain_id, Features, features_key(address, a)) for a in accounts}
     facts = {account: found for account, found in read_facts.items() if found is not None}

@@ -16,12 +16,21 @@ from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.errors import CannotPublish, NotYet
 
 
-async def advance(challenge: Challenge, *, sender: TransactionSender, results: PostedResults) -> Receipt:
-    """Move a closed challenge on to scoring; with fewer than two submissions the contract cancels it instead."""
+async def advance(
+    challenge: Challenge, *, sender: TransactionSender, results: PostedResults, is_seen_open: bool = False
+) -> Receipt:
+    """Move a closed challenge on to scoring; below two submissions the contract cancels it.
+
+    One that was just seen open is asked again only after a refusal.
+    """
     data = scoring_function("advanceToScoring", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
 
-    async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
+        nonlocal is_seen_open
+        if is_seen_open and not attempts:
+            is_seen_open = False  # a refusal asks again
+            return None
         state = await results.scoring_state(challenge.address)
         return None if state.status is ChallengeStatus.OPEN else _by_others(call, state.status)
 

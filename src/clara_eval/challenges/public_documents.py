@@ -1,19 +1,15 @@
-"""The specification's public keys of one evaluation: features, pairwise results, scores; and the plots beside them.
-
-Pure: a walk comes in, (key, JSON text) pairs go out. Addresses are lower case. `pairwise:{a}:{b}` is the question in
-which `a` was shown first, as A; with a jury every vote is listed and the majority stands at the top. A large round by
-rules has one key `verdicts` instead, from which every pair follows.
-"""
+"""Build the public documents of one evaluation: features, comparisons, scores, plots."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
-from clara_eval.chain.winners import WinnerPrize
+from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
@@ -22,76 +18,86 @@ from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.record import ruled_verdicts
+from clara_eval.evaluation.result import EvaluationResult, judges_of, tally_of
 from clara_eval.evaluation.ruled import RuledComparisons
-from clara_eval.evaluation.run import EvaluationResult, judges_of, tally_of
 from clara_eval.evaluation.votes import votes_document
 
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(challenge: Challenge, walked: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
-    """Features and pairwise results, ready to be put; there may be a hundred thousand."""
-    for account, facts in sorted(walked.features.items()):
+def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+    """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
+    for account, facts in sorted(result.features.items()):
         yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
-    if isinstance(walked.comparisons, RuledComparisons):
-        verdicts = ruled_verdicts(walked.comparisons) | walked.schema.to_json() | {"schedule": walked.schedule}
+    if isinstance(result.comparisons, RuledComparisons):
+        verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
         yield verdicts_key(challenge.address), plain_json(verdicts)
         return
     asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
-    for comparison in walked.comparisons:
+    for comparison in result.comparisons:
         asked[comparison.first, comparison.second].append(comparison)
     for (first, second), votes in asked.items():
         yield pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))
 
 
-def plots_document(walked: EvaluationResult, digest: str) -> dict[str, str]:
-    """The pictures of one ranking as SVG, tied to the trace that they show; none where nothing was ranked."""
-    if walked.ranking is None:
+def plots_document(result: EvaluationResult, digest: str) -> dict[str, str]:
+    """The pictures of one ranking as SVG, with the digest of its trace."""
+    if result.ranking is None:
         return {"traceDigest": digest}
-    items = [standing.item for standing in walked.ranking.standings]
-    matrix = win_matrix_svg(walked.ranking, tally_of(items, walked.comparisons))
-    return {"traceDigest": digest, "ratings": ratings_svg(walked.ranking), "matrix": matrix}
+    items = [standing.item for standing in result.ranking.standings]
+    matrix = win_matrix_svg(result.ranking, tally_of(items, result.comparisons))
+    return {"traceDigest": digest, "ratings": ratings_svg(result.ranking), "matrix": matrix}
 
 
 def is_posted(receipt: Receipt | None) -> bool:
-    """Whether scores stand on the chain now, whoever posted them."""
+    """Whether scores are on chain now, also if somebody else posted them."""
     return receipt is not None and receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE)
 
 
 def scores_document(
-    challenge: Challenge,
-    walked: EvaluationResult,
-    digest: str,
-    receipt: Receipt | None,
-    published_at: int | None = None,
-    trace_cid: str | None = None,
+    challenge: Challenge, result: EvaluationResult, winners: Winners, digest: str, trace_cid: str | None = None
 ) -> dict[str, object]:
-    """The `scores` key: everybody's place, the money, and how far to trust it. Where somebody else posted, nobody is
-    called a winner of ours, and no prize is named: what was paid is on the chain.
-    """
-    ranking = walked.ranking
-    by = (receipt.posted_by or PostedBy.EVALUATOR) if receipt and is_posted(receipt) else None
-    winners = walked.winners.entries if by in (None, PostedBy.EVALUATOR) else ()
+    """The `scores` document before the post."""
+    ranking = result.ranking
     return {
-        "rankings": _rankings(challenge, walked, {w.account: str(w.prize_amount) for w in winners}),
-        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in winners],
+        "rankings": _rankings(challenge, result, {w.account: str(w.prize_amount) for w in winners.entries}),
+        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in winners.entries],
         "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "orderedBy": ranking.ordered_by if ranking else None,
-        "schedule": {"name": walked.schedule, "reason": walked.schedule_reason, "games": len(walked.comparisons)},
-        "asked": {"title": walked.metadata.title[:200], "criteria": walked.metadata.config.criteria[:MOST_CRITERIA]},
-        "judges": judges_of(walked.comparisons),
-        "flags": to_camel_json(walked.flags),
+        "schedule": {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)},
+        "asked": {
+            "title": result.given.metadata.title[:200],
+            "criteria": result.given.config.criteria[:MOST_CRITERIA],
+        },
+        "judges": judges_of(result.comparisons),
+        "flags": to_camel_json(result.flags),
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),
         "traceDigest": digest,
         "traceCid": trace_cid,
-        "outcome": receipt.outcome.value if receipt else None,
-        "txHash": receipt.tx_hash if receipt else None,
+        "outcome": None,
+        "txHash": None,
+        "postedBy": None,
+        "publishedAt": None,
+        "blockNumber": None,
+    }
+
+
+def with_receipt(scores: dict[str, object], receipt: Receipt, posted_at: int | None) -> dict[str, object]:
+    """The scores after the post. If somebody else posted, they name no winner and no prize of ours."""
+    by = (receipt.posted_by or PostedBy.EVALUATOR) if is_posted(receipt) else None
+    if by not in (None, PostedBy.EVALUATOR):
+        rankings = [{**row, "prizeAmount": None} for row in cast("list[dict[str, object]]", scores["rankings"])]
+        scores = {**scores, "winners": [], "rankings": rankings}
+    return {
+        **scores,
+        "outcome": receipt.outcome.value,
+        "txHash": receipt.tx_hash,
         "postedBy": by,
-        "publishedAt": published_at,
-        "blockNumber": receipt.block_number if receipt else None,
+        "publishedAt": posted_at,
+        "blockNumber": receipt.block_number,
     }
 
 
@@ -110,12 +116,12 @@ def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
     ]
 
 
-def _rankings(challenge: Challenge, walked: EvaluationResult, prizes: dict[Address, str]) -> list[dict[str, object]]:
+def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Address, str]) -> list[dict[str, object]]:
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
-    runs = walked.execution.summaries if walked.execution else {}
+    runs = result.execution.summaries if result.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
-    ranked = list(walked.ranking.standings) if walked.ranking else []
-    places = {placed.account: number for number, placed in enumerate(walked.placed, start=1)}
+    ranked = list(result.ranking.standings) if result.ranking else []
+    places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}
     rows = [
         LeaderboardRow(
             address=s.item,
@@ -131,14 +137,14 @@ def _rankings(challenge: Challenge, walked: EvaluationResult, prizes: dict[Addre
             wins=s.wins,
             losses=s.losses,
             ties=s.ties,
-            tiedWith=list(walked.ranking.tied_with(s.item)) if walked.ranking else [],
+            tiedWith=list(result.ranking.tied_with(s.item)) if result.ranking else [],
             prizeAmount=prizes.get(Address(s.item)),
             status="ranked",
             executed=executed.get(Address(s.item)),
         )
         for s in ranked
     ]
-    for refused in walked.rejected:
+    for refused in result.rejected:
         account = refused.submission.submitter
         rows.append(
             LeaderboardRow(

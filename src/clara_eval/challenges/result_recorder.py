@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, ChallengeStatus
 from clara_eval.challenges.agents import result_pairs
+from clara_eval.challenges.challenge_index import read_many
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.documents.results import Summary, Token, read_many
+from clara_eval.documents.results import Summary, Token
 from clara_eval.documents.rounds import Entrant, PaidWinner, RoundResult
 from clara_eval.documents.store_keys import result_key
 from clara_eval.store.ports import PublicKeys

@@ -1,9 +1,6 @@
-"""Where an evaluation stands: the states, which are final, what an error means, and the one writer.
+"""Write the status of an evaluation, and say what an error means for it.
 
-The document stands under the specification's key for whoever asks; everything in it is public. Why a result waits for a
-person names who stands near the money, so that is in the review document only. Progress goes through the stages:
-collecting, executing and extracting come first, comparing is the second half, publishing the rest; it never goes back
-while an evaluation goes on. Writing is throttled: a status is for people, written at most a few times a second.
+Invariant: everything in it is public; progress never goes back while an evaluation runs.
 """
 
 from __future__ import annotations
@@ -69,30 +66,30 @@ _SPAN: dict[Stage, tuple[int, int]] = {
     "comparing": (40, 90),
 }
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
-"""States in which no stage of the walk runs any more."""
+"""States in which no stage runs any more."""
 
 
 def review_meaning(posts_at: int | None) -> str:
-    """The sentence beside `review`: who decides, and until when."""
+    """Say who decides about a result, and until when."""
     if posts_at is None:
         return MEANINGS["review"]
     return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
 
 
 def state_of(error: BaseException) -> State | None:
-    """What an error means for whoever looks at the status; None leaves it as it is."""
+    """The state after an error; None leaves it as it is."""
     return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
 
 
 def reason_of(error: BaseException) -> str:
-    """The sentence beside the state; the text of a bug is for the log only."""
+    """The reason to publish; the text of a bug is for the log only."""
     if isinstance(error, ClaraError):
         return str(error)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
 
 def gravest(error: BaseException) -> BaseException:
-    """The error itself, or the gravest one of a group: a bug before a refusal, a refusal before an outage."""
+    """The gravest error of a group: a bug before a refusal, a refusal before an outage."""
     return max(_leaves(error), key=_gravity)
 
 
@@ -112,12 +109,12 @@ def _gravity(error: BaseException) -> int:
 
 
 async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
-    """The status document as stored, or None where nothing was ever started."""
+    """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
 
 class StatusWriter:
-    """Writes the status of one evaluation. Being called is also how the walk is watched."""
+    """Writes the status of one evaluation; called with the progress of its stages."""
 
     def __init__(
         self,
@@ -150,7 +147,7 @@ class StatusWriter:
         listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> StatusWriter:
-        """A writer that goes on from what is written: the first start and the progress stay."""
+        """A writer that keeps the first start and the progress of what is written."""
         writer = cls(keys, chain_id, address, listener=listener, now=now)
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
@@ -162,15 +159,15 @@ class StatusWriter:
         self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
 
     def expect(self, estimate_usd: float | None) -> None:
-        """What the run is expected to cost, told from now on."""
+        """Publish what the run is expected to cost."""
         self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
 
     def warn(self, warning: str | None) -> None:
-        """What everybody should know about the round, told from now on, whatever its state is."""
+        """Publish a warning about the round, in every state."""
         self.status = self.status.model_copy(update={"warning": warning})
 
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
-        """What an error means, by the one table; trouble after a post undoes no post."""
+        """Write what an error means; after a post the state stays complete."""
         state = state_of(error)
         if state is None or (isinstance(error, NotFound) and self._earlier is None):
             return
@@ -183,7 +180,7 @@ class StatusWriter:
         await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
-        """Progress of a stage; written now and then, in the background."""
+        """Take the progress of a stage; written at most every quarter of a second, in the background."""
         low, high = _SPAN[stage]
         share = done / total if total else 1.0
         state: State = "comparing" if stage == "comparing" else "extracting"
@@ -227,7 +224,7 @@ class StatusWriter:
         objections_until: int | None = None,
         posts_at: int | None = None,
     ) -> None:
-        """A change of state: written before this returns. What has ended is all done; otherwise progress stays."""
+        """Change the state, and write it before this returns."""
         await self._written_out()
         self._change(
             status=state,
@@ -243,14 +240,12 @@ class StatusWriter:
         await self._write(self.status)
 
     async def explain(self, reason: str) -> None:
-        """Say why the present state lasts."""
         await self.say(self.status.status, reason=reason)
 
     async def _written_out(self) -> None:
-        """Wait for the line of progress that is being written."""
         writing, self._writing = self._writing, None
         if writing is not None:
-            with suppress(Temporary):  # a lost line of progress: the state that is said next is written anew
+            with suppress(Temporary):  # the next state is written anyway
                 await writing
 
     def _tell(self) -> None:
@@ -262,7 +257,7 @@ class StatusWriter:
 
 
 def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
-    """A fresh status with the start and the progress of an earlier one; what had ended begins anew."""
+    """Keep start and progress of an earlier status, unless that had ended."""
     is_going_on = earlier.status not in FINAL_STATES | {"review"}
     kept = {
         "startedAt": earlier.startedAt or fresh.startedAt,

@@ -1,9 +1,4 @@
-"""What evaluations left behind, for the agents' tools: from the store, or from a running service.
-
-Both give the same documents. The store is opened at the first question, and an SQLite file that does not exist is not
-created: an agent without a service of its own simply has no records. A service's trace is
-read as a stream, and only what concerns one challenge's submitters is kept.
-"""
+"""Read the public documents of evaluations for agents, from our own store or from a running service."""
 
 from __future__ import annotations
 
@@ -81,8 +76,8 @@ class StoreRecords:
         store = await self._store.existing()
         return await TraceFile.of(stream_trace(store, self._chain_id, address)) if store else None
 
-    def trace_place(self, address: Address) -> str:
-        return f"resource clara://trace/{address}"
+    def trace_url(self, _address: Address) -> str:
+        return ""
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
         """An agent's record across challenges; None without a store."""
@@ -131,10 +126,10 @@ class ApiRecords:
 
     async def trace_file(self, address: Address) -> TraceFile | None:
         """Its lines, without the whole text in memory."""
-        pieces = self._pieces(self.trace_place(address), MAX_TRACE_BYTES)
+        pieces = self._pieces(self.trace_url(address), MAX_TRACE_BYTES)
         return await TraceFile.of(pieces)
 
-    def trace_place(self, address: Address) -> str:
+    def trace_url(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
     async def agent(self, agent_id: int) -> AgentRecord | None:

@@ -17,7 +17,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def to_address(text: str, *, what: str = "address") -> Address:
-    """Lower-case form of an address, or an error that shows what came in."""
+    """Lower the case of an address, or raise BadInput."""
     lowered = text.strip().lower()
     if len(lowered) == 42 and lowered.startswith("0x") and _HEX.issuperset(lowered[2:]):
         return Address(lowered)
@@ -29,5 +29,5 @@ def to_address(text: str, *, what: str = "address") -> Address:
 
 
 def short(address: str) -> str:
-    """An address, or any hex, for people."""
+    """Shorten an address, or any hex, for people."""
     return f"{address[:6]}…{address[-4:]}"

@@ -9,7 +9,7 @@ MICRO = 1_000_000
 
 
 def micro_usd(usd: float | None) -> int | None:
-    """Dollars as the setting says them, in millionths, rounded down; None stays None: no bound."""
+    """Convert dollars to millionths, rounded down; None, no bound, stays None."""
     if usd is None:
         return None
     return int((Decimal(str(usd)) * MICRO).to_integral_value(rounding=ROUND_DOWN))
@@ -22,5 +22,5 @@ def usd(micro: None) -> None: ...
 @overload
 def usd(micro: int | None) -> str | None: ...
 def usd(micro: int | None) -> str | None:
-    """Millionths of a dollar as a decimal number without loss; None stays None: nobody knows."""
+    """Write millionths of a dollar as a decimal number; None, unknown, stays None."""
     return None if micro is None else f"{micro // MICRO}.{micro % MICRO:06d}"

@@ -10,10 +10,7 @@ _SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
 
 
 def normal_signature(signature: str) -> str | None:
-    """The one form of a signature: `0x`, r, the lower s, and 27 or 28, in lower case; None where it is not one.
-
-    Half of all signatures could be turned into another one of the same text by anybody (the higher s).
-    """
+    """Normalise a signature to its only form, with the lower s and 27 or 28; None if it is none."""
     found = _SIGNATURE.fullmatch(signature.lower())
     if found is None or not 0 < int(found[2], 16) <= ORDER // 2:
         return None
@@ -21,7 +18,7 @@ def normal_signature(signature: str) -> str | None:
 
 
 def signer_of(message: str, signature: str) -> str | None:
-    """The lower-case address of whoever signed this text; None where that is not a signature."""
+    """Recover the lower-case address that signed this text; None if the signature is none."""
     from eth_account import Account
     from eth_account.messages import encode_defunct
     from eth_keys.exceptions import BadSignature

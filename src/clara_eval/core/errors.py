@@ -6,23 +6,28 @@ from typing import Literal
 
 
 class ClaraError(Exception):
-    """The root. `remedy` says what the reader can do about it."""
+    """The root of our errors; `remedy` says what to do.
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    `see` is the code of an action that helps, about an address; each interface writes its own sentence for it.
+    """
+
+    def __init__(self, message: str, *, remedy: str = "", see: str = "", about: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.see = see
+        self.about = about
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
 
 
 class ConfigError(ClaraError):
-    """A setting is wrong: the process ends at once with this sentence."""
+    """A setting is wrong: the process ends with this sentence."""
 
 
 class BadInput(ClaraError):
-    """A person or program handed in something unusable; `path` points into it, `value` is the offender."""
+    """The input is unusable; `path` points into it, `value` is the offender."""
 
     def __init__(self, message: str, *, path: str = "", value: object = None, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
@@ -43,7 +48,7 @@ class NotYet(ClaraError):
 
 
 class Temporary(ClaraError):
-    """A node, gateway or model does not answer now: back off and try again. Never a verdict about anybody."""
+    """A node, gateway or model does not answer now: try again later. Never a verdict."""
 
     def __init__(self, message: str, *, remedy: str = "", retry_after_seconds: float | None = None) -> None:
         super().__init__(message, remedy=remedy)
@@ -53,35 +58,31 @@ class Temporary(ClaraError):
 
 
 class BadAnswer(ClaraError):
-    """The model's text is not what was asked for: ask again, then record it as undecided with this reason."""
+    """The model's text is not what was asked for: ask again, then record it as undecided."""
 
 
 class BadSubmission(ClaraError):
-    """This submission cannot be judged: it is recorded as rejected, with `code` for programs, and the round goes on."""
+    """The submission cannot be judged: it is rejected with `code`, and the round continues."""
 
     def __init__(self, message: str, *, code: str = "unreadable", remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
         self.code = code
 
 
-class GivenUp(BadSubmission):
-    """An outage lasted until nothing was tried any more. Nobody knows whose fault it was."""
-
-
 class CannotPublish(ClaraError):
-    """The contract would refuse, or we must not send: stop this challenge and raise the alarm."""
+    """The contract would refuse, or we must not send: stop this challenge and alert."""
 
 
 class CannotAct(ClaraError):
-    """A poster's or agent's action would be refused, or their wallet must not do it: nothing more was sent."""
+    """A poster's or agent's action would be refused: nothing more was sent."""
 
 
 class NotOurs(CannotPublish):
-    """Somebody else scores this challenge: nothing failed, and its status is not ours to write."""
+    """Another evaluator scores this challenge: its status is not ours to write."""
 
 
 class Stalled(CannotPublish, Temporary):
-    """Nothing can be sent now, and it goes on by itself once the cause has passed; a person is told meanwhile."""
+    """Nothing can be sent now; it continues by itself once the cause is gone."""
 
     def __init__(
         self, message: str, *, cause: Literal["balance", "gas_cap", "nonces", "gap"], remedy: str = ""
@@ -95,7 +96,7 @@ class Unscorable(CannotPublish):
 
 
 class Deferred(ClaraError):
-    """A budget cap is reached: the challenge waits. `retry_at` is when it will be looked at again."""
+    """A budget cap is reached: the challenge waits until `retry_at`."""
 
     def __init__(self, message: str, *, remedy: str = "", retry_at: int | None = None) -> None:
         super().__init__(message, remedy=remedy)
@@ -103,10 +104,7 @@ class Deferred(ClaraError):
 
 
 class OutOfBudget(Temporary):
-    """The budget of a run is used up, by answers or (`is_lost`) by calls that were never answered.
-
-    A run goes without what its answers left no money for; what was lost is our outage, and is waited for.
-    """
+    """The budget of a run is used up, by answers or (`is_lost`) by calls that were never answered."""
 
     def __init__(self, message: str, *, remedy: str = "", is_lost: bool = False) -> None:
         super().__init__(message, remedy=remedy)
@@ -118,11 +116,11 @@ class NeedsReview(ClaraError):
 
 
 class Disagrees(ClaraError):
-    """A pure step gives another result than the recorded one: code or data changed under a running evaluation."""
+    """A pure step gives another result than recorded: code or data changed during an evaluation."""
 
 
 class BadTrace(ClaraError):
-    """A trace does not hold; `entry` names the first entry that is wrong."""
+    """A trace is wrong; `entry` names the first wrong entry."""
 
     def __init__(self, message: str, *, entry: str = "", remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)

@@ -12,7 +12,7 @@ MODULES = {
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),
     "server": (
-        *("dbos", "fastapi", "httptools", "jinja2", "markupsafe"),
+        *("dbos", "fastapi", "jinja2", "markupsafe"),
         *("prometheus_client", "sqlalchemy", "sse_starlette", "starlette", "uvicorn", "mcp"),
     ),
     "cloudflare": ("cloudflare",),
@@ -25,12 +25,11 @@ MODULES = {
 
 
 def install(extra: str) -> str:
-    """The line for a shell."""
     return f"pip install 'clara-eval[{extra}]'"
 
 
 def require(extra: str, what: str) -> None:
-    """Nothing where the extra is installed; else an error that says what needs it and how it is installed."""
+    """Raise ConfigError with the line that installs the extra, unless it is installed."""
     if not is_installed(extra):
         raise _missing(extra, what)
 
@@ -40,7 +39,7 @@ def is_installed(extra: str) -> bool:
 
 
 def missing_part(bad: ModuleNotFoundError) -> ConfigError | None:
-    """The same error for an import that failed; None where the module belongs to no extra, which is a bug."""
+    """The error of a failed import; None if the module belongs to no extra."""
     for extra, modules in MODULES.items():
         if bad.name is not None and any(bad.name.split(".")[0] == module.split(".")[0] for module in modules):
             return _missing(extra, "This")

@@ -16,13 +16,13 @@ _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=Tr
 
 
 def canonical_json(value: object) -> bytes:
-    """RFC 8785 canonical form; raises ValueError for what has no such form (NaN, huge integers)."""
+    """RFC 8785 canonical form; ValueError if there is none (NaN, huge integers)."""
     encoded: bytes = rfc8785.dumps(value)  # type: ignore[arg-type]  # it refuses what is not JSON
     return encoded
 
 
 def plain_json(value: object) -> str:
-    """Compact JSON with sorted keys, non-finite numbers refused: same value, same text, on every machine."""
+    """Compact JSON with sorted keys, without non-finite numbers: equal values have equal text."""
     return _PLAIN.encode(value)
 
 
@@ -35,7 +35,7 @@ def keccak_hex(data: bytes) -> str:
 
 
 def keccak_begun() -> Keccak_Hash:
-    """Of nothing yet: `update` takes what arrives and keeps none of it, `hexdigest` gives the hash of all of it."""
+    """Begin a Keccak-256 that takes its input in parts."""
     from Crypto.Hash import keccak as streaming  # noqa: PLC0415 - only whoever hashes a whole trace waits for it
 
     return streaming.new(digest_bits=256)

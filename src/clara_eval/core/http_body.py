@@ -14,7 +14,7 @@ class TooLong(ValueError):
 
 
 async def pieces_at_most(response: aiohttp.ClientResponse, limit: int) -> AsyncIterator[bytes]:
-    """The body as it arrives; TooLong where it has more than `limit` bytes."""
+    """Yield the body as it arrives; TooLong after more than `limit` bytes."""
     size = 0
     async for chunk in response.content.iter_chunked(_CHUNK):
         size += len(chunk)
@@ -24,7 +24,6 @@ async def pieces_at_most(response: aiohttp.ClientResponse, limit: int) -> AsyncI
 
 
 async def read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The whole body; TooLong where it has more than `limit` bytes."""
     content = bytearray()
     async for chunk in pieces_at_most(response, limit):
         content += chunk

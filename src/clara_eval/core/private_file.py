@@ -11,7 +11,7 @@ _SQLITE_JOURNALS = ("-wal", "-shm", "-journal")
 
 
 def make_private(path: Path) -> None:
-    """Create the file, and its folder, for its owner alone; take others' rights from files that are there already."""
+    """Create the file and its folder for the owner alone; remove others' rights from existing files."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=OWNER_ONLY)
     for file in (path, *(path.with_name(path.name + ending) for ending in _SQLITE_JOURNALS)):

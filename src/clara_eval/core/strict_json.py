@@ -18,7 +18,7 @@ class JsonLimits:
 
 
 def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, what: str = "The document") -> object:
-    """The one value in `text`, or BadInput with the reason and the place."""
+    """Read the one value in `text`, or raise BadInput with the reason and the place."""
     limits = limits or JsonLimits()
     decoded = _decode(text, limits, what)
     if decoded.count("[") + decoded.count("{") > limits.depth:

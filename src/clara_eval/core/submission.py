@@ -1,4 +1,4 @@
-"""One submission as it was handed in: who, what, when."""
+"""A submission as it was handed in, and the place that it got."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A submission that a later one of the same submitter replaced, as the chain's events tell it."""
+    """A submission that a later one of the same submitter replaced."""
 
     submitter: Address
     solution_hash: str
     submitted_at: int
     version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An account on its place, best first; rejected submissions follow the ranked ones with score 0."""
+
+    account: Address
+    score: int

@@ -12,7 +12,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """The name that a request was sent to; `port` is None where the default of the scheme is meant."""
+    """The name that a request was sent to; `port` None is the default of the scheme."""
 
     host: str
     port: int | None
@@ -36,7 +36,7 @@ class WebOrigin:
 
 
 def read_host(text: str) -> HostPort | None:
-    """The value of a `Host` header; None for anything else than a host with or without a port."""
+    """Parse a `Host` header; None if it is not a host with or without a port."""
     found = _PLACE.fullmatch(text.lower())
     if found is None:
         return None
@@ -52,7 +52,7 @@ def read_host(text: str) -> HostPort | None:
 
 
 def read_origin(text: str) -> WebOrigin | None:
-    """The value of an `Origin` header; None for `null`, a list, a path, a user name or another scheme."""
+    """Parse an `Origin` header; None for `null`, a list, a path, a user name or another scheme."""
     scheme, separator, rest = text.partition("://")
     place = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
     if place is None:

@@ -1,9 +1,7 @@
-"""A real EVM node on this machine: anvil, started as a child process and ended with it.
+"""Start anvil, a real EVM node, as a child process and end it.
 
-Comes in: `AnvilOptions`. Goes out: an async context manager whose `rpc_url` answers from the moment it is entered.
-The operating system chooses the port (unless one is asked for), so that any number of nodes can run side by side.
-The node never outlives us: it is stopped on leaving the context and, on Linux, killed by the kernel when this
-process dies in any other way. For development and tests only: its keys are public knowledge.
+Invariant: the node never outlives us: it is stopped on leaving the context and, on Linux, killed by the kernel when
+this process dies in any other way. Its keys are public knowledge.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _SCRIPTS = frozenset({".js", ".mjs", ".cjs", ".cmd"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnvilOptions:
-    """How the node behaves. The defaults mine each transaction at once, on a free port."""
+    """How the node behaves; by default it mines each transaction at once, on a free port."""
 
     port: int = 0
     """0 lets the operating system choose."""
@@ -72,8 +70,6 @@ class AnvilOptions:
 
 
 class Anvil:
-    """One node, from `async with` to its end."""
-
     def __init__(self, options: AnvilOptions | None = None) -> None:
         self.options = options or AnvilOptions()
         self._process: asyncio.subprocess.Process | None = None
@@ -125,7 +121,7 @@ class Anvil:
         self._reader = asyncio.create_task(_drain(self._process))
 
     async def stop(self) -> None:
-        """End the node; a node that does not end by itself is killed."""
+        """End the node; kill it if it does not end by itself."""
         process, self._process, self._port = self._process, None, 0
         if process is not None and process.returncode is None:
             await _end(process)
@@ -137,7 +133,7 @@ class Anvil:
             self._cache = None
 
     async def ended(self) -> int:
-        """Wait until the node ends by itself; its exit code."""
+        """Wait until the node ends by itself; return its exit code."""
         if self._process is None:
             raise ConfigError("The local node is not running.", remedy="Start it first.")
         return await self._process.wait()
@@ -156,10 +152,9 @@ class Anvil:
 
 
 def find_anvil(near: Iterable[Path] | None = None) -> Path:
-    """The node's own binary: in the nearest `node_modules` above these folders, else behind `anvil` on the PATH.
+    """Find the node's own binary: in the nearest `node_modules` above these folders, else behind `anvil` on the PATH.
 
-    By default the search starts at this package and at the current folder. Never npm's script itself, which would leave
-    the node running when it is killed: the binary is beside it.
+    Never npm's script, which would leave the node running when it is killed.
     """
     on_path = shutil.which("anvil")
     wrapped = Path(on_path).resolve() if on_path else None
@@ -177,7 +172,7 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
 
 
 def install_remedy(project: Path) -> str:
-    """What installs the node: the Makefile where there is one, npm for those who have the package alone."""
+    """Say what installs the node: the Makefile in a clone, else npm."""
     alone = "Run `npm install @foundry-rs/anvil`."
     return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if _is_clone(project) else alone
 
@@ -203,7 +198,7 @@ def _file_name() -> str:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """What the child runs before it becomes the node: ask the kernel to kill it when its parent dies."""
+    """Return what the child runs first: ask the kernel to kill it when its parent dies."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)  # loaded before the fork: the child must not load anything
@@ -229,7 +224,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Read what the node says and forget it: an unread pipe would stop the node when full."""
+    """Read and drop what the node prints: a full pipe would stop it."""
     assert process.stdout is not None
     while await process.stdout.read(65536):
         pass

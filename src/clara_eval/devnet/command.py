@@ -1,8 +1,6 @@
-"""`clara-eval devnet`: a local chain with every contract deployed, for as long as the command runs.
+"""`clara-eval devnet`: run a local chain with every contract deployed, or move the time of a running one.
 
-Prints the settings for the other commands as `export` lines (or one JSON document) and ends cleanly on Ctrl-C or
-SIGTERM. `clara-eval devnet warp 12h` moves the time of a running devnet; it refuses any chain that is not anvil.
-All keys it prints are anvil's public development keys.
+All keys it prints are anvil's public development keys; `warp` refuses any chain that is not anvil.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import asyncio
 import re
 import signal
 from datetime import UTC, datetime
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import typer
 from eth_utils.address import to_checksum_address
@@ -32,7 +30,7 @@ app = typer.Typer(
 )
 
 _FIXED_ACCOUNTS = 3
-"""Owner, poster and evaluator stand before the agents."""
+"""Owner, poster and evaluator."""
 _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _LONGEST_WARP = 100 * 365 * 86400
 
@@ -76,7 +74,7 @@ def warp(
 
 
 def parse_duration(text: str) -> int:
-    """Seconds of `90`, `30m`, `12h`, `7d` or `1w`; anything else is refused."""
+    """Return the seconds of `90`, `30m`, `12h`, `7d` or `1w`."""
     found = re.fullmatch(r"([0-9]{1,12})([smhdw]?)", text.strip().lower())
     seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found else 0
     if not 0 < seconds <= _LONGEST_WARP:
@@ -114,10 +112,9 @@ async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bo
     async with Anvil(options) as node:
         chain = await LocalChain.deploy(node.rpc_url)
         try:
-            document = await _describe(chain)
+            await _announce(chain, json_output=json_output)
             if block_time is not None:  # only now: deploying at this pace would take many blocks
                 await chain.node.rpc("evm_setIntervalMining", block_time)
-            _announce(document, json_output=json_output)
             await _until(asked_to_end, node)
         finally:
             await chain.close()
@@ -135,34 +132,13 @@ async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
         raise Temporary(f"The local node ended by itself (exit code {died.result()}).", remedy="Start it again.")
 
 
-class FundedAccount(TypedDict):
-    address: str
-    key: str
+def _account(account: DevAccount) -> dict[str, object]:
+    return {"address": to_checksum_address(account.address), "key": account.key}
 
 
-class Agent(FundedAccount):
-    agentId: int
-
-
-class Devnet(TypedDict):
-    """What whoever uses the chain has to know."""
-
-    network: str
-    chainId: int
-    rpcUrl: str
-    challengeFactory: str
-    fromBlock: int
-    identityRegistry: str
-    token: str
-    owner: FundedAccount
-    poster: FundedAccount
-    evaluator: FundedAccount
-    agents: list[Agent]
-
-
-async def _describe(chain: LocalChain) -> Devnet:
+async def _describe(chain: LocalChain, agents: dict[int, DevAccount]) -> dict[str, object]:
+    """Return everything that a user of the chain has to know."""
     deployment = chain.deployment
-    agents = [Agent(**_account(agent), agentId=await chain.register(agent)) for agent in chain.agents]
     return {
         "network": "local",
         "chainId": int(await chain.node.rpc("eth_chainId"), 16),
@@ -174,42 +150,39 @@ async def _describe(chain: LocalChain) -> Devnet:
         "owner": _account(chain.owner),
         "poster": _account(chain.poster),
         "evaluator": _account(chain.evaluator),
-        "agents": agents,
+        "agents": [{**_account(agent), "agentId": number} for number, agent in agents.items()],
     }
 
 
-def _account(account: DevAccount) -> FundedAccount:
-    return {"address": to_checksum_address(account.address), "key": account.key}
-
-
-def _exports(document: Devnet) -> dict[str, str]:
-    """The settings of the other commands, then what a poster or an agent needs to try them."""
-    exports = {
-        "CLARA_NETWORK": document["network"],
-        "CLARA_RPC_URL": document["rpcUrl"],
-        "CLARA_CHALLENGE_FACTORY": document["challengeFactory"],
-        "CLARA_FROM_BLOCK": document["fromBlock"],
-        "CLARA_EVALUATOR_KEY": document["evaluator"]["key"],
-        "CLARA_USDC": document["token"],
-        "CLARA_DEVNET_TOKEN": document["token"],
-        "CLARA_DEVNET_IDENTITY_REGISTRY": document["identityRegistry"],
-        "CLARA_DEVNET_POSTER_KEY": document["poster"]["key"],
+def _exports(chain: LocalChain, agents: dict[int, DevAccount]) -> dict[str, str]:
+    """Return the settings of the other commands, then what a poster or an agent needs to try them."""
+    deployment = chain.deployment
+    token = to_checksum_address(deployment.token)
+    return {
+        "CLARA_NETWORK": "local",
+        "CLARA_RPC_URL": chain.rpc_url,
+        "CLARA_CHALLENGE_FACTORY": to_checksum_address(deployment.factory),
+        "CLARA_FROM_BLOCK": str(deployment.from_block),
+        "CLARA_EVALUATOR_KEY": chain.evaluator.key,
+        "CLARA_USDC": token,
+        "CLARA_DEVNET_TOKEN": token,
+        "CLARA_DEVNET_IDENTITY_REGISTRY": to_checksum_address(deployment.identity_registry),
+        "CLARA_DEVNET_POSTER_KEY": chain.poster.key,
+        **{f"CLARA_DEVNET_AGENT_{number}_KEY": agent.key for number, agent in agents.items()},
     }
-    for agent in document["agents"]:
-        exports[f"CLARA_DEVNET_AGENT_{agent['agentId']}_KEY"] = agent["key"]
-    return {name: str(value) for name, value in exports.items()}
 
 
-def _announce(document: Devnet, *, json_output: bool) -> None:
-    exports = _exports(document)
+async def _announce(chain: LocalChain, *, json_output: bool) -> None:
+    agents = {await chain.register(agent): agent for agent in chain.agents}
+    exports = _exports(chain, agents)
     if json_output:
-        emit_json(document | {"settings": exports})
+        emit_json(await _describe(chain, agents) | {"settings": exports})
     else:
         typer.echo("\n".join(f"export {name}={value}" for name, value in exports.items()))
     typer.echo(
-        f"A local chain answers at {document['rpcUrl']}. Its keys are public: never send real money to them.\n"
+        f"A local chain answers at {chain.rpc_url}. Its keys are public: never send real money to them.\n"
         "To act as poster or agent, set CLARA_WALLET_KEY to one of the keys. "
-        f"To move time: clara-eval devnet warp 12h --rpc {document['rpcUrl']}\n"
+        f"To move time: clara-eval devnet warp 12h --rpc {chain.rpc_url}\n"
         "Ctrl-C ends it.",
         err=True,
     )

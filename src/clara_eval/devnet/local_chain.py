@@ -5,9 +5,9 @@ Everything is a real transaction on an anvil node; a contract's refusal is raise
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
@@ -23,14 +23,11 @@ from clara_eval.devnet.dev_node import DevAccount, DevNode, MinedReceipt
 USDC = 1_000_000
 """Base units of one test dollar."""
 HOUR = 3600
-BASE_FEE = 10**9
 DAY = 24 * HOUR
 ZERO_HASH = "0x" + "00" * 32
 
 _POSTER_FUNDS = 1_000_000 * USDC
 _UNLIMITED = 2**256 - 1
-_POOL = 50
-"""Transactions that wait for their blocks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +97,64 @@ class Handed:
     solution_uri: str
     solution_hash: str | None = None
 
+    def arguments(self, agent_id: int) -> list[object]:
+        """Return the arguments of `submit`."""
+        solution_hash = self.solution_hash or keccak_hex(self.solution_uri.encode())
+        return [agent_id, self.solution_uri, _bytes32(solution_hash)]
 
-@dataclass(slots=True)
-class LocalChain:
-    """The deployed world. Make one with `LocalChain.deploy` (on a running node) or `local_chain` (starts its own)."""
 
-    node: DevNode
-    deployment: Deployment
-    _agent_ids: dict[Address, int] = field(default_factory=dict)
-    _snapshots: dict[str, dict[Address, int]] = field(default_factory=dict)
+class DevClock:
+    """The blocks of a development chain: its time, its history."""
+
+    def __init__(self, node: DevNode) -> None:
+        self.node = node
+        self.rpc_url = node.rpc_url
+        self.agent_ids: dict[Address, int] = {}
+        """Agents that are registered; forgotten with the blocks that registered them."""
+        self._snapshots: dict[str, dict[Address, int]] = {}
+
+    async def now(self) -> int:
+        """Return the time of the newest block, which is the only time contracts know."""
+        return await self.node.now()
+
+    async def move_time(self, seconds: int) -> int:
+        """Let that much time pass, in one block; return the new time."""
+        return await self.node.move_to(await self.now() + seconds)
+
+    async def move_to(self, timestamp: int) -> int:
+        """Mine a block at exactly that time; the clock goes on from there."""
+        return await self.node.move_to(timestamp)
+
+    async def mine(self, blocks: int = 1) -> None:
+        await self.node.rpc("anvil_mine", blocks)
+
+    async def snapshot(self) -> str:
+        """Remember this state; `revert` brings it back, once."""
+        number = str(await self.node.rpc("evm_snapshot"))
+        self._snapshots[number] = dict(self.agent_ids)
+        return number
+
+    async def revert(self, snapshot: str) -> None:
+        """Go back to a snapshot, blocks, balances and time included."""
+        if snapshot not in self._snapshots or not await self.node.rpc("evm_revert", snapshot):
+            raise BadInput(f"Snapshot {snapshot!r} does not exist.", value=snapshot, remedy="Each serves only once.")
+        self.agent_ids = self._snapshots.pop(snapshot)
+
+    async def reorg(self, depth: int) -> None:
+        """Replace the newest `depth` blocks by empty ones: their transactions are gone."""
+        await self.node.rpc("anvil_reorg", depth, [])
+        self.agent_ids.clear()
+
+
+class LocalChain(DevClock):
+    """Deployed contracts and the people who use them; made by `LocalChain.deploy` or `local_chain`."""
+
+    def __init__(self, node: DevNode, deployment: Deployment) -> None:
+        super().__init__(node)
+        self.deployment = deployment
+        self.owner, self.poster, self.evaluator, *agents = node.accounts
+        self.agents = tuple(agents)
+        """All accounts but owner, poster and evaluator."""
 
     @classmethod
     async def deploy(cls, rpc_url: str) -> LocalChain:
@@ -123,32 +169,8 @@ class LocalChain:
         return chain
 
     async def close(self) -> None:
-        """Let go of the connection; the node goes on."""
+        """Close the connection; the node goes on."""
         await self.node.close()
-
-    # -- who and what
-
-    @property
-    def rpc_url(self) -> str:
-        return self.node.rpc_url
-
-    @property
-    def owner(self) -> DevAccount:
-        """Deployer of the contracts and owner of the factory."""
-        return self.node.accounts[0]
-
-    @property
-    def poster(self) -> DevAccount:
-        return self.node.accounts[1]
-
-    @property
-    def evaluator(self) -> DevAccount:
-        return self.node.accounts[2]
-
-    @property
-    def agents(self) -> tuple[DevAccount, ...]:
-        """All other accounts; as many as the node was started with (`AnvilOptions.accounts`)."""
-        return self.node.accounts[3:]
 
     @property
     def token(self) -> DevContract:
@@ -169,10 +191,8 @@ class LocalChain:
         return DevContract(self.node, address, artifact(name).abi)
 
     async def balance(self, address: Address) -> int:
-        """Base units of the test dollar."""
+        """Return base units of the test dollar."""
         return await self.token.read("balanceOf", address)
-
-    # -- what people do
 
     async def fund(self, account: DevAccount, amount: int) -> None:
         """Give test dollars, and allow the factory to take them when the account posts a challenge."""
@@ -181,14 +201,16 @@ class LocalChain:
 
     async def post_challenge(self, terms: PostedTerms | None = None, poster: DevAccount | None = None) -> Address:
         """Post a challenge and return its address. A poster other than the chain's own needs `fund` first."""
-        params = self._create_params(terms or PostedTerms(), await self.now())
+        params = create_params(self, terms or PostedTerms(), await self.now())
         receipt = await self.send(poster or self.poster, self.factory, "createChallenge", params)
         return to_address(str(self.factory.events_in("ChallengeCreated", receipt)[0]["challengeAddress"]))
 
     async def register(self, agent: DevAccount, agent_uri: str = "") -> int:
-        """The agent's id in the identity registry, registered now if it is not yet."""
-        await self._register_all([agent], agent_uri)
-        return self._agent_ids[agent.address]
+        """Return the agent's id in the identity registry, registered now if it is not yet."""
+        if agent.address not in self.agent_ids:
+            receipt = await self.send(agent, self.registry, "register(string)", agent_uri)
+            self.agent_ids[agent.address] = int(str(self.registry.events_in("Registered", receipt)[0]["agentId"]))
+        return self.agent_ids[agent.address]
 
     async def submit(
         self, agent: DevAccount, challenge: Address, solution_uri: str, solution_hash: str | None = None
@@ -198,114 +220,40 @@ class LocalChain:
 
     async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
         """Submit many solutions in this order, each in a block of its own and at least a second after the last."""
-        await self._register_all([item.agent for item in handed])
+        calls = [(item, await self.register(item.agent)) for item in handed]
         target = self.challenge(challenge)
         await self.node.rpc("anvil_setBlockTimestampInterval", 1)
         try:
-            return [await self.send(item.agent, target, "submit", *self._submission(item)) for item in handed]
+            return [await self.send(item.agent, target, "submit", *item.arguments(number)) for item, number in calls]
         finally:
             await self.node.rpc("anvil_removeBlockTimestampInterval")
 
-    async def submit_together(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
-        """The same in as few blocks as hold them: a node that keeps the state of every block grows slow with them."""
-        await self._register_all([item.agent for item in handed])
-        target = self.challenge(challenge)
-        calls = [(item.agent, target.encode_abi("submit", args=self._submission(item))) for item in handed]
-        return await self._send_together(challenge, calls)
-
-    async def post_many(self, terms: PostedTerms, count: int) -> None:
-        """So many challenges with the same terms, in as few blocks as hold them."""
-        call = self.factory.encode_abi("createChallenge", args=[self._create_params(terms, await self.now())])
-        for first in range(0, count, _POOL):
-            calls = [(self.poster, call)] * min(_POOL, count - first)
-            await self._send_together(self.deployment.factory, calls)
-
-    async def _send_together(self, to: Address, calls: Sequence[tuple[DevAccount, str]]) -> list[MinedReceipt]:
-        await self.node.rpc("evm_setAutomine", False)
-        try:
-            hashes = [await self.node.post(sender, to, call) for sender, call in calls]
-            while int(str((await self.node.rpc("txpool_status"))["pending"]), 16):
-                await self.node.rpc("anvil_setNextBlockBaseFeePerGas", hex(BASE_FEE))  # full blocks would raise it
-                await self.mine(1)
-            return await self.node.receipts(hashes)
-        finally:
-            await self.node.rpc("evm_setAutomine", True)
-
     async def send(self, sender: DevAccount, contract: DevContract, name: str, *args: object) -> MinedReceipt:
-        """Call a contract's function in a transaction and wait for it; raises `NodeRefused`."""
-        data = contract.encode_abi(name, args=list(args))
-        return await self.send_data(sender, to_address(str(contract.address)), data)
+        """Call a contract's function in a transaction and wait for it; raise `NodeRefused`."""
+        return await self.send_data(sender, to_address(contract.address), contract.encode_abi(name, args))
 
     async def send_data(self, sender: DevAccount, to: Address, data: str) -> MinedReceipt:
-        """The same with calldata made by the caller, for example with bytes after the arguments."""
+        """Send calldata made by the caller, for example with bytes after the arguments."""
         return (await self.node.receipts([await self.node.post(sender, to, data)]))[0]
 
-    # -- time, blocks, history
 
-    async def now(self) -> int:
-        """The time of the newest block, which is the only time contracts know."""
-        return await self.node.now()
-
-    async def move_time(self, seconds: int) -> int:
-        """Let that much time pass, in one block; returns the new time."""
-        return await self.node.move_to(await self.now() + seconds)
-
-    async def move_to(self, timestamp: int) -> int:
-        """Mine a block at exactly that time; the clock goes on from there."""
-        return await self.node.move_to(timestamp)
-
-    async def mine(self, blocks: int = 1) -> None:
-        await self.node.rpc("anvil_mine", blocks)
-
-    async def snapshot(self) -> str:
-        """Remember this state; `revert` brings it back, once."""
-        number = str(await self.node.rpc("evm_snapshot"))
-        self._snapshots[number] = dict(self._agent_ids)
-        return number
-
-    async def revert(self, snapshot: str) -> None:
-        """Go back to a snapshot, blocks, balances and time included."""
-        if snapshot not in self._snapshots or not await self.node.rpc("evm_revert", snapshot):
-            raise BadInput(f"Snapshot {snapshot!r} does not exist.", value=snapshot, remedy="Each serves only once.")
-        self._agent_ids = self._snapshots.pop(snapshot)
-
-    async def reorg(self, depth: int) -> None:
-        """Replace the newest `depth` blocks by empty ones: their transactions are gone."""
-        await self.node.rpc("anvil_reorg", depth, [])
-        self._agent_ids.clear()  # a registration may be among what is gone
-
-    # -- inside
-
-    async def _register_all(self, agents: Iterable[DevAccount], agent_uri: str = "") -> None:
-        missing = {agent.address: agent for agent in agents if agent.address not in self._agent_ids}
-        registry = self.registry
-        call = registry.encode_abi("register(string)", args=[agent_uri])
-        target = self.deployment.identity_registry
-        hashes = [await self.node.post(agent, target, call) for agent in missing.values()]
-        for address, receipt in zip(missing, await self.node.receipts(hashes), strict=True):
-            self._agent_ids[address] = int(str(registry.events_in("Registered", receipt)[0]["agentId"]))
-
-    def _submission(self, item: Handed) -> list[object]:
-        solution_hash = item.solution_hash or keccak_hex(item.solution_uri.encode())
-        return [self._agent_ids[item.agent.address], item.solution_uri, _bytes32(solution_hash)]
-
-    def _create_params(self, terms: PostedTerms, now: int) -> tuple[object, ...]:
-        evaluator = self.evaluator.address if terms.evaluator is None else terms.evaluator
-        deadline = now + terms.open_seconds
-        return (
-            terms.token or self.deployment.token,
-            evaluator,
-            terms.prize_pool,
-            deadline,
-            deadline + terms.scoring_seconds,
-            terms.challenge_uri,
-            _bytes32(terms.eval_config_hash),
-            _bytes32(terms.private_set_hash),
-            len(terms.payout_bps) if terms.winner_count is None else terms.winner_count,
-            list(terms.payout_bps),
-            terms.max_participants,
-            list(terms.skill_tags),
-        )
+def create_params(chain: LocalChain, terms: PostedTerms, now: int) -> tuple[object, ...]:
+    """Return the argument of `createChallenge`."""
+    deadline = now + terms.open_seconds
+    return (
+        terms.token or chain.deployment.token,
+        chain.evaluator.address if terms.evaluator is None else terms.evaluator,
+        terms.prize_pool,
+        deadline,
+        deadline + terms.scoring_seconds,
+        terms.challenge_uri,
+        _bytes32(terms.eval_config_hash),
+        _bytes32(terms.private_set_hash),
+        len(terms.payout_bps) if terms.winner_count is None else terms.winner_count,
+        list(terms.payout_bps),
+        terms.max_participants,
+        list(terms.skill_tags),
+    )
 
 
 @asynccontextmanager

@@ -57,7 +57,8 @@ class Written(Document):
     """Still to be signed and sent; empty when they were sent."""
     sent: list[SentTransaction]
     warnings: list[str]
-    next: str
+    next: str = ""
+    """What to do next, as the interface says it."""
 
 
 class ActResult(Written):
@@ -177,7 +178,7 @@ class DetailResult(Document):
     evalConfig: Untrusted | None
     evalConfigHash: str
     configProblem: str | None
-    """Why the config cannot be used, if it cannot: such a challenge is never evaluated."""
+    """Why the config is never evaluated, if it is not: a code of the action, a sentence of an interface."""
     scoringDeadline: int
     posterBond: str
     payoutBps: list[int]
@@ -200,7 +201,15 @@ class EvalStatusResult(EvaluationProgress):
     """Why it waits or stopped; it may quote a config or a submission."""
     scoringDeadline: int
     scorePostedAt: int | None
-    explanation: str
+    explanation: str = ""
+
+
+class StatusFound(EvalStatusResult):
+    """What an interface needs for the explanation."""
+
+    phase: Literal["cancelled", "expired", "final", "posted", "open", "due"]
+    moment: int
+    """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
 
 
 class StandingRow(RankedEntry):
@@ -223,7 +232,8 @@ class LeaderboardResult(Document):
     standings: list[StandingRow]
     total: int
     traceDigest: str | None
-    trace: str
+    trace: str = ""
+    """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
     warning: str | None
     """What everybody should know about the round: a hidden harness that was withheld."""
@@ -260,8 +270,16 @@ class ScoreResult(Document):
     flags: list[Untrusted]
     games: list[ComparisonRow]
     closestRival: StandingRow | None
-    why: str
+    why: str = ""
     traceDigest: str | None
-    trace: str
+    trace: str = ""
+    """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
-    claimable: str
+    claimable: str = ""
+
+
+class ScoreFound(ScoreResult):
+    """What an interface needs to say when the prize can be claimed."""
+
+    claimableAt: int | None
+    """0: now; None: there is no prize."""

@@ -7,7 +7,7 @@ Invariant: fields of another version are kept; another shape is a ValueError; am
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -54,30 +54,12 @@ D = TypeVar("D", bound=Document)
 
 
 class Values(Protocol):
-    """What reading needs of a store."""
-
     async def get(self, chain_id: int, key: str) -> str | None: ...
 
 
 async def read(values: Values, chain_id: int, kind: type[D], key: str) -> D | None:
-    """The document under a key, or None."""
     text = await values.get(chain_id, key)
     return kind.model_validate_json(text) if text else None
-
-
-class ManyValues(Protocol):
-    """What reading many needs of a store."""
-
-    async def get_many(self, chain_id: int, keys: Sequence[str]) -> dict[str, str]: ...
-
-
-async def read_many(
-    values: ManyValues, chain_id: int, kind: type[D], key_of: Callable[[str], str], names: Iterable[str]
-) -> dict[str, D]:
-    """The documents of these, in a few questions; those that have none are not in it."""
-    keys = {key_of(name): name for name in names}
-    found = await values.get_many(chain_id, list(keys))
-    return {keys[key]: kind.model_validate_json(text) for key, text in found.items() if text}
 
 
 class StageProgress(Document):
@@ -210,6 +192,14 @@ class RankedEntry(Document):
     status: str | None = None
     executed: ExecutedRun | None = Field(default=None, description="Null if the round runs nothing.")
 
+    @property
+    def is_ranked(self) -> bool:
+        return self.status != "rejected"
+
+    @property
+    def is_paid(self) -> bool:
+        return int(self.prizeAmount or 0) > 0
+
 
 class LeaderboardRow(RankedEntry):
     """A row of the `scores` document."""
@@ -295,13 +285,21 @@ class Scores(Document):
     blockNumber: int | None = None
 
     @property
+    def ranked(self) -> list[LeaderboardRow]:
+        return [row for row in self.rankings if row.is_ranked]
+
+    @property
+    def paid_count(self) -> int:
+        return sum(row.is_paid for row in self.rankings)
+
+    @property
     def warning(self) -> str | None:
         """What everybody should know about the round before its places."""
         return next((flag.sentence for flag in self.flags if flag.code == HARNESS_WITHHELD), None)
 
     @property
     def is_posted(self) -> bool:
-        """Scores are public when they stand on the chain, whoever posted them."""
+        """Scores are public once they are on chain, also if somebody else posted them."""
         return bool(self.publishedAt) or self.postedBy is not None
 
 

@@ -1,77 +1,75 @@
-"""A finished walk as trace entries, in one canonical order: no clock, no arrival order, nothing random.
-
-In: the challenge, the plan and the walk. Out: (key, body) pairs, ready for `trace.document`. The same inputs give the
-same entries byte for byte, which is what makes a trace checkable by walking again.
-"""
+"""A finished evaluation as trace entries, in one canonical order: no clock, no arrival order, nothing random."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from clara_eval.chain.model import Challenge
 from clara_eval.core.codec import JsonCodec, to_camel_json
-from clara_eval.core.version import __version__
-from clara_eval.evaluation.objections import DISPUTED_FORM
+from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.received import RECEIVED, SubmissionResult
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import RULINGS
-from clara_eval.evaluation.run import EvaluationResult, SubmissionResult
-from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED
+from clara_eval.evaluation.trace_sources import KEY_REPORT
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.submissions import Rejected, Solution
 
 Entry = tuple[str, object]
-CHALLENGE = JsonCodec(Challenge)
 PLAN = JsonCodec(EvaluationPlan)
-RULES = 8
-"""Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 
 
-def entries(challenge: Challenge, plan: EvaluationPlan, walk: EvaluationResult) -> Iterator[Entry]:
-    """Every entry of the trace, from the pinned block to the calldata."""
-    yield (
-        "header",
-        {
-            "software": f"clara-eval {__version__}",
-            "rules": RULES,
-            "chainId": challenge.chain_id,
-            "challenge": challenge.address,
-        },
-    )
-    yield "challenge", CHALLENGE.body(challenge)
+@dataclass(frozen=True, slots=True)
+class VenueRecords:
+    """What a venue adds to a trace."""
+
+    header: Mapping[str, object]
+    """The names under which the venue knows the round."""
+    facts: tuple[Entry, ...]
+    """What the venue says about the round; after the header."""
+    disputes: tuple[Entry, ...]
+    """What was objected to in an earlier result; after the rulings."""
+    outcome: tuple[Entry, ...]
+    """What the venue makes of the places; at the end."""
+
+
+def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> Iterator[Entry]:
+    """Every entry of the trace; `plan` is the one before rulings."""
+    yield "header", {"software": f"clara-eval {__version__}", "rules": RULES, **venue.header}
+    yield from venue.facts
     yield "plan", _plan(plan)
-    yield "rulings", RULINGS.body(walk.rulings)
-    if walk.disputed is not None:
-        yield "objections", DISPUTED_FORM.body(walk.disputed)
-    yield "metadata", _metadata(challenge, walk)
-    yield "schema", {**walk.schema.to_json(), "typedByModel": list(walk.typed_by_model)}
-    yield "prompts", walk.prompts
-    for piece in walk.pieces:
+    yield "rulings", RULINGS.body(result.rulings)
+    yield from venue.disputes
+    yield "metadata", _metadata(result.given)
+    yield "schema", {**result.schema.to_json(), "typedByModel": list(result.typed_by_model)}
+    yield "prompts", result.prompts
+    for piece in result.pieces:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
-    yield "rejected", [_rejection(rejected) for rejected in walk.rejected]
-    yield "similar", to_camel_json(walk.likeness.similar)
-    yield "families", dict(sorted(walk.likeness.families.items()))
-    yield from _execution(walk)
-    for account, features in sorted(walk.features.items()):
+    yield "rejected", [_rejection(rejected) for rejected in result.rejected]
+    yield "similar", to_camel_json(result.likeness.similar)
+    yield "families", dict(sorted(result.likeness.families.items()))
+    yield from _execution(result)
+    for account, features in sorted(result.features.items()):
         yield f"features/{account}", features.to_json()
-    if walk.key_reports:
-        yield "attestation", [KEY_REPORT.body(report) for report in walk.key_reports]
-    yield "answers", {"count": len(walk.answers)}
-    for request in sorted(walk.answers):
-        yield f"answer/{request}", _answer(walk.answers[request])
-    yield "unanswered", dict(sorted(walk.unanswered.items()))
-    yield "schedule", {"name": walk.schedule, "reason": walk.schedule_reason, "games": len(walk.comparisons)}
-    if isinstance(walk.comparisons, RuledComparisons):
-        yield "verdicts", ruled_verdicts(walk.comparisons)
+    if result.key_reports:
+        yield "attestation", [KEY_REPORT.body(report) for report in result.key_reports]
+    yield "answers", {"count": len(result.answers)}
+    for request in sorted(result.answers):
+        yield f"answer/{request}", _answer(result.answers[request])
+    yield "unanswered", dict(sorted(result.unanswered.items()))
+    yield "schedule", {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)}
+    if isinstance(result.comparisons, RuledComparisons):
+        yield "verdicts", ruled_verdicts(result.comparisons)
     else:
-        for number, comparison in enumerate(walk.comparisons):
+        for number, comparison in enumerate(result.comparisons):
             yield f"comparison/{number:07}", to_camel_json(comparison)
-    yield "ranking", to_camel_json(walk.ranking) if walk.ranking else None
-    yield "placed", to_camel_json(walk.placed)
-    yield "flags", to_camel_json(walk.flags)
-    yield "winners", to_camel_json(walk.winners.entries)
-    yield "calldata", "0x" + walk.calldata.hex()
+    yield "ranking", to_camel_json(result.ranking) if result.ranking else None
+    yield "placed", to_camel_json(result.placed)
+    yield "flags", to_camel_json(result.flags)
+    yield from venue.outcome
 
 
 def _plan(plan: EvaluationPlan) -> dict[str, object]:
@@ -91,9 +89,9 @@ def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
     }
 
 
-def _execution(walk: EvaluationResult) -> Iterator[Entry]:
-    """Only where something was run: which harness, on which machine, and what each run came to."""
-    execution = walk.execution
+def _execution(result: EvaluationResult) -> Iterator[Entry]:
+    """If something was run: which harness, on which machine, and what each run came to."""
+    execution = result.execution
     if execution is None:
         return
     chosen = execution.chosen
@@ -112,14 +110,15 @@ def _execution(walk: EvaluationResult) -> Iterator[Entry]:
         yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
 
 
-def _metadata(challenge: Challenge, walk: EvaluationResult) -> dict[str, object]:
+def _metadata(given: Round) -> dict[str, object]:
+    metadata = given.metadata
     return {
-        "content": base64.b64encode(walk.metadata_bytes).decode(),
-        "evalConfig": walk.metadata.config_bytes.decode(),
-        "evalConfigHash": challenge.eval_config_hash,
-        "hashKind": walk.metadata.hash_kind,
-        "title": walk.metadata.title,
-        "adapted": to_camel_json(walk.metadata.adapted),
+        "content": base64.b64encode(given.metadata_bytes).decode(),
+        "evalConfig": metadata.config_bytes.decode(),
+        "evalConfigHash": given.config_hash,
+        "hashKind": metadata.hash_kind,
+        "title": metadata.title,
+        "adapted": to_camel_json(metadata.adapted),
     }
 
 

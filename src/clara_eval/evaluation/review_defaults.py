@@ -1,9 +1,7 @@
 """What is posted when nobody decides a review, and when: one table for the code, the documents and the messages.
 
-In: a finished round with its flags. Out: who gives way by default, and the moment at which the default is posted. Must
-hold: whatever an entry can cause has a default, so no entry keeps a round from being posted; an entry gives way only
-for what it did itself, so nobody is moved by what rivals hand in; who gives way is placed behind every other ranked
-entry and before those that were not judged. Pure: a trace with the clock's ruling gives the same places again.
+Invariant: whatever an entry can cause has a default, so no entry keeps a round from being posted; an entry gives way
+only for what it did itself, so rivals move nobody.
 """
 
 from __future__ import annotations
@@ -13,21 +11,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Placed
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
+from clara_eval.core.submission import Placed
 from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.evaluation.objections import last_for
-from clara_eval.evaluation.review_rules import JudgedRound, round_flags
+from clara_eval.evaluation.review_rules import CALIBRATION, DOUBT, OBJECTION, PRIZE, JudgedRound, round_flags
 from clara_eval.evaluation.scoring_window import (
-    DECIDE_SHARE,
     LAST_SHARE,
     NOTICE_SECONDS,
     NOTICE_SHARE,
     UNREAD_SECONDS,
     UNREAD_SHARE,
+    Window,
 )
 from clara_eval.ranking import Ranking
 from clara_eval.submissions import Rejected
@@ -63,8 +59,6 @@ class ReviewDefault:
     moment: Moment = Moment.HALF
 
 
-PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
-"""Reasons for a review that are no flags."""
 SIGNS = frozenset({"views_disagree", "claim_gap", "unsupported_claim", "invisible_characters"})
 """Flags about an entry's own text: with them, claims that stand out are not believed unseen. Code that cannot be read
 without its comments and strings is such a sign, too.
@@ -176,24 +170,18 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def default_moment(challenge: Challenge, codes: Iterable[str], requested_at: int) -> int | None:
-    """When the default is posted, by the chain's clock; None where only a person can have it posted."""
-    size = challenge.scoring_deadline - challenge.deadline
+def default_moment(window: Window, codes: Iterable[str], requested_at: int) -> int | None:
+    """When the default is posted, by the chain's clock; None if only a person can have it posted."""
     at = {
-        Moment.QUARTER: challenge.deadline + min(int(UNREAD_SHARE * size), UNREAD_SECONDS),
-        Moment.HALF: decided_until(challenge),
-        Moment.LAST: last_for(challenge, LAST_SHARE),
+        Moment.QUARTER: window.deadline + min(int(UNREAD_SHARE * window.size), UNREAD_SECONDS),
+        Moment.HALF: window.decided_until,
+        Moment.LAST: window.moment_left(LAST_SHARE),
     }
     moments = {default_of(code).moment for code in codes}
     if Moment.NEVER in moments or not moments:
         return None
-    wanted = max(*(at[moment] for moment in moments), requested_at + min(int(NOTICE_SHARE * size), NOTICE_SECONDS))
-    return min(wanted, at[Moment.LAST])
-
-
-def decided_until(challenge: Challenge) -> int:
-    """Half of the scoring window: from here on nothing that could not be read is tried again."""
-    return last_for(challenge, 1 - DECIDE_SHARE)
+    notice = min(int(NOTICE_SHARE * window.size), NOTICE_SECONDS)
+    return min(max(*(at[moment] for moment in moments), requested_at + notice), at[Moment.LAST])
 
 
 def place(
@@ -260,7 +248,7 @@ def _has_sign(facts: SubmissionFacts) -> bool:
 
 def _later_members(account: Address, found: JudgedRound) -> list[Address]:
     """The paid members of a family but the earliest."""
-    families, times = found.likeness.families, {s.submitter: s.submitted_at for s in found.challenge.submissions}
+    families, times = found.likeness.families, {s.submitter: s.submitted_at for s in found.given.submissions}
     head = families.get(account)
     members = [one for one in found.paid if families.get(one) == head]
     return sorted(members, key=lambda one: (one != head, times[one], one))[1:]

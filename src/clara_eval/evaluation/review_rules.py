@@ -1,9 +1,7 @@
-"""What a reader of a round should know, and what a person must look at before money moves.
+"""Why a result is flagged, and why a person looks at it before money moves.
 
-In: a finished round. Out: its flags in a fixed order; those of severity `review` hold the post until somebody approves,
-or until the time for that is over (`review_defaults`). The contract takes no post back, so doubt about a paid place, or
-about who is just below it, waits; doubt about the others is told and does not wait. A new flag is one function in
-`RULES`, which sees everything there is.
+A new flag is one function in `RULES`; a reason that is no flag is one function in `review_reasons`. What is posted if
+nobody decides is in `review_defaults`.
 """
 
 from __future__ import annotations
@@ -11,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Placed
 from clara_eval.core.address import Address
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag, Severity
+from clara_eval.core.submission import Placed
 from clara_eval.evaluation.features.extract import UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
 from clara_eval.evaluation.play import Comparison
+from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.rulings import Ruling, is_by_default
 from clara_eval.ranking import Ranking
 from clara_eval.submissions import CONTESTED_SECONDS, Likeness, Rejected, Solution
 
+PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
+"""Reasons for a review that are no flags."""
 UNDECIDED_REVIEW = 0.05
 """Shares of comparisons without a verdict: any is told, more than one in twenty waits for a person."""
 
@@ -31,7 +32,7 @@ UNDECIDED_REVIEW = 0.05
 class JudgedRound:
     """Everything that is known when the winners are."""
 
-    challenge: Challenge
+    given: Round
     ranking: Ranking | None
     placed: Sequence[Placed]
     rejected: Sequence[Rejected]
@@ -44,12 +45,12 @@ class JudgedRound:
 
     @property
     def paid(self) -> set[Address]:
-        return {place.account for place in self.placed[: self.challenge.winner_count]}
+        return {place.account for place in self.placed[: self.given.winner_count]}
 
     @property
     def near_money(self) -> set[Address]:
         """The paid, and who is just below them."""
-        return {place.account for place in self.placed[: self.challenge.winner_count + 1]}
+        return {place.account for place in self.placed[: self.given.winner_count + 1]}
 
 
 def round_flags(found: JudgedRound) -> tuple[Flag, ...]:
@@ -67,7 +68,7 @@ def _withheld_harness(found: JudgedRound) -> Iterator[Flag]:
         HARNESS_WITHHELD,
         "warn",
         f"{WITHHELD} The entries were measured with {instead}: the poster alone could choose that.",
-        evidence={"privateSetHash": found.challenge.private_set_hash.lower(), "harness": chosen.kind},
+        evidence={"privateSetHash": found.given.private_set_hash.lower(), "harness": chosen.kind},
     )
 
 
@@ -139,7 +140,7 @@ def _earlier_authors(found: JudgedRound) -> Iterator[Flag]:
 def _paid_families(found: JudgedRound) -> Iterator[Flag]:
     """One work, one place: two paid members of a family may be one hand."""
     paid: dict[Address, list[Address]] = {}
-    for place in found.placed[: found.challenge.winner_count]:
+    for place in found.placed[: found.given.winner_count]:
         if (head := found.likeness.families.get(place.account)) is not None:
             paid.setdefault(head, []).append(place.account)
     for members in paid.values():
@@ -215,10 +216,7 @@ def _misplaced_money(found: JudgedRound) -> Iterator[Flag]:
     ranking = found.ranking
     if ranking is None or not ranking.misallocation:
         return
-    token, pool = found.challenge.token, found.challenge.prize_pool
-    amount = ranking.misallocation * pool / 10**token.decimals
-    told = f"By this judge, {amount:,.2f} of {pool / 10**token.decimals:,.2f} {token.symbol} "
-    told += f"({100 * ranking.misallocation:.0f} %) is expected at wrong addresses"
+    told = f"By this judge, {100 * ranking.misallocation:.0f} % of the prize is expected at wrong addresses"
     count = ranking.deciding_verdicts
     if count is not None:
         told += f"; {count} {'verdict decides' if count == 1 else 'verdicts decide'} who is paid"
@@ -246,3 +244,53 @@ RULES = (
     _misplaced_money,
     _ranking,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewReason:
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewTerms:
+    """What the venue knows beside the result that may ask for a person."""
+
+    prize_usd: float | None
+    """None if the worth is not known."""
+    review_above_usd: float | None
+    """None never asks because of the prize."""
+    misplaced: float = 0.0
+    """Share of the prize expected at wrong addresses."""
+    doubt_usd: float | None = None
+    """A person decides if more than this, and than `doubt_share`, is misplaced; None never asks because of it."""
+    doubt_share: float = 0.2
+    uncalibrated: str | None = None
+    """Why the judges may not decide alone."""
+    objections: tuple[str, ...] = ()
+    """Objections that only a person can decide, one sentence each."""
+
+
+def review_reasons(flags: Sequence[Flag], rulings: Sequence[Ruling], terms: ReviewTerms) -> list[ReviewReason]:
+    """Every reason why a person looks; flags are none after the clock ruled about them."""
+    reasons = []
+    limit, worth = terms.review_above_usd, terms.prize_usd
+    if limit is not None and (worth is None or worth >= limit):
+        shown = "of unknown worth" if worth is None else f"of ${worth:,.2f}"
+        told = f"The prize {shown} is not below ${limit:,.2f}, so a person approves it."
+        reasons.append(ReviewReason(PRIZE, told))
+    if not is_by_default(rulings):
+        reasons += [ReviewReason(flag.code, flag.sentence) for flag in flags if flag.severity == "review"]
+        reasons += [ReviewReason(DOUBT, doubt)] if (doubt := _doubt(terms)) else []
+    if terms.uncalibrated is not None:
+        reasons.append(ReviewReason(CALIBRATION, terms.uncalibrated))
+    return reasons + [ReviewReason(OBJECTION, sentence) for sentence in terms.objections]
+
+
+def _doubt(terms: ReviewTerms) -> str:
+    """Why a person decides about misplaced money; empty if it is below the limits."""
+    usd, limit = terms.misplaced * (terms.prize_usd or 0.0), terms.doubt_usd
+    if limit is None or usd <= limit or terms.misplaced <= terms.doubt_share:
+        return ""
+    most = f"${limit:,.2f} and {100 * terms.doubt_share:.0f} %"
+    return f"${usd:,.2f} of the prize ({100 * terms.misplaced:.0f} %) is expected at wrong addresses, more than {most}."

@@ -1,9 +1,6 @@
-"""What a person ruled about a result that waited: part of the evidence of the walk that follows, and of its trace.
+"""What a person ruled about a result that waited, applied to entries, likeness and plan of the next run.
 
-A ruling excludes an entry, says who of a cluster is the original, or has another judge asked for a stage; the clock's
-own ruling says that nobody decided in time, and the defaults of `review_defaults` apply. In: the
-rulings of a run, oldest first. Out: the same solutions, likeness and plan with the rulings applied; pure, so that a
-trace with its rulings is walked again to the same bytes. Of two rulings about the same thing the later one counts.
+Invariant: of two rulings about one thing the later one counts.
 """
 
 from __future__ import annotations
@@ -17,14 +14,8 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
 from clara_eval.documents.review import RuledStage, RulingKind
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.trace.journal import Entries
-from clara_eval.submissions import (
-    Cluster,
-    Copy,
-    Likeness,
-    Rejected,
-    Similar,
-)
+from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.submissions import Cluster, Copy, Likeness, Rejected, Similar
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +40,17 @@ CLOCK = "the clock"
 """Who ruled, when the time for a decision was over."""
 
 
-async def read_rulings(entries: Entries, run: str) -> tuple[Ruling, ...]:
+async def read_rulings(journal: Journal) -> tuple[Ruling, ...]:
     """Everything that was ruled about this run: by people, oldest first, then by the clock."""
-    saved = [await entries.entry(run, key) for key in (_KEY, _DEFAULT_KEY)]
-    return tuple(ruling for text in saved if text for ruling in RULINGS.read_text(text))
+    by_people: tuple[Ruling, ...] | None = await journal.saved(_KEY, RULINGS)
+    by_clock: tuple[Ruling, ...] | None = await journal.saved(_DEFAULT_KEY, RULINGS)
+    return (*(by_people or ()), *(by_clock or ()))
 
 
-async def rule_by_clock(entries: Entries, run: str, digest: str, at: int) -> None:
+async def rule_by_clock(journal: Journal, digest: str, at: int) -> None:
     """Keep that the default is posted, because nobody decided about this result until this moment."""
     ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
-    await entries.add_entry(run, _DEFAULT_KEY, RULINGS.text((ruling,)))
+    await journal.keep(_DEFAULT_KEY, RULINGS, (ruling,))
 
 
 def is_by_default(rulings: Sequence[Ruling]) -> bool:

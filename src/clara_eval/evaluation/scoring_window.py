@@ -1,18 +1,9 @@
-"""How the scoring window is divided, and how many games fit into what is left of it.
-
-Comes in: the scoring window, the moment, the number of submissions and judges, and the speed seen so far. Goes out: the
-seconds for the models, the seconds for the whole attempt, and the most games to plan, or None where everything fits.
-The models have until a quarter of the window is left; when that is gone, until a tenth; when even that is gone, a
-minute. An attempt ends when a tenth is left: the rest is for reviews, a stuck transaction, and a node that is down.
-Fewer games are asked rather than the deadline missed.
-"""
+"""How the scoring window is divided, and how many games fit into what is left of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
-
-from clara_eval.chain.model import Challenge
 
 SPARE_SHARE = 0.25
 LAST_SHARE = 0.1
@@ -40,36 +31,51 @@ class Window:
     scoring_deadline: int
     chain_now: int
 
-    @classmethod
-    def of(cls, challenge: Challenge) -> Window:
-        """By the chain's own clock: the block at which the challenge was read."""
-        return cls(challenge.deadline, challenge.scoring_deadline, challenge.block.timestamp)
+    @property
+    def size(self) -> int:
+        return self.scoring_deadline - self.deadline
+
+    def moment_left(self, share: float) -> int:
+        """The moment at which this share of the window is left."""
+        return int(self.scoring_deadline - share * self.size)
+
+    @property
+    def decided_until(self) -> int:
+        """The moment from which on nothing that could not be read is tried again."""
+        return self.moment_left(1 - DECIDE_SHARE)
+
+    @property
+    def must_post(self) -> bool:
+        """Whether nobody is waited for any more because of an objection."""
+        return self.chain_now >= self.moment_left(LAST_SHARE)
+
+    def at(self, chain_now: int) -> Window:
+        return replace(self, chain_now=chain_now)
 
     @property
     def seconds_left(self) -> float:
         """For the models: until a quarter of the window is left, else a tenth, else a minute."""
-        size = self.scoring_deadline - self.deadline
         for share in (SPARE_SHARE, LAST_SHARE):
-            left = self.scoring_deadline - share * size - self.chain_now - PUBLISH_SECONDS
+            left = self.scoring_deadline - share * self.size - self.chain_now - PUBLISH_SECONDS
             if left > LEAST_SECONDS:
                 return left
         return LEAST_SECONDS
 
     @property
     def is_nearly_over(self) -> bool:
-        """A quarter is left: outages are waited for no longer, so that the rest can be judged, reviewed and posted."""
-        return self.scoring_deadline - self.chain_now <= SPARE_SHARE * (self.scoring_deadline - self.deadline)
+        """Whether outages are waited for no longer, so that the rest can be judged, reviewed and posted."""
+        return self.scoring_deadline - self.chain_now <= SPARE_SHARE * self.size
 
     @property
     def longest_pause_seconds(self) -> float:
-        """Between two attempts: the window has room for at least twenty of them, and none is planned past its end."""
-        longest = max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * (self.scoring_deadline - self.deadline))
+        """Between two attempts: at least twenty fit into the window, and none is planned past its end."""
+        longest = max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * self.size)
         return min(longest, max(1.0, (self.scoring_deadline - self.chain_now) / 2))
 
     @property
     def recheck_seconds(self) -> float:
         """Until an entry that could not be read is tried again."""
-        return max(LEAST_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * (self.scoring_deadline - self.deadline)))
+        return max(LEAST_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * self.size))
 
     @property
     def is_over(self) -> bool:
@@ -78,8 +84,7 @@ class Window:
     @property
     def budget_seconds(self) -> float:
         """The one wall-clock budget of an attempt: it ends a tenth of the window before the scoring deadline."""
-        size = self.scoring_deadline - self.deadline
-        return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * size - self.chain_now)
+        return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * self.size - self.chain_now)
 
 
 @dataclass(frozen=True, slots=True)

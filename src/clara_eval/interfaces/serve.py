@@ -1,9 +1,4 @@
-"""The service in one process: engine, API and status page, from start to an orderly end.
-
-Comes in: settings and what this process does. Goes out: nothing, until a signal or a lost lease ends it. Must hold: it
-starts with a node that does not answer, says so, and keeps trying; on SIGTERM it takes no new work, lets requests end,
-gives its evaluations back to the queue, and leaves.
-"""
+"""The service in one process: engine, API and pages, until a signal or a lost lease ends it in order."""
 
 from __future__ import annotations
 
@@ -11,31 +6,28 @@ import asyncio
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import partial
-from typing import Any
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clara_eval.actions.published import ResultReader
-from clara_eval.app import App, open_app
-from clara_eval.chain.sender import SendTimeouts
+from clara_eval.app import App, SendTimeouts, open_app
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.version import __version__
 from clara_eval.interfaces.api.app import create_app, stop_streams
 from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.judge.port import PaidAnswer
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine, Mode
 from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Metrics
+from clara_eval.service.model_metrics import watch_models
 from clara_eval.service.options import EngineOptions
-from clara_eval.service.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
 _GRACE_SECONDS = 10
@@ -54,7 +46,7 @@ async def run_service(
     pace: SendTimeouts | None = None,
     on_start: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve until told to stop; the exit code. `on_start` is told the address once it answers."""
+    """Serve until a signal and return the exit code; `on_start` gets the address once it answers."""
     configure_logs(secrets=secrets_of(settings))
     stop = asyncio.Event()
     with _listening(settings.host, settings.port) as listening, _signals(stop):
@@ -78,22 +70,19 @@ async def serving(
     options: EngineOptions | None = None,
     pace: SendTimeouts | None = None,
 ) -> AsyncIterator[Engine]:
-    """Everything open and turning while the body lasts."""
+    """Run engine and API while the body lasts."""
     metrics = Metrics(__version__)
     alerts = Alerts(metrics, _webhook(settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(alerts.close)
         app = await stack.enter_async_context(open_app(settings, pace=pace))
         _check(app, mode)
-        app.store.answer_listeners.append(lambda paid: _count_answer(metrics, paid))
-        app.models.watch = partial(_count_call, metrics)
-        if settings.otlp_url:
-            stack.push_async_callback(_watch(app, metrics, settings.otlp_url))
+        stack.push_async_callback(watch_models(app, metrics))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         reader = ResultReader(app.store, app.chain_id, settings.traces_public)
         context = ApiContext(settings, reader, metrics, engine.pulse, engine.requests)
         api = create_app(context, only_operations=mode == "worker-only")
-        # The API answers before the engine turns: whoever watches sees the start, too.
+        # The API answers before the engine runs, so that its start can be watched.
         proxies = listed(settings.trusted_proxies)
         await stack.enter_async_context(api_running(api, listening, proxies=proxies))
         await stack.enter_async_context(engine.running())
@@ -104,7 +93,7 @@ async def serving(
 
 
 def _check(app: App, mode: Mode) -> None:
-    """Settings that no retry can repair end the process at once."""
+    """End the process at once for settings that no retry can repair."""
     if mode != "api-only":
         _ = app.evaluator
     _ = app.settings.factory
@@ -118,43 +107,14 @@ def _webhook(settings: Settings) -> Webhook | None:
 
 
 def secrets_of(settings: Settings) -> list[str]:
-    """Every secret's text, and whatever stands in node URLs, so that the log can hide it."""
+    """Every secret's text, for the log to hide."""
     values: list[object] = [getattr(settings, name) for name in Settings.model_fields]
     values += settings.keys_by_endpoint.values()
     return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
 
 
-def _watch(app: App, metrics: Metrics, url: str) -> Callable[[], Awaitable[None]]:
-    """Spans of calls and evaluations to a collector; what is called at the end sends the last of them."""
-    telemetry = Telemetry(url, __version__, app.chain_id)
-    metrics.evaluation_listeners.append(telemetry.evaluated)
-
-    def called(llm: str, purpose: str, result: str, seconds: float) -> None:
-        _count_call(metrics, llm, purpose, result, seconds)
-        telemetry.called(llm, purpose, result, seconds)
-
-    app.models.watch = called
-    return partial(asyncio.to_thread, telemetry.close)
-
-
-def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:
-    metrics.llm_calls.labels(paid.llm, paid.purpose, paid.answer.stop).inc()
-    metrics.llm_tokens.labels(paid.llm, "input").inc(paid.answer.input_tokens)
-    metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
-    if paid.cost_micro_usd is not None:
-        metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
-
-
-def _count_call(metrics: Metrics, llm: str, purpose: str, result: str, seconds: float) -> None:
-    """Answers are counted when they are saved, batches too; what brought no answer only here."""
-    metrics.llm_seconds.labels(llm).observe(seconds)
-    if result in {"rate_limited", "unanswered", "failed", "refused"}:
-        metrics.llm_calls.labels(llm, purpose, result).inc()
-
-
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A bound socket, or one clear sentence."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -181,7 +141,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """Signals are the service's business, not the HTTP server's."""
+    """Leaves signals to the service."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -234,11 +194,11 @@ async def api_running(
 
 async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
     """Close connections whose request is not whole in time: uvicorn has no time-out for them."""
-    waiting: dict[Any, tuple[object, float]] = {}
+    waiting: dict[H11Protocol, tuple[object, float]] = {}
     while True:
         await asyncio.sleep(min(1.0, seconds / 4))
         now = asyncio.get_running_loop().time()
-        connections: set[Any] = set(server.server_state.connections)
+        connections = [one for one in server.server_state.connections if isinstance(one, H11Protocol)]
         unfinished = {one: one.cycle for one in connections if _is_unfinished(one)}
         waiting = {
             one: waiting[one] if one in waiting and waiting[one][0] is cycle else (cycle, now)
@@ -249,7 +209,7 @@ async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
                 one.transport.abort()
 
 
-def _is_unfinished(connection: Any) -> bool:
+def _is_unfinished(connection: H11Protocol) -> bool:
     """Whether a request, or the rest of one, is still to come on this connection."""
     cycle = connection.cycle
     return cycle is None or cycle.response_complete or cycle.more_body

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from clara_eval.judge.port import Answer, Prompt, Stop
 
@@ -60,9 +59,11 @@ def _words(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _tokens(usage: dict[str, Any] | None, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
+def _tokens(usage: object, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
     """Return input, output and cached tokens. Missing counts are estimated by size, never free; thinking is output."""
     counted = usage or {}
+    if not isinstance(counted, dict):
+        raise TypeError("The usage is not an object.")
     sent, came, total = (counted.get(f"{kind}_tokens") for kind in ("prompt", "completion", "total"))
     details = counted.get("prompt_tokens_details") or {}
     asked = (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import BadAnswer
@@ -240,7 +239,7 @@ def line_fields(schema: FeatureSchema) -> dict[str, str]:
     return fields
 
 
-def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[str, Any]:
+def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[str, object]:
     """Make a JSON Schema without ranges, with every field nullable: what strict modes accept."""
     properties: dict[str, object] = {
         "check": {"type": "integer", "description": "The check number stated in the task."},

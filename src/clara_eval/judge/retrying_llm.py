@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
+from clara_eval.core.lease_check import check_lease
 from clara_eval.judge.admission import Admission
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.run_budget import RunBudget
@@ -89,6 +90,8 @@ class RetryingLlm:
         """Answers that make sense, by purpose."""
         self._nonsense = 0
         """Unparsable answers in a row."""
+        self._is_garbled = False
+        """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
         self._probing = asyncio.Lock()
         self.answered = 0
 
@@ -111,7 +114,7 @@ class RetryingLlm:
                     async with self._call(prompt, until, yields=yields) as call:
                         call.answer = await self._llm.complete(prompt)
                     return await self._accepted(call, until)
-                except (OutOfTime, OutOfBudget, JudgeDown, JudgeWaits):
+                except (OutOfTime, OutOfBudget, JudgeDown, JudgeWaits, Garbled):
                     raise
                 except Temporary as bad:
                     is_slow_again = isinstance(last, TooSlow) and isinstance(bad, TooSlow)
@@ -161,6 +164,7 @@ class RetryingLlm:
         async with self._call(control, until, yields=False) as call:
             call.answer = await self._llm.complete(control)
         if self._counts_as_nonsense(call):
+            self._is_garbled = True
             raise self._garbled(call)
         await self._keep(control, self._charged(call))
 
@@ -198,6 +202,7 @@ class RetryingLlm:
 
     async def _reserve(self, prompt: Prompt, until: float) -> int:
         """Reserve the worst case of a call that is made before `until`."""
+        await check_lease()
         longest = replace(prompt, max_tokens=prompt.max_tokens + self._beyond_limit)
         try:
             async with asyncio.timeout(until - self._clock()):
@@ -238,7 +243,8 @@ class RetryingLlm:
         if self._counts_as_nonsense(call):
             is_alone = False
             try:
-                is_alone = await self._answers_others(call.prompt, call.answered_before, until)
+                if not self._is_garbled:
+                    is_alone = await self._answers_others(call.prompt, call.answered_before, until)
             finally:
                 garbled = None if is_alone else self._garbled(call)
             if garbled is not None:
@@ -248,6 +254,7 @@ class RetryingLlm:
     def _counts_as_nonsense(self, call: _Call) -> bool:
         """Count the unparsable answers in a row; True when there are too many."""
         self._nonsense = 0 if _is_good(call) else self._nonsense + 1
+        self._is_garbled = self._is_garbled and self._nonsense > 0
         return self._nonsense > MOST_NONSENSE
 
     def _garbled(self, call: _Call) -> Garbled:

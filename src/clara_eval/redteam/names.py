@@ -212,7 +212,7 @@ def _program_of(language: str, slots: dict[str, str]) -> Callable[[int, str], st
     return program
 
 
-class Round:
+class NameRound:
     """Eight entries of known quality in one language, and an honest reader that knows them by a constant."""
 
     def __init__(self, language: str, seed: str) -> None:
@@ -244,7 +244,7 @@ def _honest_level(rng: random.Random, number: int) -> int:
     return max(0, min(3, round(3 * number / (ENTRIES - 1) + rng.gauss(0, 0.4)))) if number else 0
 
 
-async def _outcome(held: Round, reader: Callable[[Prompt], str], text: str, statement: str) -> tuple[bool, bool]:
+async def _outcome(held: NameRound, reader: Callable[[Prompt], str], text: str, statement: str) -> tuple[bool, bool]:
     """Whether the worst entry counts for more with this text, and whether it is paid before a person looks."""
     worst, rules = Address(f"0x{1:040x}"), RulesJudge(SCHEMA)
     field = await held.field(reader, statement)
@@ -262,7 +262,7 @@ async def measure_names(seed: int) -> list[Figure]:
     for reader, (make, words) in READERS.items():
         lifted, paid, trials = Counter[str](), Counter[str](), 0
         for language, carrier, program in carried():
-            held = Round(language, f"{seed}{language}{carrier}")
+            held = NameRound(language, f"{seed}{language}{carrier}")
             gains, is_paid = await _outcome(held, make(held.honest), program(held.marks[0], words), STATEMENT)
             trials += 1
             lifted[f"{language}: {carrier}"] += gains
@@ -281,7 +281,7 @@ async def _broken(seed: int) -> Figure:
     paid = trials = 0
     for language in _TEMPLATES:
         for reader, (make, words) in READERS.items():
-            held = Round(language, f"{seed}{language}{reader}")
+            held = NameRound(language, f"{seed}{language}{reader}")
             text = _program_of(language, {"bottom": "{w} )( {w}\n" * 9})(held.marks[0], words)
             paid += (await _outcome(held, make(held.honest), text, STATEMENT))[1]
             trials += 1
@@ -294,7 +294,7 @@ async def _unnamed(seed: int) -> Figure:
     paid = trials = 0
     for language, part in _LARGE.items():
         for reader, (make, words) in READERS.items():
-            held = Round(language, f"{seed}{language}{reader}")
+            held = NameRound(language, f"{seed}{language}{reader}")
             text = _program_of(language, {"top": part})(held.marks[0], words)
             paid += (await _outcome(held, make(held.honest), text, ""))[1]
             trials += 1

@@ -6,6 +6,7 @@ Invariant: an attempt never begins twice, and every attempt has an ending.
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -75,7 +76,8 @@ class AttemptRunner:
 
     def _request(self, number: int) -> EvaluationRequest:
         observer = Observer(self._listen, self._count_sent, lambda how: self.metrics.degraded.labels(how).inc())
-        holder, seconds = f"{self.worker}:{number}", self.options.lease_seconds
+        # Its own name for every run: a workflow that is queued again may meet its older run in this process.
+        holder, seconds = f"{self.worker}:{number}:{uuid.uuid4().hex[:8]}", self.options.lease_seconds
         return EvaluationRequest(observer=observer, speed=self.speed, holder=holder, lease_seconds=seconds)
 
     def _count_sent(self, receipt: Receipt) -> None:
@@ -87,7 +89,7 @@ class AttemptRunner:
             self.speed = self.speed.blended(stage.callsPerSecond)
 
     async def _ended(self, evaluation: Evaluation) -> Ending:
-        ranking = evaluation.walked.ranking if evaluation.walked else None
+        ranking = evaluation.ran.ranking if evaluation.ran else None
         if ranking is not None and ranking.consistency.swap_consistency is not None:
             self.metrics.swap_consistency.set(ranking.consistency.swap_consistency)
         ending = ending_of_result(evaluation, time.time())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from clara_eval.documents.results import EvalStatus, read_many
+from clara_eval.challenges.challenge_index import read_many
+from clara_eval.documents.results import EvalStatus
 from clara_eval.documents.store_keys import INDEX, status_key
 from clara_eval.service.duty import OVER, Tick
 

@@ -103,7 +103,7 @@ def stalled_alert(bad: Stalled, address: str) -> Alert:
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
     """Decide what an evaluation that ran to its end means."""
     address, receipt = evaluation.challenge.address, evaluation.receipt
-    if evaluation.walked is None:
+    if evaluation.is_recognised:
         return Ending("recognised")
     wait = evaluation.retry_seconds
     retry_at = int(now + wait) + 1 if wait is not None else None

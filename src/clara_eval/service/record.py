@@ -9,15 +9,15 @@ import structlog
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import send_again
-from clara_eval.challenges.challenge_index import save_summary
+from clara_eval.challenges.challenge_index import read_many, save_summary
 from clara_eval.challenges.claim_recorder import watch_claims
-from clara_eval.challenges.evaluate import is_meant
 from clara_eval.challenges.post_recorder import record_closed, record_posted
+from clara_eval.challenges.read import is_still_current
 from clara_eval.challenges.result_recorder import has_news, known_results, record_result
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, Temporary
-from clara_eval.documents.results import Summary, read_many
+from clara_eval.documents.results import Summary
 from clara_eval.documents.store_keys import INDEX, index_key
 from clara_eval.service.duty import Tick
 
@@ -47,7 +47,7 @@ async def resend_post(tick: Tick, challenge: Challenge) -> None:
 
     """
     store, chain = tick.app.store, tick.app.chain
-    count = await send_again(chain, store, challenge.evaluator, partial(is_meant, store, chain))
+    count = await send_again(chain, store, challenge.evaluator, partial(is_still_current, store, chain))
     raise Temporary(
         f"An earlier key, {challenge.evaluator}, signed the post, and it is not mined yet: {count} of its "
         "transactions went out again.",

@@ -6,12 +6,15 @@ Invariant: a holder that cannot renew its lease stops at once.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 import structlog
 
 from clara_eval.core.errors import Temporary
+from clara_eval.core.lease_check import checking_lease
 from clara_eval.store.driver import Driver
 
 _log = structlog.get_logger(__name__)
@@ -61,44 +64,74 @@ def evaluation_lease(chain_id: int, address: str) -> str:
     return f"evaluation:{chain_id}:{address}"
 
 
+@dataclass(slots=True)
+class _Held:
+    """A lease that is held by renewing it; losing it cancels the body."""
+
+    leases: Leases
+    name: str
+    holder: str
+    seconds: float
+    body: asyncio.Task[object] | None
+    renewed_at: float
+    is_lost: bool = False
+
+    async def renew(self) -> None:
+        now = since_start()
+        if await self.leases.take_lease(self.name, self.holder, self.seconds):
+            self.renewed_at = now
+        elif not self.is_lost:
+            self.is_lost = True
+            _log.error("lease_lost", lease=self.name)
+            if self.body is not None:
+                self.body.cancel()
+
+    async def keep(self) -> None:
+        while not self.is_lost:
+            await asyncio.sleep(self.seconds / 3)
+            try:
+                await self.renew()
+            except Temporary as bad:
+                _log.warning("lease_not_renewed", lease=self.name, problem=str(bad))
+
+    async def check(self) -> None:
+        """Raise Busy if the lease is lost; the store is asked only if it may have run out, as after a freeze."""
+        if since_start() - self.renewed_at >= self.seconds:
+            await self.renew()
+        if self.is_lost:
+            raise self.taken_over
+
+    @property
+    def taken_over(self) -> Busy:
+        return Busy(f"Another worker has taken over {self.name}.", remedy="It continues there.")
+
+
 @asynccontextmanager
 async def held(leases: Leases, name: str, holder: str, seconds: float) -> AsyncIterator[None]:
     """Hold a lease while the body runs; Busy if another holds it, or takes it while the body runs."""
+    lease = _Held(leases, name, holder, seconds, asyncio.current_task(), since_start())
     if not await leases.take_lease(name, holder, seconds):
         raise Busy(
             f"Another process holds {name}.", remedy=f"It is free again at most {seconds:.0f} s after that one ends."
         )
-    lost = False
-    body = asyncio.current_task()
-
-    async def renew() -> None:
-        nonlocal lost
-        while True:
-            await asyncio.sleep(seconds / 3)
-            try:
-                is_ours = await leases.take_lease(name, holder, seconds)
-            except Temporary as bad:
-                _log.warning("lease_not_renewed", lease=name, problem=str(bad))
-                continue
-            if not is_ours:
-                lost = True
-                _log.error("lease_lost", lease=name)
-                if body is not None:
-                    body.cancel()
-                return
-
-    renewing = asyncio.create_task(renew())
+    keeping = asyncio.create_task(lease.keep())
     try:
-        yield
+        with checking_lease(lease.check):
+            yield
     except asyncio.CancelledError:
-        if not lost:
+        if not lease.is_lost:
             raise
-        if body is not None:
-            body.uncancel()
-        raise Busy(f"Another worker has taken over {name}.", remedy="It continues there.") from None
+        if lease.body is not None:
+            lease.body.uncancel()
+        raise lease.taken_over from None
     finally:
-        renewing.cancel()
+        keeping.cancel()
         with suppress(asyncio.CancelledError):
-            await renewing
+            await keeping
         with suppress(Temporary):
             await leases.drop_lease(name, holder)
+
+
+def since_start() -> float:
+    """The seconds since the machine started, suspended time included: no clock that can be set."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -21,7 +21,7 @@ class StoreOnDemand:
         self._opening = asyncio.Lock()
 
     async def existing(self) -> Store | None:
-        """The store, unless its file would have to be made first."""
+        """Open the store; None if its file does not exist."""
         if self._store is None and not is_there(self._url):
             return None
         return await self.opened()

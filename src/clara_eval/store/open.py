@@ -28,7 +28,6 @@ def sqlite_path(url: str) -> str:
 
 
 async def open_store(url: str) -> SqlStore:
-    """Open, migrate, and hand back the store of this URL."""
     if is_sqlite(url):
         from clara_eval.store.sqlite import SqliteStore
 
@@ -46,7 +45,7 @@ async def open_store(url: str) -> SqlStore:
 
 @asynccontextmanager
 async def opened_store(url: str) -> AsyncIterator[SqlStore]:
-    """The store of this URL while the body lasts: for those who read records and need nothing else open."""
+    """Open the store and close it again."""
     store = await open_store(url)
     try:
         yield store
@@ -56,7 +55,7 @@ async def opened_store(url: str) -> AsyncIterator[SqlStore]:
 
 @asynccontextmanager
 async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
-    """The same for those who only look: an SQLite file that is not there is not made, and its folder neither."""
+    """Open the store for reading; None instead of creating an SQLite file."""
     if not is_there(url):
         yield None
         return
@@ -65,7 +64,7 @@ async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
 
 
 def is_there(url: str) -> bool:
-    """Whether opening the store makes nothing new."""
+    """Whether opening the store creates nothing."""
     return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
 
 

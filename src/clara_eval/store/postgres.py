@@ -6,8 +6,8 @@ Invariant: one advisory lock serialises the ledger; a lost connection is `Tempor
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
@@ -19,8 +19,6 @@ from clara_eval.store.sql_store import SqlStore
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
-
-_CLOCK = "EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION"
 
 _BYTE_ORDER: Migrations = (
     (
@@ -39,65 +37,50 @@ _ARRAYS = {int: "bigint[]", str: "text[]"}
 
 
 class _Connection(psycopg.AsyncConnection[Row]):
-    """Knows when it was handed out last."""
+    """A connection that knows when it was last used."""
 
     used_at: float = 0.0
 
 
 Pool = AsyncConnectionPool[_Connection]
+Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]]
 
 
 class PostgresDriver:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    """Statements on connections of a pool, or inside one open transaction."""
 
-    @property
-    def clock(self) -> str:
-        """The server's, whatever the workers' clocks say."""
-        return _CLOCK
+    clock = "EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION"
+
+    def __init__(self, connect: Connect, close: Callable[[], Awaitable[None]]) -> None:
+        self._connect = connect
+        self._close = close
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
-        async with _outage_is_temporary(), self._pool.connection() as connection:
-            return await _fetch(connection, sql, values)
+        async with _outage_is_temporary(), self._connect() as connection:
+            cursor = await connection.execute(_numbered(sql), values)
+            return await cursor.fetchall() if cursor.description else []
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        async with _outage_is_temporary(), self._pool.connection() as connection:
-            await _write_all(connection, sql, rows)
+        """Write all rows in one statement, a column in one binary array."""
+        if not rows:
+            return
+        values: Sequence[object] = rows[0]
+        if len(rows) > 1:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            arrays = ", ".join(f"%b::{_ARRAYS[type(column[0])]}" for column in columns)
+            sql = sql.replace(f"VALUES ({', '.join('?' * len(columns))})", f"SELECT * FROM unnest({arrays})")  # noqa: S608 - types
+            values = columns
+        async with _outage_is_temporary(), self._connect() as connection:
+            await connection.execute(_numbered(sql), values)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
-        async with _outage_is_temporary(), self._pool.connection() as connection, connection.transaction():
+        async with _outage_is_temporary(), self._connect() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LEDGER_LOCK,))
-            yield _InTransaction(connection)
+            yield PostgresDriver(lambda: nullcontext(connection), self._close)
 
     async def close(self) -> None:
-        await self._pool.close()
-
-
-class _InTransaction:
-    """The driver inside one open transaction."""
-
-    def __init__(self, connection: psycopg.AsyncConnection[Row]) -> None:
-        self._connection = connection
-
-    @property
-    def clock(self) -> str:
-        """The server's, whatever the workers' clocks say."""
-        return _CLOCK
-
-    async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
-        return await _fetch(self._connection, sql, values)
-
-    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        await _write_all(self._connection, sql, rows)
-
-    @asynccontextmanager
-    async def exclusive(self) -> AsyncIterator[Driver]:
-        async with self._connection.transaction():
-            yield self
-
-    async def close(self) -> None:
-        """The surrounding transaction owns the connection."""
+        await self._close()
 
 
 class PostgresStore:
@@ -121,7 +104,7 @@ class PostgresStore:
                 f"CLARA_DATABASE_URL: the Postgres server does not answer within {DATABASE.open_seconds:.0f} s.",
                 remedy="Is it running, and are host, user, password and database right?",
             ) from None
-        driver = PostgresDriver(pool)
+        driver = PostgresDriver(pool.connection, pool.close)
         try:
             await migrate(driver, serial="BIGSERIAL PRIMARY KEY", migrations=(*MIGRATIONS, *_BYTE_ORDER))
         except psycopg.errors.InsufficientPrivilege as bad:
@@ -144,27 +127,8 @@ async def _outage_is_temporary() -> AsyncIterator[None]:
         raise Temporary(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
 
 
-async def _fetch(connection: psycopg.AsyncConnection[Row], sql: str, values: Sequence[SqlValue]) -> list[Row]:
-    cursor = await connection.execute(_numbered(sql), values)
-    return await cursor.fetchall() if cursor.description else []
-
-
-async def _write_all(connection: psycopg.AsyncConnection[Row], sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-    """All rows in one statement, a column in one value: a statement a row costs a plan and a message each.
-
-    In binary form, where nothing has to be escaped.
-    """
-    if len(rows) == 1:
-        await connection.execute(_numbered(sql), rows[0])
-    elif rows:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        arrays = ", ".join(f"%b::{_ARRAYS[type(column[0])]}" for column in columns)
-        each = sql.replace(f"VALUES ({', '.join('?' * len(columns))})", f"SELECT * FROM unnest({arrays})")  # noqa: S608 - types
-        await connection.execute(_numbered(each), columns)
-
-
 async def _check(connection: _Connection) -> None:
-    """Before every use: raises where the connection is lost, and the pool takes another."""
+    """Raise if the connection is lost, so that the pool takes another."""
     connection.pgconn.consume_input()  # the server's last words, where it said any
     connection.pgconn.consume_input()  # its hanging up
     now = time.monotonic()
@@ -174,5 +138,4 @@ async def _check(connection: _Connection) -> None:
 
 
 def _numbered(sql: str) -> bytes:
-    """As bytes: the driver's types let only literals be text."""
     return sql.replace("?", "%s").encode()

@@ -16,6 +16,7 @@ from typing import TypeVar
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.private_file import make_private
 from clara_eval.store.driver import Driver, Row, SqlValue, migrate
+from clara_eval.store.leases import since_start
 from clara_eval.store.retries import DATABASE
 from clara_eval.store.sql_store import SqlStore
 
@@ -128,14 +129,9 @@ async def _while_held(run: Callable[[], T]) -> T:
 def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)
     try:
-        connection.create_function("lease_clock", 0, _since_start)
+        connection.create_function("lease_clock", 0, since_start)
         connection.execute("PRAGMA synchronous=NORMAL")
     except sqlite3.Error:
         connection.close()  # held, for example, while another process recovers what a killed one left
         raise
     return connection
-
-
-def _since_start() -> float:
-    """The seconds since the machine started: no clock that can be set."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

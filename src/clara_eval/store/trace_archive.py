@@ -34,14 +34,13 @@ class TraceDraft:
     lines: IO[str]
 
     def pieces(self, approvals: Iterable[Approval] = ()) -> Iterator[str]:
-        """The file's text, piece by piece."""
         self.lines.seek(0)
         return render((line.removesuffix("\n") for line in self.lines), self.digest, approvals)
 
 
 @contextmanager
 def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
-    """The lines wait in a file until the digest is known, so that memory does not follow their number."""
+    """Write the lines to a temporary file until the digest is known, with flat memory."""
     writer = TraceWriter()
     with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
         for key, body in entries:
@@ -52,7 +51,7 @@ def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
 async def save_trace(
     keys: KeyedDocuments, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
 ) -> Archived:
-    """Write the pieces of `document.render`; the same trace written twice is the same."""
+    """Write the pieces of `document.render`; writing twice changes nothing."""
     before = await archived_trace(keys, chain_id, address)
     if before is not None and before.digest != digest:
         await keys.put(chain_id, trace_key(address), "")
@@ -82,25 +81,23 @@ async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str
 
 
 async def archived_trace(keys: KeyedDocuments, chain_id: int, address: str) -> Archived | None:
-    """What is archived for this challenge, or None."""
     text = await keys.get(chain_id, trace_key(address))
     return Archived(**json.loads(text)) if text else None
 
 
 async def stream_trace(keys: KeyedDocuments, chain_id: int, address: str) -> AsyncIterator[str]:
-    """The archived text, part by part; nothing where there is no trace."""
+    """Yield the archived text part by part."""
     archived = await archived_trace(keys, chain_id, address)
     for part in range(archived.parts if archived else 0):
         yield await trace_part(keys, chain_id, address, part)
 
 
 async def trace_part(keys: KeyedDocuments, chain_id: int, address: str, part: int) -> str:
-    """One part of the archived text."""
     return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
 
 
 async def trace_keccak(keys: KeyedDocuments, chain_id: int, address: str) -> str:
-    """keccak256 of the trace file, byte for byte as it is given out."""
+    """keccak256 of the trace file as it is served."""
     hashed = keccak_begun()
     async for part in stream_trace(keys, chain_id, address):
         hashed.update(part.encode())
@@ -108,7 +105,7 @@ async def trace_keccak(keys: KeyedDocuments, chain_id: int, address: str) -> str
 
 
 async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
-    """Set the documents of the archived result aside, under the digest of its trace."""
+    """Keep the documents of the archived result under the digest of its trace."""
     archived = await archived_trace(keys, chain_id, address)
     if archived is None:
         return
@@ -116,7 +113,7 @@ async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
 
 
 async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:
-    """Put the documents of a kept result in the place of those that stand now; nothing where none was kept."""
+    """Restore the documents of a kept result, if one was kept."""
     own = kept_key(digest, "")
     # Where the evaluation stands is not part of a result.
     await keys.copy_keys(chain_id, own, cut=len(own), but=kept_key(digest, status_key(address)))

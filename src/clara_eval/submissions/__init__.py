@@ -1,14 +1,10 @@
-"""The bytes behind each submission: fetched, checked against the chain, and cleared of copies.
-
-Submissions come in; a `Solution` or a `Rejected` goes out for each, and clusters of copies for all. No submission can
-stop or delay a round: whatever it holds, it gets a verdict. What is judged is exactly what was hashed, never a part.
-"""
+"""The bytes behind each submission: fetched, checked against the chain, and cleared of copies."""
 
 from __future__ import annotations
 
 from clara_eval.code.language import guess_language, language_name
 from clara_eval.submissions.authors import CONTESTED_SECONDS
-from clara_eval.submissions.collecting import SubmissionLimits, collect_solution, estimate_tokens
+from clara_eval.submissions.collecting import SubmissionLimits, check_submission, estimate_tokens, fetch_submission
 from clara_eval.submissions.copies import (
     Cluster,
     Copy,
@@ -38,8 +34,9 @@ __all__ = [
     "Similar",
     "Solution",
     "SubmissionLimits",
-    "collect_solution",
+    "check_submission",
     "estimate_tokens",
+    "fetch_submission",
     "find_likeness",
     "guess_language",
     "language_name",

@@ -1,10 +1,4 @@
-"""From a submission on chain to its checked bytes, or to the reason why it is not judged.
-
-A submission comes in, a `Solution` or a `Rejected` goes out; a bad submission never raises. The keccak is checked over
-the raw bytes, or over the URI string as existing clients do. Content is never cut, never repaired: too large, binary,
-invalid UTF-8 and empty are rejections. An outage is retried; it becomes a verdict only where the
-caller gives up, and the verdict says so.
-"""
+"""Fetch the bytes behind a submission and check them: no content is cut or repaired, none raises."""
 
 from __future__ import annotations
 
@@ -15,16 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clara_eval.code.language import choose_language
-from clara_eval.core.errors import BadSubmission, GivenUp, Temporary
+from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.submissions.model import (
-    Fetch,
-    Fetched,
-    Outage,
-    Rejected,
-    Solution,
-)
+from clara_eval.submissions.model import Fetch, Fetched, Rejected, Solution
 
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
@@ -44,50 +32,44 @@ class SubmissionLimits:
     """Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
     retry_after_seconds: tuple[float, ...] = (1.0, 4.0)
     """Waits between the attempts; their number plus one is the number of attempts. A round comes back for the rest."""
-    give_up: bool = True
-    """After the last attempt: True rejects, False raises Temporary so that the whole round can come back later."""
 
 
-async def collect_solution(
-    fetch: Fetch, submission: Submission, limits: SubmissionLimits | None = None, *, language: str | None = None
-) -> Solution | Rejected:
-    """Fetch, check and decode one submission; `language` is the poster's hint."""
-    limits = limits or SubmissionLimits()
-    try:
-        fetched = await _fetch_patiently(fetch, submission, limits)
-        return _checked(submission, fetched, limits, language)
-    except BadSubmission as bad:
-        return Rejected(submission, bad.code, str(bad), isinstance(bad, GivenUp))
-
-
-async def _fetch_patiently(fetch: Fetch, submission: Submission, limits: SubmissionLimits) -> Fetched:
-    waits = (*limits.retry_after_seconds, None)
+async def fetch_submission(
+    fetch: Fetch, submission: Submission, limits: SubmissionLimits | None = None
+) -> Fetched | Rejected:
+    """Fetch the bytes of a submission; an outage is retried, then it is a rejection that says so."""
+    waits = (*(limits or SubmissionLimits()).retry_after_seconds, None)
     for wait in waits:
         try:
             return await fetch.fetch(submission.solution_uri)
+        except BadSubmission as bad:
+            return Rejected(submission, bad.code, str(bad))
         except Temporary as outage:
-            if wait is not None:
-                # A stranger's server may ask for patience, but not for much of it.
-                await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
-            elif limits.give_up:
+            if wait is None:
                 code = getattr(outage, "code", "unreachable")
-                raise GivenUp(f"{len(waits)} attempts failed; the last: {outage}", code=code) from outage
-            else:
-                raise
-    raise AssertionError("the last attempt returns or raises")
+                return Rejected(submission, code, f"{len(waits)} attempts failed; the last: {outage}", is_outage=True)
+            # A stranger's server may ask for patience, but not for much of it.
+            await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
+    raise AssertionError("the last attempt returns")
 
 
-def _checked(submission: Submission, fetched: Fetched, limits: SubmissionLimits, language: str | None) -> Solution:
-    """A verdict about bytes that a gateway could not prove speaks about the gateway: an outage, not a rejection."""
+def check_submission(
+    submission: Submission,
+    fetched: Fetched | Rejected,
+    limits: SubmissionLimits | None = None,
+    *,
+    language: str | None = None,
+) -> Solution | Rejected:
+    """Check and decode what was fetched; `language` is the poster's hint."""
+    if isinstance(fetched, Rejected):
+        return fetched
     try:
-        return _check(submission, fetched, limits, language)
+        return _check(submission, fetched, limits or SubmissionLimits(), language)
     except BadSubmission as bad:
         if fetched.immutable or not _names_content(submission.solution_uri):
-            raise
+            return Rejected(submission, bad.code, str(bad))
         told = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
-        if not limits.give_up:
-            raise Outage(told, code=bad.code) from bad
-        raise GivenUp(told, code=bad.code) from bad
+        return Rejected(submission, bad.code, told, is_outage=True)
 
 
 def _names_content(uri: str) -> bool:

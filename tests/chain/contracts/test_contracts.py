@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 from tests.support.agents import agent_settings
 from tests.support.faulty_node import FaultyNode, answers, longest_range
 
-from clara_eval.actions.act import act
-from clara_eval.actions.submit import Handing, plan_submit, submit
+from clara_eval.actions.perform import perform
+from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.app import open_caller
 from clara_eval.chain.contracts.abi import FOREIGN_GAS, View
-from clara_eval.chain.contracts.clients import Feedback, IdentityRegistryContract, ReputationRegistryContract
+from clara_eval.chain.contracts.clients import IdentityRegistryContract, ReputationRegistryContract
 from clara_eval.chain.logs import FIRST_SPAN
 from clara_eval.chain.model import Block
+from clara_eval.challenges.feedback import EarnedFeedback
 from clara_eval.core.address import Address, short
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex
@@ -67,60 +67,41 @@ class Told:
 
 
 REPUTATION, HEAD = Address("0x" + "80" * 20), Block(1, "0x" + "00" * 32, 1)
-SCORE = Feedback(8_750, 2, "challenge", "python")
 
 
 def test_feedback_is_written_as_erc_8004_says() -> None:
     """The selectors are those of the registry that stands on Base, and every argument is in its place."""
-    sent = ReputationRegistryContract.give_feedback(
-        7, SCORE, endpoint="0xc1", uri="ipfs://trace", content_hash="0x" + "ab" * 32
+    earned = EarnedFeedback(
+        "1:x", REPUTATION, 7, 8_750, "python", "0xc1", uri="ipfs://trace", content_hash="0x" + "ab" * 32, posted_at=1
     )
+    sent = earned.call().data
     called = ReputationRegistryContract.ABI.function("giveFeedback")
     assert sent[:4] == bytes.fromhex(keccak_hex(called.signature.encode())[2:10])
     assert called.types == ("uint256", "int128", "uint8", "string", "string", "string", "string", "bytes32")
     said = called.arguments(sent)
     assert said == (7, 8_750, 2, "challenge", "python", "0xc1", "ipfs://trace", "0x" + "ab" * 32)
-    revoked = ReputationRegistryContract.revoke_feedback(7, 3)
-    assert ReputationRegistryContract.ABI.function("revokeFeedback").arguments(revoked) == (7, 3)
     assert ReputationRegistryContract.ABI.function("getSummary").selector.hex() == "81bbba58"
     assert ReputationRegistryContract.ABI.function("getLastIndex").selector.hex() == "f2d81759"
 
 
-async def test_feedback_is_read_and_a_stranger_in_its_place_is_noticed() -> None:
-    """What was given is read with its decimals; a contract that answers something else never passes for a registry."""
-    data = encode(["int128", "uint8", "string", "string", "bool"], [-5, 1, "challenge", "", True])
-    chain = Told("0x" + data.hex())
-    found = await ReputationRegistryContract(cast("Any", chain), REPUTATION).feedback(HEAD, 7, REPUTATION, 1)
-    assert found == Feedback(-5, 1, "challenge", "", is_revoked=True)
-    assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
+async def test_a_stranger_in_the_place_of_a_registry_is_noticed() -> None:
+    """A contract that answers something else never passes for a registry, and is asked with little gas."""
     for nonsense in ("0x", "0x01", "0x" + "ff" * 64):
-        stranger = ReputationRegistryContract(cast("Any", Told(nonsense)), REPUTATION)
-        assert await stranger.feedback(HEAD, 7, REPUTATION, 1) is None
+        chain = Told(nonsense)
         with pytest.raises(NotFound, match="getIdentityRegistry"):
-            await stranger.identity_registry(HEAD)
-
-
-def test_the_number_of_feedback_comes_from_its_own_event() -> None:
-    """Another contract's event, or one about another agent, gives no number."""
-    event = ReputationRegistryContract.ABI.event("NewFeedback")
-    types = [item["type"] for item in event.inputs if not item["indexed"]]
-    data = encode(types, [3, 8_750, 2, "challenge", "python", "0xc1", "ipfs://trace", b"\xab" * 32])
-    words = [event.topic, "0x" + f"{7:064x}", "0x" + "00" * 12 + "c1" * 20, "0x" + "cd" * 32]
-    entry = {"address": REPUTATION.upper().replace("X", "x"), "topics": words, "data": "0x" + data.hex()}
-    assert ReputationRegistryContract.feedback_index([entry], REPUTATION, 7) == 3
-    assert ReputationRegistryContract.feedback_index([entry], REPUTATION, 8) is None
-    assert ReputationRegistryContract.feedback_index([entry], Address("0x" + "81" * 20), 7) is None
+            await ReputationRegistryContract(cast("Any", chain), REPUTATION).identity_registry(HEAD)
+        assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
 
 
 async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, tmp_path: Path) -> None:
     """The id comes from the registration's own receipt, and 0 is an id like any other."""
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    handing = Handing(challenge=address, content="x = 1", register=True)
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
     async with FaultyNode(local_chain.rpc_url) as node:
         node.instead = answers("eth_getLogs", [])
         settings = agent_settings(local_chain, local_chain.agents[0], tmp_path / "kept.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
-            found = await act(caller, submit(handing), confirmed="yes")
+            found = await perform(caller, submit(submission), confirmed="yes")
     assert found.details["agentId"] == "0"
     assert [item.description for item in found.sent] == ["Register as an agent", "Submit a solution as agent 0"]
     assert node.calls["eth_getLogs"] == 0
@@ -140,7 +121,7 @@ async def test_an_agents_id_is_found_by_a_node_that_answers_short_ranges_only(
         node.instead = longest_range(100, -32614, "eth_getLogs is limited to a 100 range")
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
-            plan = await plan_submit(caller, Handing(challenge=address, content="x"), agent.address)
+            plan = await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
     assert plan.details["agentId"] == str(agent_id)
 
 
@@ -154,6 +135,6 @@ async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: Lo
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
             with pytest.raises(BadInput, match=r"Give the agent id.*ownerOf\(id\)"):
-                await plan_submit(caller, Handing(challenge=address, content="x"), agent.address)
-            given = Handing(challenge=address, content="x", agent_id=agent_id)
+                await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
+            given = SubmissionInput(challenge=address, content="x", agent_id=agent_id)
             assert (await plan_submit(caller, given, agent.address)).details["agentId"] == "0"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
-from clara_eval.chain.winners import Placed, check_scorable, choose_winners, prizes
+from clara_eval.chain.winners import check_scorable, choose_winners, prizes
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Unscorable
-from clara_eval.core.submission import Submission
+from clara_eval.core.submission import Placed, Submission
 
 
 def account(number: int) -> Address:

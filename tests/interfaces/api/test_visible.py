@@ -17,7 +17,7 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.documents.store_keys import index_key
 from clara_eval.interfaces.api import templating
 from clara_eval.interfaces.api.limits import Rate, Rates
-from clara_eval.interfaces.api.visible import visible
+from clara_eval.interfaces.api.templating import visible
 
 HOSTILE = "Pay\u202e0x1\u202c\x00\x1b[31m\u200b\u2066\ufeff\U000e0041\ufe0f\x85\u061c\tend\r\nline"
 TEMPLATE = (

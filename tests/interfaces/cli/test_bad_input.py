@@ -16,9 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from clara_eval.core.errors import ClaraError, ConfigError
-from clara_eval.core.version import __version__
+from clara_eval.core.version import RULES, __version__
 from clara_eval.devnet.anvil import find_anvil
-from clara_eval.evaluation.record import RULES
 from clara_eval.interfaces.cli import app
 from clara_eval.store.open import open_store
 from clara_eval.store.trace_archive import save_trace

@@ -127,8 +127,10 @@ def test_every_command_keeps_the_one_rule_of_exit_codes(words: str, capsys: pyte
 @pytest.mark.parametrize(("kind", "code"), CODES.items())
 def test_every_error_has_its_exit_code(kind: type[ClaraError], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     """1 where the answer is no, 2 where there is none: an outage, wrong settings or input are never an answer."""
+    error = kind("What happened.")
+    error.see = "status"
     with pytest.raises(SystemExit) as end:
-        fail(kind("What happened.", remedy="Follow challenge_eval_status."), as_json=True)
+        fail(error, as_json=True)
     assert end.value.code == code
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["error"]["kind"]) == (False, kind.__name__)

@@ -9,12 +9,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from clara_eval.chain.model import PrizeToken
-from clara_eval.core.address import to_address
-from clara_eval.documents.results import LeaderboardRow, Margin
+from clara_eval.documents.results import LeaderboardRow, Margin, Token
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, bar_of, print_leaderboard, table_lines
 
-USDC = PrizeToken(to_address("0x" + "1" * 40), "USDC", 6)
+USDC = Token(address="0x" + "1" * 40, symbol="USDC", decimals=6, isKnown=True)
 MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.", setChance=0.8)
 
 
@@ -100,7 +98,7 @@ def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
 
 def test_prizes_are_in_tokens_however_the_token_counts() -> None:
     """Never in base units: two decimals, and a sign where they are not all of it."""
-    odd = PrizeToken(USDC.address, "WETH", 18)
+    odd = Token(address=USDC.address, symbol="WETH", decimals=18, isKnown=True)
     lines = shown(
         LeaderboardTable([row(1, prizeAmount=str(10**18 // 3)), row(2, prizeAmount=str(5 * 10**17))], odd), 80
     )
@@ -118,7 +116,7 @@ def test_places_that_only_the_chain_knows_have_no_rating() -> None:
 
 def test_strangers_words_move_no_terminal() -> None:
     """A token's symbol, a name and a reason are shown as text, without escape codes, markup or endless length."""
-    hostile = PrizeToken(USDC.address, "\x1b[2J[bold]" + "X" * 50, 6)
+    hostile = Token(address=USDC.address, symbol="\x1b[2J[bold]" + "X" * 50, decimals=6, isKnown=True)
     names = {PLAIN.rows[0].address: "\u202e[red]" + "n" * 90}
     rows = [*PLAIN.rows, row(8, status="rejected", code="copy", reason="\x1b[31m[/x] of 0x" + "ab" * 20)]
     text = "\n".join(shown(LeaderboardTable(rows, hostile, MARGIN, names), 80))

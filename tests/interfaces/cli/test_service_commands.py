@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.large_round import large_challenge
 from typer.testing import CliRunner
 
+from clara_eval.actions.evaluate import report_of
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.review import request_review
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces.cli import app
-from clara_eval.interfaces.cli.evaluate import is_done
 from clara_eval.judge.costs.ledger import Caps
 from clara_eval.store.sqlite import SqliteStore
 
@@ -86,8 +88,10 @@ def test_a_status_moves_no_terminal(call: Any) -> None:
 def test_an_evaluation_that_did_not_post_is_no_success(outcome: SendOutcome) -> None:
     """A script learns from the exit code that a post was reverted, or that its fate is not known yet."""
     receipt = Receipt(outcome, Intention.FINALIZE, "0x")
-    assert is_done(receipt) == (outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN})
-    assert not is_done(None)
+    challenge = large_challenge(2)
+    sent = report_of(Evaluation(challenge, None, None, receipt, None), {})
+    assert sent.is_done == (outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN})
+    assert not report_of(Evaluation(challenge, None, None, None, None), {}).is_done
 
 
 def test_an_approval_says_what_follows(call: Any) -> None:

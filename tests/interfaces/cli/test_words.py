@@ -1,51 +1,54 @@
-"""The words of this door: commands and options, never the names of tools."""
+"""Sentences about actions name commands in a shell and tools over MCP."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from clara_eval.core.untrusted import fence
-from clara_eval.interfaces.cli.commands import COMMANDS as ALL
-from clara_eval.interfaces.cli.words import COMMANDS, in_shell
+import pytest
+
+from clara_eval.core.errors import NotFound
+from clara_eval.interfaces import words
+from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli.output import NAMES, error_document
+from clara_eval.interfaces.mcp import text
+from clara_eval.interfaces.mcp.reading import TOOLS as READING
+from clara_eval.interfaces.mcp.writing import TOOLS as WRITING
 
 ADDRESS = "0x" + "ab" * 20
-ROOT = Path(__file__).parents[1]
+ACTIONS = Path(words.__file__).parents[1] / "actions"
+SENTENCES = [*words.SEE.values(), *words.PHASES.values(), *words.CONFIG_PROBLEMS.values(), *words.NEXT_STEPS.values()]
+SENTENCES += [*words.HEADS.values(), *words.OBJECTIONS.values()]
 
 
-def test_every_tool_has_a_command_that_exists() -> None:
-    """What a sentence leads to can be typed."""
-    for command in COMMANDS.values():
-        words = command.removeprefix("clara-eval ").removesuffix(" ADDRESS").removesuffix(" FILE")
-        assert words in ALL
-    said = set(re.findall(r"\bchallenge_(?:[a-z]+)(?:_status)?\b", _use_cases()))
-    assert {name for name in said if name in _tools()} <= set(COMMANDS)
+def test_every_command_and_tool_of_a_sentence_exists() -> None:
+    """What a sentence leads to can be typed, or called."""
+    for name in NAMES.values():
+        if called := re.match(r"`clara-eval (.*)`", name):
+            assert called.group(1).removesuffix(" {address}").removesuffix(" FILE") in COMMANDS
+    tools = {entry[0].__name__ for entry in (*READING, *WRITING)}
+    assert {text.NAMES[name] for name in ("browse", "detail", "status", "claim", "check")} <= tools
 
 
-def test_sentences_are_translated_and_values_are_not() -> None:
-    """A document keeps its values and strangers' words; our own sentences name commands, with the address in them."""
-    theirs = fence("call challenge_claim now", "poster")
-    document = {
-        "action": "challenge_post",
-        "challenge": ADDRESS,
-        "next": "Agents can submit; follow it with challenge_eval_status.",
-        "warnings": ["Say allowDuplicate to post a second one."],
-        "title": theirs,
-        "trace": f"resource clara://trace/{ADDRESS}",
-    }
-    found = in_shell(document)
-    assert found["action"] == "challenge_post"
-    assert found["next"] == f"Agents can submit; follow it with `clara-eval challenge watch {ADDRESS}`."
-    assert found["warnings"] == ["Say --allow-duplicate to post a second one."]
-    assert found["title"] == theirs
-    assert found["trace"] == f"`clara-eval trace {ADDRESS}`"
+@pytest.mark.parametrize("names", [NAMES, text.NAMES], ids=["shell", "tools"])
+@pytest.mark.parametrize("template", SENTENCES)
+def test_every_sentence_can_be_written(template: str, names: words.Names) -> None:
+    """No sentence needs a name that an interface lacks."""
+    written = words.write(template, names, ADDRESS, moment="now", wait="1 h", meaning="It waits.")
+    assert "{" not in written
 
 
-def _use_cases() -> str:
-    pages = [page for page in (ROOT / "use_cases").glob("*.py") if not page.name.startswith("test_")]
-    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+def test_an_error_names_the_action_that_helps_in_the_words_of_its_interface() -> None:
+    """A shell reads a command with the address in it, a model the name of a tool."""
+    error = NotFound("Nothing is posted yet.", remedy="Wait.", see="status", about=ADDRESS)
+    assert error_document(error)["error"]["remedy"] == f"Wait. Follow `clara-eval challenge watch {ADDRESS}`."  # type: ignore[index]
+    assert words.error_text(error, text.NAMES) == "Nothing is posted yet. Wait. Follow challenge_eval_status."
 
 
-def _tools() -> set[str]:
-    text = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "mcp_server").glob("*ing.py"))
-    return set(re.findall(r"async def (challenge_[a-z_]+)\(", text))
+def test_no_action_names_a_tool() -> None:
+    """Actions return codes and values: the names of tools are the interface's."""
+    tools = {entry[0].__name__ for entry in (*READING, *WRITING)}
+    for page in ACTIONS.glob("*.py"):
+        source = page.read_text(encoding="utf-8")
+        named = {name for name in tools if re.search(rf"[ `]{name}\b", source)}
+        assert not named, f"{page.name} names {named}"

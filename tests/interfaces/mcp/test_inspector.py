@@ -20,6 +20,8 @@ from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
 from tests.support.web3_chain import as_web3
 
+from clara_eval.app import make_caller
+from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import (
@@ -31,7 +33,6 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.store_keys import draft_key
-from clara_eval.evaluation.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.interfaces.mcp.asgi import create_asgi
 from clara_eval.store.sqlite import SqliteStore
 
@@ -198,7 +199,7 @@ async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = create_asgi(settings, store, path="/mcp")
+    app = create_asgi(make_caller(settings, is_local=False, store=store), path="/mcp")
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way

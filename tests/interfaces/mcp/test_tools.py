@@ -22,7 +22,7 @@ from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.web3_chain import web3_of
 
 from clara_eval.actions.submit import MUTABLE
-from clara_eval.app import open_caller
+from clara_eval.app import make_caller, open_caller
 from clara_eval.challenges.status import MEANINGS
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
@@ -198,9 +198,8 @@ async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(
-        uvicorn.Config(create_asgi(settings, store, path="/mcp"), port=port, log_level="error", lifespan="on")
-    )
+    app = create_asgi(make_caller(settings, is_local=False, store=store), path="/mcp")
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way
         await asyncio.sleep(0.02)

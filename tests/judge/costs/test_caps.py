@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clara_eval.actions.spend_report import spend_report, to_json
 from clara_eval.chain.dollars import is_dollar, worth_micro_usd
 from clara_eval.chain.model import PrizeToken
 from clara_eval.config.networks import network
@@ -19,7 +20,6 @@ from clara_eval.core.dollars import micro_usd, usd
 from clara_eval.core.errors import Deferred
 from clara_eval.judge.costs.caps import caps_of, check_prize
 from clara_eval.judge.costs.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
-from clara_eval.judge.costs.spend_report import spend_report, to_json
 from clara_eval.store.sql_store import SqlStore
 
 DOLLAR = 1_000_000

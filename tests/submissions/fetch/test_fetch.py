@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 from importlib.resources import files
 
 import pytest
+from tests.support.collecting import collect_solution
 from tests.support.hostile_web import GOOD, NAME, HostileWeb, ScriptedResolver
 
 from clara_eval.core.address import Address
-from clara_eval.core.errors import BadSubmission, Temporary
+from clara_eval.core.errors import BadSubmission
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.submissions import (
@@ -19,7 +20,6 @@ from clara_eval.submissions import (
     Rejected,
     Solution,
     SubmissionLimits,
-    collect_solution,
 )
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.addresses import check_url, is_public
@@ -135,7 +135,7 @@ async def test_three_redirects_are_followed(hostile: HostileWeb) -> None:
 
 
 async def test_an_outage_is_retried_and_never_a_verdict_by_itself(hostile: HostileWeb) -> None:
-    """A 500 followed by a good answer is a solution; with give_up=False the outage stays a Temporary."""
+    """A 500 followed by a good answer is a solution; a 500 to the end is an outage."""
     from aiohttp import web as server
 
     answers = [server.Response(status=500), server.Response(status=503), server.Response(text=GOOD)]
@@ -147,21 +147,17 @@ async def test_an_outage_is_retried_and_never_a_verdict_by_itself(hostile: Hosti
     fetch = UriFetch(web=hostile.web())
     patient = SubmissionLimits(retry_after_seconds=(0.0, 0.0))
     assert isinstance(await collect_solution(fetch, submission(hostile.url("flaky")), patient), Solution)
-    with pytest.raises(Temporary):
-        await collect_solution(
-            fetch, submission(hostile.url("status/500")), SubmissionLimits(retry_after_seconds=(), give_up=False)
-        )
+    verdict = await collect_solution(fetch, submission(hostile.url("status/500")), NO_RETRY)
+    assert isinstance(verdict, Rejected)
+    assert verdict.is_outage
 
 
 async def test_a_name_server_that_fails_for_half_the_hosts_rejects_nobody(hostile: HostileWeb) -> None:
-    """Hosts that resolve are read; the others wait for another attempt, and are an outage at the very end."""
+    """Hosts that resolve are read; the others are an outage."""
     fetch = UriFetch(web=hostile.web())
-    patient = SubmissionLimits(retry_after_seconds=(), max_bytes=20_000, give_up=False)
     for number in range(3):
-        assert isinstance(await collect_solution(fetch, submission(hostile.url("good")), patient), Solution)
+        assert isinstance(await collect_solution(fetch, submission(hostile.url("good")), NO_RETRY), Solution)
         lost = submission(f"https://host-{number}.example/solution.py")
-        with pytest.raises(Outage):
-            await collect_solution(fetch, lost, patient)
         verdict = await collect_solution(fetch, lost, NO_RETRY)
         assert isinstance(verdict, Rejected)
         assert verdict.is_outage

@@ -1,9 +1,4 @@
-"""The contracts as package data: ABI and bytecode of each, compiled from `solidity/`.
-
-Comes in: a contract's name. Goes out: its artifact, read once and kept. The JSON files are written by
-`npm run contracts` and compared with their sources in the tests; nobody edits them. `refusals` turns the custom errors
-found in these ABIs into words; `versions` says which of them belong together.
-"""
+"""ABI and bytecode of the contracts, compiled from `solidity/` by `npm run contracts`."""
 
 from __future__ import annotations
 
@@ -25,13 +20,13 @@ class AbiItem(TypedDict, total=False):
     inputs: list[AbiItem]
     outputs: list[AbiItem]
     components: list[AbiItem]
-    """The fields, where it is a struct."""
+    """The fields of a struct."""
     indexed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What a client needs to deploy a contract and to talk to it."""
+    """One compiled contract."""
 
     name: ContractName
     abi: list[AbiItem]
@@ -41,6 +36,6 @@ class Artifact:
 
 @cache
 def artifact(name: ContractName) -> Artifact:
-    """The shipped artifact of that contract. The value is shared: read it, do not change it."""
+    """Load a shipped artifact. The value is shared: read it, do not change it."""
     content = json.loads(resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
     return Artifact(name=name, abi=content["abi"], bytecode=content["bytecode"], solc=content["solc"])

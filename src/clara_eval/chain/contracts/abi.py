@@ -1,10 +1,7 @@
-"""Functions, events and errors of the shipped ABIs as bytes, and back: the one codec.
+"""Encode and decode functions, events and errors of the shipped ABIs.
 
-Comes in: names and Python values. Goes out: calldata, topics, and values read from answers, logs and reverts. Must
-hold: the fields of a struct go by their names, so that a contract with another order of them is understood; text that
-strangers stored is decoded leniently, so that bytes that are not UTF-8 become U+FFFD instead of an error; data of the
-wrong shape, or longer than allowed, is `Undecodable`, never a guess. Nothing here depends on bytecode: any contract
-with these signatures is understood.
+Invariant: struct fields go by their names, so another order of them is understood; bytes that are not UTF-8 become
+U+FFFD instead of an error; data of the wrong shape, or too long, is `Undecodable`.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ MOST_BYTES = 4_000_000
 
 
 FOREIGN_GAS = 300_000
-"""For a call to a contract that anybody may have written: plenty for a proxy, and an end to any loop."""
+"""For a contract that anybody may have written: plenty for a proxy, and an end to any loop."""
 FOREIGN_BYTES = 4_096
 
 
@@ -37,7 +34,7 @@ class Undecodable(ClaraError):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function: how it is called, and what it answers. An error is one, too: it only has arguments."""
+    """One function; a custom error is one, too, without outputs."""
 
     name: str
     inputs: tuple[AbiItem, ...]
@@ -56,23 +53,23 @@ class Function:
         return _selector(self.signature)
 
     def call(self, *values: object) -> bytes:
-        """Calldata; a struct is a mapping by the names of its fields."""
+        """Encode calldata; a struct is a mapping by the names of its fields."""
         placed = [_placed(value, item) for value, item in zip(values, self.inputs, strict=True)]
         encoded: bytes = encode(self.types, placed)
         return self.selector + encoded
 
     def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[object, ...]:
-        """The outputs in order, with structs as mappings and bytes32 as 0x text."""
+        """Decode the outputs in order, with structs as mappings and bytes32 as 0x text."""
         return _values(self.outputs, _bytes(data, at_most))
 
     def named_answer(self, values: tuple[object, ...]) -> Mapping[str, Any]:
-        """An answer by the names of its parts: of one struct those of its fields."""
+        """Name the parts of an answer: the fields of a single struct, or the outputs."""
         if len(values) == 1 and isinstance(values[0], Mapping):
             return values[0]
         return {item["name"]: value for item, value in zip(self.outputs, values, strict=True)}
 
     def arguments(self, calldata: bytes) -> tuple[Any, ...]:
-        """The arguments inside calldata of this function; what follows them is ignored, as Solidity does."""
+        """Decode the arguments in calldata; what follows them is ignored, as Solidity does."""
         return _values(self.inputs, calldata[4:])
 
 
@@ -90,7 +87,7 @@ class View:
         return {"to": self.to, "data": "0x" + self.function.call(*self.values).hex(), **bound}
 
     def read(self, answer: object) -> tuple[Any, ...] | None:
-        """The outputs; None where the contract refused or answered something else."""
+        """Decode the outputs; None if the contract refused or answered something else."""
         try:
             if self.is_foreign:
                 return self.function.answer(answer, at_most=FOREIGN_BYTES)
@@ -101,7 +98,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its topic, and what stands in a log entry."""
+    """One event."""
 
     signature: str
     inputs: tuple[AbiItem, ...]
@@ -111,14 +108,14 @@ class Event:
         return keccak_hex(self.signature.encode())
 
     def read(self, entry: Mapping[str, object]) -> dict[str, Any]:
-        """The values by name; indexed text and bytes are only their hash."""
+        """Decode the values by name; indexed text and bytes are only their hash."""
         found = self.read_indexed(entry)
         plain = [item for item in self.inputs if not item["indexed"]]
         values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
         return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
 
     def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, object]:
-        """Only what stands in the topics, which no stranger's text can spoil."""
+        """Decode the topics alone, which no stranger's text can spoil."""
         indexed = [item for item in self.inputs if item["indexed"]]
         topics: Sequence[str] = entry["topics"][1:]
         if len(topics) != len(indexed):
@@ -188,7 +185,7 @@ def _values(items: Sequence[AbiItem], data: bytes) -> tuple[object, ...]:
 
 
 def _placed(value: Any, item: AbiItem) -> object:
-    """A value as the encoder takes it: the fields of a struct in the ABI's order."""
+    """Order the fields of structs as the encoder takes them."""
     kind = item["type"]
     if kind.endswith("]"):
         inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
@@ -211,7 +208,7 @@ def _ours(value: Any, item: AbiItem) -> object:
 
 
 def _word(kind: str, word: str) -> object:
-    """An indexed value: numbers as they are, an address in lower case, all else as its 32 bytes."""
+    """Decode an indexed value; what is neither a number nor an address stays 32 bytes."""
     if kind == "address":
         return "0x" + word[-40:].lower()
     return int(word, 16) if kind.startswith("uint") else word

@@ -1,9 +1,7 @@
-"""The contracts as typed clients, one class each, built from the shipped ABIs: every reading and every call once.
+"""Typed clients of the contracts, one class each, built from the shipped ABIs.
 
-Comes in: a reader of views at one block, and an address. Goes out: our own types, or calldata. Must hold: a contract
-that does not answer as contracts.md says is NotFound; a stranger's contract (a token, a registry) is asked with little
-gas, its answer is cut off, and whatever it does it only ever gives None. Which ABI a client speaks is said in
-`contracts.versions`; fields are read by their names.
+Invariant: a contract that does not answer as its ABI says is NotFound; a stranger's contract (a token, a registry) is
+asked with little gas, its answer is cut off, and whatever it does it only ever gives None.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any, ClassVar
 
 from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.calldata import winner_of
-from clara_eval.chain.contracts.abi import Abi, Event, Undecodable, View, abi
+from clara_eval.chain.contracts.abi import Abi, Event, Function, Undecodable, View, abi
 from clara_eval.chain.dollars import poses_as_dollar
 from clara_eval.chain.model import Block, ChallengeStatus, NewChallenge, NewClaim, NewSubmission, PrizeToken
 from clara_eval.chain.posted import ScoringState
@@ -40,13 +38,14 @@ class _Contract:
     def view(self, name: str, *values: object) -> View:
         return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
 
-    async def _answers(self, block: Block, calls: Sequence[View]) -> list[object]:
-        return await self._reader.views(calls, block) if calls else []
+    async def _rows(self, block: Block, calls: Sequence[View]) -> list[tuple[Any, ...] | None]:
+        """Return the outputs of each call; None if the contract refused or answered something else."""
+        answers = await self._reader.views(calls, block)
+        return [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def _one(self, block: Block, name: str, *values: object, remedy: str) -> Any:
-        """The first output of one getter; NotFound where the contract does not answer it."""
-        call = self.view(name, *values)
-        found = call.read((await self._answers(block, [call]))[0])
+        """Return the first output of one getter; NotFound if the contract does not answer it."""
+        (found,) = await self._rows(block, [self.view(name, *values)])
         if found is None:
             raise NotFound(f"The contract at {self.address} does not answer {name}().", remedy=remedy)
         return found[0]
@@ -54,7 +53,7 @@ class _Contract:
 
 @dataclass(frozen=True, slots=True)
 class ChallengeState:
-    """What one challenge says of itself in its getters, submissions and token apart."""
+    """What the getters of one challenge say."""
 
     values: Mapping[str, Any]
 
@@ -82,7 +81,6 @@ class ChallengeContract(_Contract):
         return self.state_in(names, answers)
 
     def state_in(self, names: Sequence[str], answers: Sequence[object]) -> ChallengeState:
-        """From the answers to its getters, in their order."""
         return ChallengeState({name: self._value(name, found) for name, found in zip(names, answers, strict=True)})
 
     async def scoring_state(self, block: Block) -> ScoringState:
@@ -96,18 +94,17 @@ class ChallengeContract(_Contract):
             raise NotFound(f"No challenge at {self.address}: its status is {state.number('status')}.") from None
 
     def payout_views(self, places: int) -> list[View]:
-        """The getter for all shares, and those for each."""
         return [self.view("getPayoutBps"), *(self.view("payoutBps", place) for place in range(places))]
 
     def payout_in(self, answers: Sequence[object]) -> tuple[int, ...]:
-        """The payout shares from the getter for all, or else from the getter for each."""
+        """Read the payout shares from the getter for all, or else from the getter for each."""
         found = self.view("getPayoutBps").read(answers[0])
         if found is not None:
             return tuple(int(share) for share in found[0])
         return tuple(int(self._value("payoutBps", answer)) for answer in answers[1:])
 
     async def submissions(self, block: Block, submitters: Sequence[Address]) -> tuple[Submission, ...]:
-        """Everybody's submission; NotFound if the contract does not tell one of them."""
+        """Read all submissions; NotFound if the contract does not tell one of them."""
         read = await self._submissions(block, submitters, "getSubmission")
         missing = [who for who in submitters if read[who] is None]
         repaired = read | await self._submissions(block, missing, "submissions")
@@ -120,20 +117,17 @@ class ChallengeContract(_Contract):
         return tuple(found for who in submitters if (found := repaired[who]) is not None)
 
     async def submission_of(self, block: Block, submitter: Address) -> Submission | None:
-        """What that address submitted last, if anything."""
         return (await self._submissions(block, [submitter], "getSubmission"))[submitter]
 
     async def _submissions(
         self, block: Block, submitters: Sequence[Address], getter: str
     ) -> dict[Address, Submission | None]:
-        calls = [self.view(getter, who) for who in submitters]
-        answers = await self._answers(block, calls)
-        return {
-            who: _submission(who, call, answer) for who, call, answer in zip(submitters, calls, answers, strict=True)
-        }
+        rows = await self._rows(block, [self.view(getter, who) for who in submitters])
+        function = self.abi.function(getter)
+        return {who: _submission(who, function, row) for who, row in zip(submitters, rows, strict=True)}
 
     async def winners(self, block: Block, count: int) -> tuple[WinnerPrize, ...]:
-        """The posted winners in their order; empty while nothing is posted."""
+        """Read the posted winners in their order; empty while nothing is posted."""
         if (await self.state(block, ("scorePostedAt",))).number("scorePostedAt") == 0:
             return ()
         calls = [self.view("winners", place) for place in range(count)]
@@ -142,9 +136,8 @@ class ChallengeContract(_Contract):
 
     async def has_claimed(self, block: Block, accounts: Sequence[Address]) -> dict[Address, bool]:
         answers = await self._reader.views([self.view("hasClaimed", account) for account in accounts], block)
-        return {
-            account: bool(self._value("hasClaimed", answer)) for account, answer in zip(accounts, answers, strict=True)
-        }
+        claimed = [bool(self._value("hasClaimed", answer)) for answer in answers]
+        return dict(zip(accounts, claimed, strict=True))
 
     async def last_submission_time(self, block: Block, account: Address) -> int:
         (answer,) = await self._reader.views([self.view("lastSubmissionTime", account)], block)
@@ -162,16 +155,12 @@ class ChallengeContract(_Contract):
             )
         return found
 
-    # calls
-
     def submit(self, agent_id: int, uri: str, content_hash: str) -> bytes:
         return self.abi.function("submit").call(agent_id, uri, content_hash)
 
     def bare_call(self, name: str) -> bytes:
-        """A call without arguments: claimPrize, claimExpiredRefund, finalize, expire."""
+        """Encode a call without arguments: claimPrize, claimExpiredRefund, finalize, expire."""
         return self.abi.function(name).call()
-
-    # events
 
     def submission_received(self, entry: Mapping[str, Any]) -> NewSubmission:
         found = self.abi.event("SubmissionReceived").read(entry)
@@ -203,7 +192,7 @@ class ChallengeFactoryContract(_Contract):
         return int((await self._read(block, [("getChallengeCount",)]))[0])
 
     async def challenges(self, block: Block, numbers: Sequence[int]) -> list[Address]:
-        """Those challenges by their number; the oldest is 0."""
+        """Read challenges by their number; the oldest is 0."""
         found = await self._read(block, [("challenges", number) for number in numbers])
         return [Address(address) for address in found]
 
@@ -215,24 +204,22 @@ class ChallengeFactoryContract(_Contract):
 
     async def _read(self, block: Block, wanted: Sequence[tuple[Any, ...]]) -> list[Any]:
         calls = [self.view(name, *values) for name, *values in wanted]
-        answers = await self._answers(block, calls)
-        return [self._value(call, answer) for call, answer in zip(calls, answers, strict=True)]
-
-    def _value(self, call: View, answer: object) -> Any:
-        found = call.read(answer)
-        if found is None:
-            raise NotFound(
-                f"The contract at {self.address} is not a challenge factory: it does not answer "
-                f"{call.function.signature}.",
-                remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.",
-            )
-        return found[0]
+        found: list[Any] = []
+        for call, row in zip(calls, await self._rows(block, calls), strict=True):
+            if row is None:
+                raise NotFound(
+                    f"The contract at {self.address} is not a challenge factory: it does not answer "
+                    f"{call.function.signature}.",
+                    remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.",
+                )
+            found.append(row[0])
+        return found
 
     def create_challenge(self, params: Mapping[str, object]) -> bytes:
         return self.abi.function("createChallenge").call(params)
 
     def challenge_created(self, entry: Mapping[str, Any]) -> NewChallenge:
-        """An entry whose texts cannot be read still announces its address; the challenge itself tells the rest."""
+        """Read an event; if its texts cannot be read, the address alone, since the challenge itself tells the rest."""
         event = self.abi.event("ChallengeCreated")
         try:
             found = event.read(entry)
@@ -269,7 +256,7 @@ class TokenContract(_Contract):
         super().__init__(reader, address, self.ABI)
 
     async def describe(self, block: Block, network: Network) -> PrizeToken | None:
-        """Symbol and scale; None if nothing there answers as a token does."""
+        """Read symbol and scale; None if nothing there answers as a token does."""
         found = (await describe_tokens(self._reader, block, [self.address], network))[self.address]
         return found if found.is_known else None
 
@@ -294,7 +281,7 @@ _NOT_ERC20 = "Give the address of an ERC-20 token on this network."
 async def describe_tokens(
     reader: Blocks, block: Block, addresses: Sequence[Address], network: Network
 ) -> dict[Address, PrizeToken]:
-    """Symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
+    """Read symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
     tokens = [TokenContract(reader, address) for address in dict.fromkeys(addresses)]
     calls = [token.view(name) for token in tokens for name in ("symbol", "decimals")]
     answers = iter(zip(calls, await reader.views(calls, block) if calls else [], strict=True))
@@ -315,7 +302,7 @@ def _token(address: Address, symbol: str, scale: tuple[Any, ...] | None, network
 
 
 def _symbol(call: View, answer: object) -> str:
-    """What a token calls itself, as text or as one word of bytes: ASCII letters and digits, and few of them."""
+    """Read a symbol, given as text or as one word of bytes: a few ASCII letters and digits."""
     found = call.read(answer)
     text = str(found[0]) if found else ""
     if found is None and isinstance(answer, str) and len(answer) == 66:
@@ -335,21 +322,16 @@ class IdentityRegistryContract(_Contract):
         super().__init__(reader, address, self.ABI)
 
     async def owners_of(self, block: Block, agent_ids: Sequence[int]) -> list[Address | None]:
-        """Who owns each id; None where there is no such agent."""
-        calls = [self.view("ownerOf", agent_id) for agent_id in agent_ids]
-        answers = await self._answers(block, calls)
-        rows = [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
+        """Read who owns each id; None if there is no such agent."""
+        rows = await self._rows(block, [self.view("ownerOf", agent_id) for agent_id in agent_ids])
         return [Address(row[0]) if row else None for row in rows]
 
     async def authorized(self, block: Block, account: Address, agent_ids: Sequence[int]) -> list[bool | None]:
-        """Whether an account may act for each agent; None where there is no such agent."""
-        calls = [self.view("isAuthorizedOrOwner", account, agent_id) for agent_id in agent_ids]
-        answers = await self._answers(block, calls)
-        rows = [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
+        """Read whether an account may act for each agent; None if there is no such agent."""
+        rows = await self._rows(block, [self.view("isAuthorizedOrOwner", account, one) for one in agent_ids])
         return [bool(row[0]) if row else None for row in rows]
 
     async def balance_of(self, block: Block, owner: Address) -> int:
-        """How many agents an address owns."""
         remedy = "It is not an identity registry: check CLARA_NETWORK."
         return int(await self._one(block, "balanceOf", owner, remedy=remedy))
 
@@ -359,7 +341,7 @@ class IdentityRegistryContract(_Contract):
 
     @classmethod
     def agents_in(cls, entries: Sequence[Mapping[str, Any]], registry: Address, owner: Address) -> list[int]:
-        """Ids that these log entries of the registry give to an owner, oldest first."""
+        """Return ids that these log entries of the registry give to an owner, oldest first."""
         found: dict[int, None] = {}
         for entry in entries:
             event = next((one for one in cls.OWNING_EVENTS if entry["topics"][:1] == [one.topic]), None)
@@ -384,28 +366,15 @@ class ReputationRegistryContract(_Contract):
         super().__init__(reader, address, self.ABI)
 
     async def identity_registry(self, block: Block) -> Address:
-        """Whose agents it is about."""
         return Address(await self._one(block, "getIdentityRegistry", remedy=_NOT_ERC8004))
 
     async def last_index(self, block: Block, agent_id: int, client: Address) -> int:
-        """How many times a client has given feedback on an agent; the newest has this number, the first is 1."""
+        """Read how many times a client has given feedback on an agent; the first has index 1."""
         return int(await self._one(block, "getLastIndex", agent_id, client, remedy=_NOT_ERC8004))
-
-    async def feedback(self, block: Block, agent_id: int, client: Address, index: int) -> Feedback | None:
-        """What a client said; None where there is no such feedback."""
-        call = self.view("readFeedback", agent_id, client, index)
-        values = call.read((await self._answers(block, [call]))[0])
-        return None if values is None else Feedback(*values)
-
-    @classmethod
-    def give_feedback(cls, agent_id: int, given: Feedback, *, endpoint: str, uri: str, content_hash: str) -> bytes:
-        """`content_hash` is keccak256 of what stands at `uri`."""
-        value, tags = (given.value, given.decimals), (given.tag1, given.tag2)
-        return cls.ABI.function("giveFeedback").call(agent_id, *value, *tags, endpoint, uri, content_hash)
 
     @classmethod
     def given(cls, entries: Sequence[Mapping[str, Any]]) -> list[GivenFeedback]:
-        """Feedback as its events tell it; entries that are not such events are refused by whoever asks for them."""
+        """Read feedback from its events."""
         read = [(entry, cls.ABI.event("NewFeedback").read(entry)) for entry in entries]
         return [
             GivenFeedback(
@@ -418,28 +387,13 @@ class ReputationRegistryContract(_Contract):
             for entry, found in read
         ]
 
-    @classmethod
-    def revoke_feedback(cls, agent_id: int, index: int) -> bytes:
-        return cls.ABI.function("revokeFeedback").call(agent_id, index)
-
-    @classmethod
-    def feedback_index(cls, entries: Sequence[Mapping[str, Any]], registry: Address, agent_id: int) -> int | None:
-        """The number that a transaction's own feedback got, from the logs of its receipt."""
-        event = cls.ABI.event("NewFeedback")
-        for entry in entries:
-            if str(entry.get("address", "")).lower() == registry and entry["topics"][:1] == [event.topic]:
-                values = event.read(entry)
-                if values["agentId"] == agent_id:
-                    return int(values["feedbackIndex"])
-        return None
-
 
 _NOT_ERC8004 = "It is not a reputation registry of ERC-8004: check its address and CLARA_NETWORK."
 
 
 @dataclass(frozen=True, slots=True)
 class GivenFeedback:
-    """What stands on chain of one feedback beyond its value."""
+    """What an event says about one feedback beyond its value."""
 
     index: int
     endpoint: str
@@ -448,24 +402,10 @@ class GivenFeedback:
     block_number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
-    """A value with its decimals, and what it is about."""
-
-    value: int
-    decimals: int
-    tag1: str
-    tag2: str
-    is_revoked: bool = False
-
-
-def _submission(submitter: Address, call: View, answer: object) -> Submission | None:
-    """From `getSubmission` (a struct) or from the getter `submissions` (its fields)."""
-    values = call.read(answer)
-    if values is None:
-        return None
-    found = call.function.named_answer(values)
-    if not found["submittedAt"]:
+def _submission(submitter: Address, getter: Function, row: tuple[Any, ...] | None) -> Submission | None:
+    """Read `getSubmission` (a struct) or the getter `submissions` (its fields)."""
+    found = None if row is None else getter.named_answer(row)
+    if found is None or not found["submittedAt"]:
         return None
     return Submission(
         submitter,

@@ -95,7 +95,7 @@ _WORDS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ContractRefusal:
-    """One decoded custom error. `str()` gives the sentence for a person."""
+    """One decoded custom error; `str()` is the sentence for a person."""
 
     name: str
     values: tuple[object, ...]
@@ -109,7 +109,7 @@ class ContractRefusal:
 
 @cache
 def known_errors() -> Mapping[bytes, Function]:
-    """By selector, every error that a shipped contract or Solidity itself can raise."""
+    """Return every error that a shipped contract or Solidity itself can raise, by selector."""
     own = [Function("Error", ({"name": "", "type": "string"},)), Function("Panic", ({"name": "", "type": "uint256"},))]
     return {
         error.selector: error for error in (*own, *(error for name in CONTRACT_NAMES for error in abi(name).errors))
@@ -117,7 +117,7 @@ def known_errors() -> Mapping[bytes, Function]:
 
 
 def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
-    """The refusal in a revert's data (bytes, or 0x text as nodes send it), or None if it is not one we know."""
+    """Decode a revert's data (bytes, or 0x text as nodes send it); None if it is not an error that we know."""
     raw = _raw(data)
     error = known_errors().get(raw[:4])
     if error is None:

@@ -1,8 +1,6 @@
-"""Which contracts belong together: one entry for each version that stands on some network.
+"""Which ABIs belong together: one entry for each version of the contracts on some network.
 
-`Network.contracts` names the version. Clients, calldata, topics and signing policies take their ABIs from here, and
-fields go by their names: a version with more fields, or the same ones in another order, is one more ABI file and one
-more entry.
+`Network.contracts` names the version. Fields go by their names, so a version is one more ABI file and one more entry.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ VERSIONS: Mapping[str, ContractVersion] = {"1": ContractVersion(abi("Challenge")
 
 
 def contract_version(name: str) -> ContractVersion:
-    """The version of that name, or an error that lists those there are."""
     if name not in VERSIONS:
         known = ", ".join(VERSIONS)
         raise BadInput(f"The contracts are of version {name[:20]!r}, and only {known} is known.", value=name)

@@ -1,7 +1,6 @@
-"""The demo's round in which submissions are run: the challenge of examples/gas-golf, with two that do not run.
+"""The demo's round in which submissions are run: examples/gas-golf, with two entries that do not run.
 
-`gas_golf` gives it as a `Story`. Its files are those of the example, which an installed package carries beside this
-module: what people copy is what the demo shows.
+An installed package has the files of the example beside this module.
 """
 
 from __future__ import annotations

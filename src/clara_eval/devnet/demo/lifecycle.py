@@ -1,7 +1,6 @@
-"""The whole lifecycle, once: chain, challenge, submissions, evaluation, post, 12 hours, finalize, claims, verification.
+"""Run a challenge from escrow to claimed prizes on a local chain, and verify its trace.
 
-`run_demo` brings up its own node and store and ends both. It calls what a real operator calls: `open_app`, `evaluate`,
-the keeper, `check_trace`. What it returns is one document that adds up.
+It calls what an operator calls: `open_app`, `evaluate`, `finalize`, `check_trace`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.challenges.keeper import finalize
+from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
@@ -32,7 +32,6 @@ from clara_eval.devnet.demo.round import (
 )
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.documents.results import EvalStatus
-from clara_eval.evaluation.replay import Checked, check_trace
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.store.trace_archive import stream_trace
 
@@ -40,13 +39,11 @@ FINALIZATION_DELAY = 12 * HOUR
 ACCOUNTS = 16
 """Owner, poster, evaluator, and one for every agent."""
 Tell = Callable[[str, str], None]
-"""Called with the name of a room and one sentence about what happened there."""
+"""Called with the name of a stage and one sentence about what happened."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """Everything the demo can tell about."""
-
     round: DemoRound
     evaluation: Evaluation
     checked: Checked
@@ -59,7 +56,6 @@ class DemoResult:
 
 
 def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settings:
-    """Settings for an evaluator on this local chain."""
     return Settings.model_validate(
         {
             "CLARA_NETWORK": "local",
@@ -74,7 +70,7 @@ def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settin
 
 
 async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> DemoResult:
-    """Walk the lifecycle; every claim it makes is checked on chain."""
+    """Run the lifecycle on a node and store of its own; every claim it makes is checked on chain."""
     with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
         async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
@@ -90,7 +86,7 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus],
 
 
 def story_for(machine: Machine, tell: Tell) -> Story:
-    """The round in which submissions are run; where they cannot be, one that needs no engine, and a sentence."""
+    """Return the round in which submissions are run, or one that needs no engine if they cannot be."""
     try:
         machine.require("solidity")
     except MissingEngine as missing:
@@ -121,7 +117,7 @@ async def _judge_and_pay(
 
 
 async def write_trace(app: App, address: Address) -> Path:
-    """The archived trace as a file."""
+    """Write the archived trace to a file."""
     app.settings.trace_dir.mkdir(parents=True, exist_ok=True)
     path = app.settings.trace_dir / f"{address}.trace.json"
     with path.open("w", encoding="utf-8") as out:
@@ -134,7 +130,7 @@ async def _claim(
     app: App, chain: LocalChain, evaluation: Evaluation
 ) -> tuple[dict[Address, tuple[int, int]], dict[Address, bool]]:
     accounts = {agent.address: agent for agent in chain.agents}
-    winners = [winner.account for winner in evaluation.walk.winners.entries]
+    winners = [winner.account for winner in evaluation.winners.entries]
     contract = chain.challenge(evaluation.challenge.address)
     balances = {}
     for account in winners:
@@ -150,8 +146,8 @@ def _received(told: DemoResult, account: Address) -> int:
 
 
 def demo_document(told: DemoResult) -> dict[str, object]:
-    """The one JSON document of `clara-eval demo --json`."""
-    evaluation, walk = told.evaluation, told.evaluation.walk
+    """Return the JSON document of `clara-eval demo --json`."""
+    evaluation, walk = told.evaluation, told.evaluation.result
     standings = walk.ranking.standings if walk.ranking else ()
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
     executed = walk.execution.summaries if walk.execution else {}
@@ -183,7 +179,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
                 "prizeAmount": str(w.prize_amount),
                 "claimed": told.claimed[w.account] and _received(told, w.account) == w.prize_amount,
             }
-            for w in walk.winners.entries
+            for w in evaluation.winners.entries
         ],
         "prizePool": str(evaluation.challenge.prize_pool),
         "txHash": receipt.tx_hash if receipt else None,

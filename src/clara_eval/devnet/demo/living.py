@@ -1,8 +1,7 @@
-"""A local world that goes on: one round is finished, one waits for a person, one runs, and then the next one.
+"""`serve --demo`: a local chain with a finished round, one that waits for a person, one that runs, and then the next.
 
-Comes in: the operator's settings. Goes out: settings for a service on a chain of its own, while the body lasts. The
-chain's time is this machine's time, so countdowns tell the truth: what is over began in the past. The running round is
-judged by a slow endpoint on this machine, over a minute or so; where its client is not installed, by rules at once.
+The chain's time is this machine's time, so countdowns are right: what is over began in the past. The running round is
+judged by a slow endpoint on this machine; if its client is not installed, by rules at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The round itself: a poster's challenge and ten submissions, as they would stand on chain.
+"""Post a round and ten submissions: seven of different quality, a copy, a wrong hash, and one that is not text.
 
-A `Story` comes in: by default a rate limiter in Python, of which nothing is run. A posted `DemoRound` goes out: seven
-pieces of code of different quality, one copy, one whose hash covers other bytes, and one that is not
-text. Everything is a real transaction; the submissions travel in `data:` URIs, so no network is needed.
+Submissions are in `data:` URIs, so no network is needed.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ __all__ = [
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
 COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS
-"""Time of the chain between the entries and the copy: long enough to say who was first."""
+"""Between the entries and the copy: long enough to say who was first."""
 NAMES = (
     "deque_window",
     "ring_buffer",
@@ -56,7 +54,7 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What a round is about: the poster's words and what the agents hand in."""
+    """The poster's words and what the agents submit."""
 
     title: str
     problem: str
@@ -65,24 +63,23 @@ class Story:
     entries: tuple[tuple[str, str], ...]
     """Name and source of each submission, in an order that is not the order of merit."""
     copied: str
-    """Whose work another agent hands in again, byte for byte."""
+    """The entry that another agent submits again, byte for byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRound:
-    """A posted round, with the names under which the demo tells its story."""
+    """A posted round, with a name for each submitter."""
 
     address: Address
     names: dict[Address, str]
 
 
 def entry(name: str) -> str:
-    """The source code of one submission."""
     return (files("clara_eval.devnet.demo") / "entries" / f"{name}.py.txt").read_text(encoding="utf-8")
 
 
 def rate_limiter() -> Story:
-    """The round that needs no engine: what is measured is read from the text."""
+    """Return the round that needs no engine: what is measured is read from the text."""
     order = ("token_bucket", "nested_flags", "deque_window", "list_filter", "ring_buffer", "unfinished", "sliding_log")
     return Story(
         title=TITLE,

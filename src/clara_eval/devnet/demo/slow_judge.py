@@ -1,8 +1,6 @@
-"""A judge for the living demo: an endpoint on this machine that answers like a model's, by rules, and takes its time.
+"""A judge for the demo: an OpenAI-compatible endpoint on this machine that answers by rules, slowly.
 
-Comes in: a schema and how long an answer takes. Goes out: the name of a judge for `CLARA_JUDGES` while the body lasts.
-Everything on the way is real: requests over HTTP, answers that are paid for, recorded and replayed. Only the thinking
-is a rule, so that the demo needs no key and no network.
+Requests, payments, records and replay are real; no key and no network are needed.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from clara_eval.actions.amounts import round_amount
 from clara_eval.core.address import short
 from clara_eval.devnet.demo.lifecycle import DemoResult
 from clara_eval.documents.results import Scores
-from clara_eval.interfaces.cli.leaderboard_table import leaderboard_of, print_leaderboard
-from clara_eval.interfaces.cli.result import print_asked
+from clara_eval.interfaces.cli.leaderboard_table import leaderboard_of, print_asked, print_leaderboard
 from clara_eval.interfaces.cli.screen import from_here, print_labelled, program
 
 

@@ -1,7 +1,4 @@
-"""What the demo's poster asks for, without the chain to post it on.
-
-Nothing comes in; a title, a problem statement and a config by rules go out, and how work travels in a URI.
-"""
+"""What the demo's poster asks for."""
 
 from __future__ import annotations
 

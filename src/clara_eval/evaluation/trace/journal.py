@@ -1,8 +1,6 @@
-"""The journal of one run: what the world answered is asked once; what is computed must come out the same again.
+"""The journal of one run: what the world answered, and what was computed from it.
 
-`once` returns the saved result or makes and saves it, so a second walk continues the first. `note` saves a pure result;
-if a later walk computes another one, code or data changed under a running evaluation, and the walk stops. The saved
-row is at the same time the checkpoint and the evidence.
+Invariant: the first write of a key counts; a second run continues the first.
 """
 
 from __future__ import annotations
@@ -21,16 +19,24 @@ _RESTART = (
 )
 
 
-class Entries(Protocol):
-    """What the journal needs of the store."""
+class JournalEntries(Protocol):
+    """The journals of all runs, as the store keeps them."""
 
     async def entry(self, run: str, key: str) -> str | None: ...
     async def add_entry(self, run: str, key: str, value: str) -> str: ...
+    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
+        """All (key, value) below `prefix`, in order of key."""
+        ...
+
+    async def forget_entry(self, run: str, key: str) -> None:
+        """Drop one entry, so that it is made anew."""
+        ...
+
     async def forget_run(self, run: str) -> None: ...
 
 
 class Journal:
-    def __init__(self, entries: Entries, run: str) -> None:
+    def __init__(self, entries: JournalEntries, run: str) -> None:
         self._entries = entries
         self.run = run
 
@@ -38,6 +44,17 @@ class Journal:
         """The saved result, or None."""
         text = await self._entries.entry(self.run, key)
         return None if text is None else self._read(key, form, text)
+
+    async def has(self, prefix: str) -> bool:
+        return bool(await self._entries.entries(self.run, prefix))
+
+    async def all(self, prefix: str, form: JsonCodec[T]) -> tuple[T, ...]:
+        """Every result below `prefix`, in order of key."""
+        return tuple(self._read(key, form, text) for key, text in await self._entries.entries(self.run, prefix))
+
+    async def keep(self, key: str, form: JsonCodec[T], value: T) -> T:
+        """Save this result unless there is one already; return the saved one."""
+        return self._read(key, form, await self._entries.add_entry(self.run, key, form.text(value)))
 
     async def once(self, key: str, form: JsonCodec[T], make: Callable[[], Awaitable[T]]) -> T:
         """The saved result, or the one made now and saved."""
@@ -56,7 +73,7 @@ class Journal:
             ) from bad
 
     async def note(self, key: str, value: object) -> None:
-        """Save a pure result as JSON; on a second walk it must be the same."""
+        """Save a pure result as JSON; a second run must give the same."""
         text = plain_json(value)
         saved = await self._entries.add_entry(self.run, key, text)
         if saved != text:
@@ -64,6 +81,11 @@ class Journal:
                 f"The step {key!r} of run {self.run} gives another result than before.",
                 remedy=_RESTART,
             )
+
+    async def drop(self, *keys: str) -> None:
+        """Drop these entries, so that they are made anew."""
+        for key in keys:
+            await self._entries.forget_entry(self.run, key)
 
     async def forget(self) -> None:
         """Start anew. Paid answers are kept elsewhere and stay."""

@@ -1,8 +1,4 @@
-"""The administrator's key: kept as a hash, compared in constant time.
-
-Takes `Authorization: Bearer KEY` or `X-API-Key: KEY`. Without a configured key nobody is the administrator: the
-endpoints refuse with 403 and say which setting opens them.
-"""
+"""The administrator's key, kept as a hash and compared in constant time."""
 
 from __future__ import annotations
 
@@ -27,8 +23,6 @@ Header = Annotated[str | None, Depends(_header)]
 
 
 class AdminKey:
-    """Knows whether a key is the right one, and nothing more."""
-
     def __init__(self, key: SecretStr | None) -> None:
         self._digest: bytes | None = None
         if key is None:
@@ -50,10 +44,14 @@ class AdminKey:
         return hmac.compare_digest(self._digest, _digest(offered))
 
     def seal(self, text: str) -> str:
-        """A seal under this text that only somebody with the key can make."""
+        """Sign a text so that only the key's owner can have done it."""
         if self._digest is None:
-            raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
+            raise _no_key()
         return hmac.new(self._digest, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _no_key() -> Refusal:
+    return Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
 
 
 def _digest(key: str) -> bytes:
@@ -61,14 +59,14 @@ def _digest(key: str) -> bytes:
 
 
 def offered_key(request: Request, bearer: HTTPAuthorizationCredentials | None, header: str | None) -> str | None:
-    """The key of this request; with two of them the bearer's, also where that is not one."""
+    """The key of this request; of two the bearer's, even if that is none."""
     if bearer is None and header is not None and "authorization" in request.headers:
         return ""
     return bearer.credentials if bearer else header
 
 
 def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
-    """Whether this request comes from the administrator; a wrong key is nobody's, and trying keys is limited."""
+    """Whether the administrator asks; wrong keys are limited in rate."""
     key: AdminKey = request.app.state.admin_key
     offered = offered_key(request, bearer, header)
     if key.is_set and offered is not None and not key.fits(offered):
@@ -77,10 +75,9 @@ def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
 
 
 def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
-    """Refuse everybody else."""
     key: AdminKey = request.app.state.admin_key
     if not key.is_set:
-        raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
+        raise _no_key()
     if not key.fits(offered_key(request, bearer, header)):
         request.app.state.limits.wrong_key(request)
         raise Refusal(
@@ -89,7 +86,7 @@ def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
             remedy="Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
             headers={"WWW-Authenticate": 'Bearer realm="clara-eval"'},
         )
-    request.app.state.limits.admin_request(request)
+    request.app.state.limits.admin_request()
 
 
 IsAdmin = Annotated[bool, Depends(is_admin)]

@@ -1,8 +1,4 @@
-"""The application: routes, pages, limits, problem documents, and the tools' door under `/mcp`.
-
-Comes in: an `ApiContext`. Goes out: an ASGI application. CORS is off unless origins are configured; the interactive
-documentation of FastAPI is off because it loads scripts from elsewhere: `/openapi.json` is the documentation.
-"""
+"""The application: routes, pages, limits, problem documents, and the tools under `/mcp`."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.resources import files
-from types import ModuleType
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -19,11 +14,11 @@ from fastapi.openapi.utils import get_openapi
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from clara_eval.app import evaluator_address
+from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import Health
-from clara_eval.interfaces.api import api_docs, operator_pages, pages, problems
+from clara_eval.interfaces.api import operator_pages, pages, problems
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import (
@@ -44,7 +39,7 @@ Errors are RFC 9457 problem documents. Times are unix seconds; amounts are base 
 
 
 def create_app(context: ApiContext, *, rates: Rates | None = None, only_operations: bool = False) -> FastAPI:
-    """The whole door, or only health and metrics; `stop_streams` ends open event streams at shutdown."""
+    """The whole API, or only health and metrics."""
     app = FastAPI(
         title="Clara Eval",
         version=__version__,
@@ -53,10 +48,9 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
         redoc_url=None,
         lifespan=_lifespan,
     )
-    limits = RequestLimits(rates)
     app.state.context = context
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
-    app.state.limits = limits
+    app.state.limits = RequestLimits(rates)
     app.state.streams = 0
     app.state.checks = Checks()
     app.state.evaluator = evaluator_address(context.settings)
@@ -66,17 +60,18 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     _operations(app, context)
     if not only_operations:
         app.include_router(router)
-        for pages_of in (api_docs.router, operator_pages.router, pages.router):
-            app.include_router(pages_of)
+        app.include_router(operator_pages.router)
+        app.include_router(pages.router)
         pages.mount_static(app)
         _mount_tools(app, context)
-    _add_layers(app, context, limits)
-    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign] # FastAPI's own way to change the document
+    _add_layers(app, context)
+    document = _openapi(app)
+    app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's own way to change the document
     return app
 
 
 def stop_streams(app: FastAPI) -> None:
-    """Let open event streams end, so that a shutdown does not wait for them."""
+    """End open event streams, so that a shutdown does not wait for them."""
     app.state.stopping.set()
 
 
@@ -111,11 +106,10 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
 
     @app.get("/llms.txt", include_in_schema=False)
     async def llms() -> Response:
-        """What a language model should know about this service."""
         return Response(about, media_type="text/plain; charset=utf-8")
 
 
-def _add_layers(app: FastAPI, context: ApiContext, limits: RequestLimits) -> None:
+def _add_layers(app: FastAPI, context: ApiContext) -> None:
     def count(scope: Scope, status: int) -> None:
         route = getattr(scope.get("route"), "path", "other")
         context.metrics.http_requests.labels(route, str(status)).inc()
@@ -124,31 +118,22 @@ def _add_layers(app: FastAPI, context: ApiContext, limits: RequestLimits) -> Non
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Compressed)
+    app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
     app.add_middleware(HeadAsGet)
-    app.add_middleware(LimitsMiddleware, limits=limits, count=count)
-
-
-def _tools() -> ModuleType | None:
-    """The agents' tools as an ASGI application, where that door is installed."""
-    try:
-        found = importlib.util.find_spec("clara_eval.interfaces.mcp.asgi")
-    except ModuleNotFoundError:
-        return None
-    if found is None:
-        return None
-    return importlib.import_module("clara_eval.interfaces.mcp.asgi")
 
 
 def _mount_tools(app: FastAPI, context: ApiContext) -> None:
-    module = _tools()
-    if module is not None:
-        app.state.tools = module.create_asgi(context.settings, context.reader.store)
+    """Mount the agents' tools, if the extra `mcp` is installed."""
+    if importlib.util.find_spec("mcp") is not None:
+        module = importlib.import_module("clara_eval.interfaces.mcp.asgi")
+        caller = make_caller(context.settings, is_local=False, store=context.reader.store)
+        app.state.tools = module.create_asgi(caller)
         app.mount("/mcp", app.state.tools)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """A mounted application's own lifespan is not run by the outer one: run it here."""
+    """Run the lifespan of the mounted tools: the outer application does not."""
     async with AsyncExitStack() as stack:
         router = getattr(app.state.tools, "router", None)
         if router is not None:
@@ -157,17 +142,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _openapi(app: FastAPI) -> dict[str, object]:
-    """FastAPI's document with problem documents in the place of its own validation errors."""
-    if app.openapi_schema:
-        return app.openapi_schema
+    """FastAPI's document, with problem documents instead of its own validation errors."""
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     for operation in (one for path in document["paths"].values() for one in path.values()):
         if operation.get("security") and "401" not in operation["responses"]:
-            # Whoever has no key is answered, too, with less.
+            # Without a key there is an answer, too, with less in it.
             operation["security"].append({})
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    app.openapi_schema = document
     return document

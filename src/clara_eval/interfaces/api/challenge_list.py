@@ -1,7 +1,4 @@
-"""The list of challenges: filtered, searched and paged for the first page.
-
-Comes in: every challenge of the index with its evaluation, and what the visitor asked for. Goes out: one page of cards.
-"""
+"""The list of challenges, filtered, searched and paged."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
     "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),
     "ended": ("Without a result", frozenset(("Cancelled", "Expired", "Not evaluated", "No result"))),
 }
-"""Filters by name: what they are called, and the labels that they show."""
+"""Filters: their headings, and the labels that pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +38,13 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a visitor asked for."""
-
     status: str = ""
     skill: str = ""
     words: str = ""
     page: int = 1
 
     def link(self, **changes: object) -> str:
-        """The address of the same list with some of it changed."""
+        """The URL of this list with some of it changed."""
         asked = {"status": self.status, "skill": self.skill, "q": self.words, "page": self.page, **changes}
         kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
         return "/?" + urlencode(kept) if kept else "/"
@@ -76,7 +71,7 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
 
 
 def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> Listed:
-    """One page of the challenges that pass, the latest deadline first; those that are being judged come before all."""
+    """One page of the challenges that pass: those being judged first, then by deadline."""
     cards = [card_of(row, now) for row in rows]
     passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
     pages = max(1, -(-len(passing) // PAGE_CARDS))

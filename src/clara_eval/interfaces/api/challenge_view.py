@@ -1,16 +1,11 @@
-"""Everything that the page of one challenge shows, gathered from the read model.
-
-Comes in: what may be read (`ResultReader`), an address and a page number. Goes out: the values of the template. Before
-scores are posted there is only the challenge and its progress; facts, games and criteria are shown where traces are
-public.
-"""
+"""The values of the page of one challenge."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
 
-from clara_eval.actions.claim import FINALIZATION_SECONDS
+from clara_eval.actions.challenges import FINALIZATION_SECONDS
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
@@ -33,7 +28,7 @@ PLOTS = {
     "matrix": "Who beats whom: the row against the column.",
 }
 SIDE_BY_SIDE = 8
-"""Entries whose facts stand side by side."""
+"""Entries whose facts are shown side by side."""
 MOST_CLAIMS = 5
 """The last claims in the timeline."""
 MATRIX = 12
@@ -42,7 +37,7 @@ MATRIX = 12
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Two entries in the win matrix, from the row's side: points won of points played, or no game."""
+    """A cell of the win matrix: points of the row's entry, of so many games."""
 
     points: float
     games: int
@@ -70,7 +65,6 @@ class Step:
 
 
 async def challenge_view(reader: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, object]:
-    """The values of the template `challenge.html`."""
     found = await reader.detail(address, admin=False)
     now = time.time()
     scores = found.leaderboard
@@ -95,7 +89,6 @@ async def challenge_view(reader: ResultReader, address: Address, number: int, se
 
 
 async def _result(reader: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
-    """What is there once scores are posted."""
     judging = await reader.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)
     matrix = around_line(scores, MATRIX)
@@ -123,7 +116,7 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
 
 
 def judges_of(scores: Scores, judging: JudgingBasis | None) -> list[str]:
-    """Who really compared; a poster may have asked for rules where the operator has a jury."""
+    """Who compared: a poster may have asked for rules although the operator has a jury."""
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return compared or list(judging.judges if judging else ())
 
@@ -136,7 +129,7 @@ def weights_of(judging: JudgingBasis | None) -> list[tuple[Feature, float]]:
 
 
 def feature_names(judging: JudgingBasis | None, facts: dict[str, Features]) -> list[str]:
-    """Every fact that was judged, the heaviest first; without a schema by name."""
+    """The judged facts, the heaviest first; without a schema by name."""
     known = [feature.name for feature, _ in weights_of(judging)]
     told = {name for found in facts.values() for name in found.features}
     return [name for name in known if name in told] + sorted(told.difference(known))
@@ -145,15 +138,15 @@ def feature_names(judging: JudgingBasis | None, facts: dict[str, Features]) -> l
 def with_facts(
     leaderboard: LeaderboardView, facts: dict[str, Features], judging: JudgingBasis | None
 ) -> LeaderboardView:
-    """The leaderboard with the facts that stand in its rows: what was executed, else what weighs most."""
-    if names := executed_names([row.found for row in leaderboard.rows]):
-        rows = tuple(replace(row, facts=executed_facts(row.found, names)) for row in leaderboard.rows)
-        return replace(leaderboard, rows=rows, fact_names=names)
-    names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
-    known = {account: found.features for account, found in facts.items()}
-    rows = tuple(
-        replace(row, facts=tuple(known.get(row.address, {}).get(name) for name in names)) for row in leaderboard.rows
-    )
+    """Add facts to the rows: what was executed, else what weighs most."""
+    found = [row.found for row in leaderboard.rows]
+    if names := executed_names(found):
+        values = [executed_facts(row, names) for row in found]
+    else:
+        names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
+        known = [facts[row.address].features if row.address in facts else {} for row in found]
+        values = [tuple(features.get(name) for name in names) for features in known]
+    rows = tuple(replace(row, facts=told) for row, told in zip(leaderboard.rows, values, strict=True))
     return replace(leaderboard, rows=rows, fact_names=names)
 
 
@@ -175,7 +168,7 @@ def timeline(
     created: Created | None = None,
     claims: PrizeClaims | None = None,
 ) -> list[Step]:
-    """From the escrow of the prize to the last claim, as far as the read model knows."""
+    """From the escrow of the prize to the last claim."""
     phase, closed = wording.phase(found, now), now >= found.deadline
     posted = found.scorePostedAt or (scores.publishedAt if scores else None)
     steps = [Step("Created", created.at, "done", "The prize is in escrow.", created.txHash)] if created else []
@@ -209,7 +202,7 @@ def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, cla
 
 
 def _claimed(found: ChallengeSummary, claims: PrizeClaims | None) -> list[Step]:
-    """One point a claim while they are few; the last one says how many prizes are left."""
+    """The last claims, and how many prizes are left."""
     taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
     shown = [
         Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)

@@ -1,9 +1,4 @@
-"""Why one entry ended where it did, and what two entries' games said.
-
-Comes in: what may be read, a challenge and its submitters. Goes out: the values of the pages `entry` and `game`. Only
-posted results are shown. What would have changed a place is computed, not guessed: the ranking is made again from the
-recorded games with some of its own turned around, where the field is small enough for that.
-"""
+"""The values of the pages of one entry and of the comparisons of two."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ from clara_eval.documents.results import (
 )
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
-from clara_eval.interfaces.api.leaderboard import is_paid, is_ranked, scale_of
+from clara_eval.interfaces.api.leaderboard import scale_of
 
 RIVALS = 24
 """Nearest rivals whose games are shown."""
@@ -34,8 +29,6 @@ RIVALS = 24
 
 @dataclass(frozen=True, slots=True)
 class ShownVerdict:
-    """One look at two entries, from one side."""
-
     result: Outcome
     shown_first: bool
     game: Pairwise
@@ -43,8 +36,6 @@ class ShownVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Everything played against one rival."""
-
     rival: LeaderboardRow
     verdicts: tuple[ShownVerdict, ...]
 
@@ -56,18 +47,18 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One fact beside the same of a rival: who is ahead by the poster's own direction."""
+    """One fact of two entries, and who is ahead by the poster's direction."""
 
     name: str
     own: Value
     other: Value
     share: float
     ahead: bool | None
-    """None where it does not tell them apart."""
+    """None if it does not tell them apart."""
 
 
 async def posted_scores(reader: ResultReader, address: Address) -> tuple[ChallengeDetail, Scores]:
-    """The challenge and its posted ranking; Refusal where it is not public."""
+    """The challenge and its ranking; NotPublic before the post."""
     found = await reader.detail(address, admin=False)
     return found, found.leaderboard or await reader.leaderboard(address, admin=False)
 
@@ -80,18 +71,16 @@ def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
 
 
 async def entry_view(reader: ResultReader, address: Address, account: Address) -> dict[str, object]:
-    """The values of the template `entry.html`."""
     found, scores = await posted_scores(reader, address)
     row = row_of(scores, account, address)
-    ranked = [other for other in scores.rankings if is_ranked(other)]
+    ranked = scores.ranked
     rivals = nearest(ranked, row)
     games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
     target = rival_at_line(ranked, row)
     wanted = [account, *([target.address] if target else [])]
     facts = await reader.features_of(address, scores, wanted)
     judging = await reader.judging(address, scores)
-    places, paid = [other.address for other in ranked], sum(is_paid(other) for other in scores.rankings)
-    change = await reader.place_change(address, scores, account, places, paid)
+    change = await reader.place_change(address, scores, account)
     scale = scale_of(ranked)
     return {
         "found": found,
@@ -99,13 +88,13 @@ async def entry_view(reader: ResultReader, address: Address, account: Address) -
         "row": row,
         "bar": scale.bar(row),
         "ranked": len(ranked),
-        "is_paid": is_paid(row),
+        "is_paid": row.is_paid,
         "facts": facts.get(account),
         "feature_names": feature_names(judging, facts),
         "target": target,
         "target_facts": facts.get(target.address) if target else None,
         "gaps": gaps(account, target, facts, judging),
-        "whatif": [wording.place_change(change.rivals, change.place, is_paid=is_paid(row))] if change else [],
+        "whatif": [wording.place_change(change.rivals, change.place, is_paid=row.is_paid)] if change else [],
         "closest": closest(ranked, row),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
@@ -116,7 +105,7 @@ async def entry_view(reader: ResultReader, address: Address, account: Address) -
 
 def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
     """The others, nearest in place first."""
-    others = [other for other in ranked if other.address != row.address] if is_ranked(row) else []
+    others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
     others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
     return others[:RIVALS]
 
@@ -129,12 +118,12 @@ def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow
 
 
 def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
-    """Whom it had to beat, or keep behind: the last that is paid, or the first that is not."""
-    if not is_ranked(row):
+    """The rival at the pay line: the last that is paid, or the first that is not."""
+    if not row.is_ranked:
         return None
-    paid = [other for other in ranked if is_paid(other)]
-    if is_paid(row):
-        return next((other for other in ranked if not is_paid(other)), None)
+    paid = [other for other in ranked if other.is_paid]
+    if row.is_paid:
+        return next((other for other in ranked if not other.is_paid), None)
     return paid[-1] if paid else None
 
 
@@ -166,7 +155,7 @@ def gaps(
 
 
 def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
-    """Whether the first value is better than the second in the poster's direction; None where it cannot be said."""
+    """Whether the first value is better in the poster's direction; None if that cannot be said."""
     if own == other or own is None or other is None or feature.better is None:
         return None
     if feature.type == "enum":
@@ -180,7 +169,6 @@ def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
 
 
 async def game_view(reader: ResultReader, address: Address, one: Address, other: Address) -> dict[str, object]:
-    """The values of the template `game.html`: both looks at two entries, and the facts that were shown."""
     found, scores = await posted_scores(reader, address)
     left, right = row_of(scores, one, address), row_of(scores, other, address)
     games = await reader.comparisons_of(address, scores, one, [other])

@@ -1,4 +1,4 @@
-"""A ranking as it is drawn: rows with their intervals on one scale, the pay line, the podium, those not ranked."""
+"""A leaderboard as the pages draw it: rows with intervals on one scale, the pay line, the podium."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ class Bar:
 class Row:
     found: LeaderboardRow
     bar: Bar | None
-    is_paid: bool
     is_below: bool
     """Directly below the pay line."""
     facts: tuple[Value, ...] = ()
@@ -38,7 +37,6 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class LeaderboardView:
     rows: tuple[Row, ...]
-    """Those of this page."""
     podium: tuple[Row, ...]
     rejected: tuple[LeaderboardRow, ...]
     ranked: int
@@ -46,12 +44,12 @@ class LeaderboardView:
     page: int
     pages: int
     line: float | None
-    """Where the pay line stands on the scale of the bars."""
+    """The pay line on the scale of the bars."""
     fact_names: tuple[str, ...] = ()
 
     @property
     def is_exact(self) -> bool:
-        """Arithmetic on measured facts leaves no interval."""
+        """Rules on measured facts leave no interval."""
         return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
 
 
@@ -71,14 +69,6 @@ class RatingScale:
         return Bar(left, width, self.at(row.elo))
 
 
-def is_ranked(row: LeaderboardRow) -> bool:
-    return row.status != "rejected"
-
-
-def is_paid(row: LeaderboardRow) -> bool:
-    return int(row.prizeAmount or 0) > 0
-
-
 def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
     lows = [row.low for row in rows if row.low is not None]
     highs = [row.high for row in rows if row.high is not None]
@@ -87,27 +77,21 @@ def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
 
 def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
     """One page of a ranking."""
-    ranked = [row for row in scores.rankings if is_ranked(row)]
-    rejected = tuple(row for row in scores.rankings if not is_ranked(row))
+    ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
     scale = scale_of(ranked)
-    paid = sum(is_paid(row) for row in ranked)
-    drawn = [_row(row, scale, place, paid) for place, row in enumerate(ranked)]
+    drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
     return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
-        podium=tuple(row for row in drawn[:PODIUM] if row.is_paid),
-        rejected=rejected,
+        podium=tuple(row for row in drawn[:PODIUM] if row.found.is_paid),
+        rejected=tuple(row for row in scores.rankings if not row.is_ranked),
         ranked=len(ranked),
         paid=paid,
         page=page,
         pages=pages,
         line=_line(ranked, scale, paid),
     )
-
-
-def _row(row: LeaderboardRow, scale: RatingScale, place: int, paid: int) -> Row:
-    return Row(row, scale.bar(row), is_paid(row), is_below=paid > 0 and place == paid)
 
 
 def _line(ranked: Sequence[LeaderboardRow], scale: RatingScale, paid: int) -> float | None:
@@ -119,16 +103,16 @@ def _line(ranked: Sequence[LeaderboardRow], scale: RatingScale, paid: int) -> fl
 
 
 def around_line(scores: Scores, most: int) -> list[str]:
-    """Those whose games and facts say most about the money: the best, and those on both sides of the pay line."""
-    ranked = [row for row in scores.rankings if is_ranked(row)]
-    paid, half = sum(is_paid(row) for row in ranked), most // 2
+    """The best, and those on both sides of the pay line."""
+    ranked, half = scores.ranked, most // 2
+    paid = sum(row.is_paid for row in ranked)
     near = max(half, min(paid - half // 2, len(ranked) - half))
     chosen = [*ranked[:half], *ranked[near : near + half]]
     return [row.address for row in chosen]
 
 
 def executed_names(rows: Sequence[LeaderboardRow]) -> tuple[str, ...]:
-    """The columns of a round that was run: tests, and the harness's first metric, else the gas or fuel of all of it."""
+    """The columns of a round that was run: tests, and the first metric, else gas or fuel."""
     runs = [row.executed for row in rows if row.executed is not None]
     metrics = sorted({name for run in runs for name in run.metrics})[: KEY_FACTS - 1]
     unit = "fuel" if any(run.fuel for run in runs) else "gas"
@@ -146,7 +130,7 @@ def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ..
 
 
 def key_facts(features: dict[str, Features], weights: dict[str, float]) -> tuple[str, ...]:
-    """The facts that stand in the rows where nothing was run: those of most weight that tell entries apart."""
+    """The facts in the rows if nothing was run: those of most weight that tell entries apart."""
     names = dict.fromkeys(name for found in features.values() for name in found.features)
     told = [name for name in names if len({found.features.get(name) for found in features.values()}) > 1]
     return tuple(sorted(told, key=lambda name: -weights.get(name, 1.0))[:KEY_FACTS])

@@ -1,12 +1,7 @@
-"""Limits at the door: size of a body, rate of requests, and the headers every answer carries.
-
-Token buckets, one a client address for requests, one a client address for wrong keys, one for the administrator. The
-number of remembered clients is bounded: the one that was quiet longest is forgotten. An event stream counts once.
-"""
+"""Limits of a request: rate and size; the headers of every answer; compression."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,8 +11,7 @@ from fastapi import Request
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clara_eval.interfaces.api.problems import FOR_PROGRAMS, Refusal
-from clara_eval.interfaces.api.problems import response as problem_response
+from clara_eval.interfaces.api.problems import FOR_PROGRAMS, Refusal, refusal_response
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HARNESS_BYTES = 2 * 1024 * 1024
@@ -25,11 +19,8 @@ MAX_HARNESS_BYTES = 2 * 1024 * 1024
 MAX_TOOL_BYTES = 4 * 1024 * 1024
 """Agents hand whole solutions to the tools under `/mcp`."""
 _MOST_CLIENTS = 10_000
-_AS_THEY_ARE = (*FOR_PROGRAMS, "/operator")
-_HEADS = ("/api/", "/healthz", "/metrics", "/openapi.json", "/llms.txt")
-"""Under `/mcp` the tools' own door decides."""
-_TOO_MANY = "This address asks more often than the service answers."
-
+_UNCOMPRESSED = (*FOR_PROGRAMS, "/operator")
+"""Documents and streams; pages with a form's token, whose length must not tell it."""
 _POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -50,11 +41,10 @@ class Rate:
 
 
 class Buckets:
-    """Token buckets by name."""
+    """Token buckets by name; beyond a bound the one that was quiet longest is dropped."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._clock = clock
+        self._rate, self._clock = rate, clock
         self._filled: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> float:
@@ -75,27 +65,31 @@ class Buckets:
 @dataclass(frozen=True, slots=True)
 class Rates:
     client: Rate = Rate(per_second=400, burst=800)
-    """Generous, since a busy page behind one address polls a lot; a flood still meets a wall."""
+    """Several people with busy pages can share one address."""
     wrong_key: Rate = Rate(per_second=0.2, burst=10)
     admin: Rate = Rate(per_second=5, burst=60)
 
 
 class RequestLimits:
+    """One bucket for each client, for each client with wrong keys, and one for the administrator."""
+
     def __init__(self, rates: Rates | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         rates = rates or Rates()
-        self.clients = Buckets(rates.client, clock)
+        self._clients = Buckets(rates.client, clock)
         self._wrong_keys = Buckets(rates.wrong_key, clock)
         self._admin = Buckets(rates.admin, clock)
 
-    def wrong_key(self, request: Request) -> None:
-        """Raise 429 for a client that tries keys."""
-        _refuse(self._wrong_keys.take(client_of(request.scope)))
+    def request(self, scope: Scope) -> None:
+        _refuse(self._clients.take(_client(scope)))
 
-    def admin_request(self, request: Request) -> None:  # noqa: ARG002 - the administrator is one, wherever he is
+    def wrong_key(self, request: Request) -> None:
+        _refuse(self._wrong_keys.take(_client(request.scope)))
+
+    def admin_request(self) -> None:
         _refuse(self._admin.take("admin"))
 
 
-def client_of(scope: Scope) -> str:
+def _client(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else "unknown"
 
@@ -103,47 +97,50 @@ def client_of(scope: Scope) -> str:
 def _refuse(wait: float) -> None:
     if wait > 0:
         seconds = int(wait) + 1
-        remedy = f"Wait {seconds} s, then try again."
-        raise Refusal(429, _TOO_MANY, remedy=remedy, headers={"retry-after": str(seconds)})
+        raise Refusal(
+            429,
+            "This address asks more often than the service answers.",
+            remedy=f"Wait {seconds} s, then try again.",
+            headers={"retry-after": str(seconds)},
+        )
 
 
-def _most(path: str) -> int:
-    """How many bytes a body may have there."""
+def _too_large(most: int) -> Refusal:
+    remedy = "Send less; a solution belongs at an address of its own."
+    return Refusal(413, f"A body may have at most {most:,} bytes.", remedy=remedy)
+
+
+def _most_bytes(path: str) -> int:
     if path.startswith("/mcp"):
         return MAX_TOOL_BYTES
     return MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
 
 
 class LimitsMiddleware:
-    """The outermost layer, in plain ASGI: rate, size, headers, and the count of requests."""
+    """The outermost layer: rate, size, headers, and the count of requests."""
 
     def __init__(self, app: ASGIApp, *, limits: RequestLimits, count: Callable[[Scope, int], None]) -> None:
-        self._app = app
-        self._limits = limits
-        self._count = count
+        self._app, self._limits, self._count = app, limits, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        decorated = self._decorated(scope, send)
-        wait = self._limits.clients.take(client_of(scope))
-        if wait > 0:
-            seconds = int(wait) + 1
-            remedy = f"Wait {seconds} s, then try again."
-            await _answer(scope, decorated, 429, _TOO_MANY, remedy=remedy, retry_after=seconds)
-            return
-        most = _most(scope["path"])
-        if _announced(scope) > most:
-            await _too_large(scope, decorated, most)
-            return
-        body = _Body(receive, most)
-        await self._app(scope, body, body.guarded(decorated))
-        if body.is_over and not body.is_answered:
-            await _too_large(scope, decorated, most)
+        answer, most = self._with_headers(scope, send), _most_bytes(scope["path"])
+        body = _BoundedBody(receive, most)
+        try:
+            self._limits.request(scope)
+            if _announced_length(scope) > most:
+                raise _too_large(most)
+            await self._app(scope, body, body.guarded(answer))
+            if body.is_over and not body.is_answered:
+                raise _too_large(most)
+        except Refusal as bad:
+            request = Request(scope)
+            await refusal_response(request, bad)(scope, request.receive, answer)
 
-    def _decorated(self, scope: Scope, send: Send) -> Send:
-        async def decorated(message: Message) -> None:
+    def _with_headers(self, scope: Scope, send: Send) -> Send:
+        async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 present = {name for name, _ in message["headers"]}
                 missing = (pair for pair in SECURITY_HEADERS if pair[0] not in present)
@@ -151,29 +148,15 @@ class LimitsMiddleware:
                 self._count(scope, message["status"])
             await send(message)
 
-        return decorated
+        return answer
 
 
-class Compressed:
-    """Pages and their files go out compressed; documents, streams and pages with a form's token as they are."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._plain, self._small = app, GZipMiddleware(app, minimum_size=1000, compresslevel=6)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = scope["type"] == "http" and not scope["path"].startswith(_AS_THEY_ARE)
-        await (self._small if is_page else self._plain)(scope, receive, send)
-
-
-class _Body:
-    """Counts the body of a client that does not announce its length; once it is over, the application is not heard."""
+class _BoundedBody:
+    """Counts a body whose length was not announced; beyond the bound the application sees a disconnect."""
 
     def __init__(self, receive: Receive, most: int) -> None:
-        self._receive = receive
-        self._most = most
-        self._seen = 0
+        self._receive, self._most, self._seen = receive, most, 0
         self.is_answered = False
-        """An answer was begun before the body was over: no other can follow it."""
 
     @property
     def is_over(self) -> bool:
@@ -182,11 +165,11 @@ class _Body:
     async def __call__(self) -> Message:
         message = await self._receive()
         self._seen += len(message.get("body", b""))
-        if self.is_over:
-            return {"type": "http.disconnect"}
-        return message
+        return {"type": "http.disconnect"} if self.is_over else message
 
     def guarded(self, send: Send) -> Send:
+        """Drop what the application answers to a body that is too large."""
+
         async def guarded(message: Message) -> None:
             if not self.is_over:
                 self.is_answered = True
@@ -195,50 +178,28 @@ class _Body:
         return guarded
 
 
-def _announced(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value)
-    return 0
+def _announced_length(scope: Scope) -> int:
+    return next((int(value) for name, value in scope["headers"] if name == b"content-length" and value.isdigit()), 0)
 
 
-async def _too_large(scope: Scope, send: Send, most: int) -> None:
-    remedy = "Send less; a solution belongs at an address of its own."
-    await _answer(scope, send, 413, f"A body may have at most {most:,} bytes.", remedy=remedy)
+class Compressed:
+    """Compress pages and their files."""
 
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain, self._gzip = app, GZipMiddleware(app, minimum_size=1000, compresslevel=6)
 
-async def _answer(scope: Scope, send: Send, status: int, detail: str, *, remedy: str, retry_after: int = 0) -> None:
-    """The same problem document, or page, as errors inside have."""
-    request, headers = Request(scope), {"retry-after": str(retry_after)} if retry_after else None
-    await problem_response(request, status, detail, remedy=remedy, headers=headers)(scope, request.receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["type"] == "http" and not scope["path"].startswith(_UNCOMPRESSED)
+        await (self._gzip if is_page else self._plain)(scope, receive, send)
 
 
 class HeadAsGet:
-    """Documents answer HEAD as they answer GET, without the body: what would stream ends after its headers."""
+    """Route HEAD as GET; the server drops the body, and a stream sees `is_head`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD" or not scope["path"].startswith(_HEADS):
-            await self._app(scope, receive, send)
-            return
-        asked = {**scope, "method": "GET"}
-        has_begun = asyncio.Event()
-
-        async def only_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                scope.update({name: asked[name] for name in ("route", "endpoint") if name in asked})
-                await send(message)
-                await send({"type": "http.response.body", "body": b""})
-                has_begun.set()
-
-        answering, begun = (asyncio.ensure_future(one) for one in (
-            self._app(asked, receive, only_headers), has_begun.wait()
-        ))  # fmt: skip
-        await asyncio.wait((answering, begun), return_when=asyncio.FIRST_COMPLETED)
-        for task in (answering, begun):
-            task.cancel()
-        for ended in await asyncio.gather(answering, begun, return_exceptions=True):
-            if isinstance(ended, Exception):
-                raise ended
+        if scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].startswith("/mcp"):
+            scope = {**scope, "method": "GET", "is_head": True}
+        await self._app(scope, receive, send)

@@ -1,7 +1,6 @@
-"""The operator's pages: what waits for a person, what stopped, what it costs, whether all is well.
+"""The operator's pages: reviews, stopped rounds, spending, health.
 
-Behind the admin key, in a session of the browser. They call what the REST door calls: one engine, one review sheet. A
-decision names the digest of the result that was on the page, so another result is never decided about.
+Invariant: a decision names the digest of the result that was on the page.
 """
 
 from __future__ import annotations
@@ -36,15 +35,14 @@ from clara_eval.interfaces.api.templating import page
 from clara_eval.interfaces.api.wording import rejection, shortened
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
-_GET = ["GET", "HEAD"]
 STOPPED = ("deferred", "failed", "unscorable")
 _MOST_NOTE = 500
 SIGNED_IN = "operator, signed in on the page"
-"""Who decided, where the form has no name."""
+"""Who decided, if the form has no name."""
 _DONE = {
     "approve": "Approved. The result is being posted.",
     "reject": "Rejected. Nothing is posted; the poster may still post.",
-    "rule": "Ruled. The round is walked again, and its result waits for you again.",
+    "rule": "Ruled. The round is evaluated again, and its result waits for you again.",
     "retry": "Queued. The evaluation starts again.",
 }
 
@@ -54,7 +52,7 @@ def _sign_in(request: Request, status: int = 200, problem: str = "") -> HTMLResp
     return page("sign_in.html", status=status, is_set=key.is_set, problem=problem)
 
 
-@router.api_route("", methods=_GET)
+@router.get("")
 async def overview(request: Request, done: str = "") -> Response:
     session = session_of(request)
     if session is None:
@@ -92,7 +90,7 @@ async def sign_out(request: Request) -> Response:
     return end(RedirectResponse("/operator", 303))
 
 
-@router.api_route("/reviews/{address}", methods=_GET)
+@router.get("/reviews/{address}")
 async def review(address: str, request: Request) -> Response:
     return await _review_page(address, request)
 
@@ -118,7 +116,7 @@ async def _review_page(address: str, request: Request, status: int = 200, **more
 
 @router.post("/reviews/{address}")
 async def decide(address: str, request: Request) -> Response:
-    """Approve, reject or rule; where that is refused, the page is shown again with the reason and the note."""
+    """Approve, reject or rule; a refused decision shows the page again with the reason and the note."""
     fields = await operator_form(request)
     known, note, engine = known_address(address), fields.get("note", "")[:_MOST_NOTE], context_of(request).engine
     decision, digest = fields.get("decision", ""), fields.get("digest") or None

@@ -1,17 +1,16 @@
-"""The pages for people, rendered on the server: the list, a challenge, an entry, a game, an agent, a check.
+"""The pages for people: the list, a challenge, an entry, a comparison, an agent, a check.
 
-Everything strangers wrote goes through the templates' escape; no script is needed to read a page. With scripts, a
-running evaluation is followed live and details open in a drawer: the same addresses answer with a fragment then.
+No script is needed to read a page; a script on it asks the same addresses for fragments.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from os import PathLike, stat_result
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from sse_starlette import ServerSentEvent
@@ -26,13 +25,12 @@ from clara_eval.interfaces.api.challenge_list import ListQuery, card_of, listed
 from clara_eval.interfaces.api.challenge_view import PLOTS, challenge_view
 from clara_eval.interfaces.api.context import reader_of
 from clara_eval.interfaces.api.entry_view import entry_view, game_view
-from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
+from clara_eval.interfaces.api.streams import counted_stream, status_changes
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 from clara_eval.interfaces.api.verify_view import verify_view
 from clara_eval.interfaces.api.wording import STAGES, phase
 
 router = APIRouter(include_in_schema=False)
-_GET = ["GET", "HEAD"]
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
 
@@ -53,7 +51,7 @@ def mount_static(app: FastAPI) -> None:
 
 
 def is_fragment(request: Request) -> bool:
-    """Whether a script on our page asks, which wants a part of one."""
+    """Whether a script of the page asks, which wants a part of it."""
     return request.headers.get("hx-request") == "true"
 
 
@@ -65,12 +63,12 @@ def known_address(text: str) -> Address:
         raise NotFound(bad.message, remedy="An address is 0x followed by 40 hex digits.") from None
 
 
-@router.api_route("/favicon.ico", methods=_GET)
+@router.get("/favicon.ico")
 async def favicon() -> Response:
     return FileResponse(STATIC / "favicon.svg", media_type="image/svg+xml")
 
 
-@router.api_route("/", methods=_GET)
+@router.get("/")
 async def index(
     request: Request,
     status: Annotated[str, Query(max_length=20)] = "",
@@ -85,14 +83,48 @@ async def index(
     return page("index.html", found=found, wanted=wanted, network=settings.network_name)
 
 
-@router.api_route("/challenges/{address}/card", methods=_GET)
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    path: str
+    summary: str
+    needs_key: bool
+    parameters: tuple[tuple[str, str, str], ...]
+    """Name, place, meaning."""
+    answers: tuple[tuple[str, str], ...]
+
+
+def operations(document: dict[str, Any]) -> list[Operation]:
+    return [
+        Operation(
+            method=method.upper(),
+            path=path,
+            summary=told["summary"],
+            needs_key=bool(told.get("security")) and {} not in told["security"],
+            parameters=tuple(
+                (one["name"], one["in"], one.get("description", "")) for one in told.get("parameters", ())
+            ),
+            answers=tuple((status, answer["description"]) for status, answer in told["responses"].items()),
+        )
+        for path, methods in document["paths"].items()
+        for method, told in methods.items()
+    ]
+
+
+@router.get("/docs")
+async def api_docs(request: Request) -> HTMLResponse:
+    base = str(request.base_url).rstrip("/")
+    return page("docs.html", operations=operations(request.app.openapi()), base=base)
+
+
+@router.get("/challenges/{address}/card")
 async def card(address: str, request: Request) -> HTMLResponse:
-    """One card of the list, which asks for itself while its evaluation runs."""
+    """One card of the list, which reloads itself while its evaluation runs."""
     found = await reader_of(request).detail(known_address(address), admin=False)
     return page("_card.html", card=card_of(found, time.time()))
 
 
-@router.api_route("/challenges/{address}", methods=_GET)
+@router.get("/challenges/{address}")
 async def challenge(address: str, request: Request, number: Annotated[int, Query(alias="page", ge=1)] = 1) -> Response:
     settings = request.app.state.context.settings
     values = await challenge_view(reader_of(request), known_address(address), number, settings)
@@ -103,28 +135,20 @@ async def challenge(address: str, request: Request, number: Annotated[int, Query
 async def live(address: str, request: Request) -> Response:
     """The progress as a fragment of the page, at each change, until the evaluation ends."""
     reader, known = reader_of(request), known_address(address)
-    state = request.app.state
-
     summary = await reader.detail(known, admin=False)
 
-    async def changes() -> AsyncIterator[ServerSentEvent]:
-        said = None
-        while not state.stopping.is_set():
-            status = await reader.status(known)
-            if status != said:
-                now = phase(summary.model_copy(update={"evaluation": status}), time.time())
-                told = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
-                yield ServerSentEvent(data=told, event="progress")
-                if said is not None and status.status in FINAL_STATES:
-                    yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
-                    return
-                said = status
-            await asyncio.sleep(EVENT_SECONDS)
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        async for status in status_changes(request, reader, known):
+            now = phase(summary.model_copy(update={"evaluation": status}), time.time())
+            shown = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
+            yield ServerSentEvent(data=shown, event="progress")
+            if status.status in FINAL_STATES:
+                yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
 
-    return counted_stream(state, changes())
+    return counted_stream(request, events())
 
 
-@router.api_route("/challenges/{address}/verify", methods=_GET)
+@router.get("/challenges/{address}/verify")
 async def verify(address: str, request: Request) -> Response:
     """What the check of the trace says: a page, or the content of the panel."""
     state = request.app.state
@@ -132,16 +156,15 @@ async def verify(address: str, request: Request) -> Response:
     return page("_verify.html" if is_fragment(request) else "verify.html", values)
 
 
-@router.api_route("/agents/{number}", methods=_GET)
+@router.get("/agents/{number}")
 async def agent(number: str, request: Request) -> Response:
-    """What one agent did in all rounds."""
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
     record = await reader_of(request).agent(int(number))
     return page("agent.html", record=record, entries=record.challenges[:MOST_ROUNDS])
 
 
-@router.api_route("/challenges/{address}/games/{first}/{second}", methods=_GET)
+@router.get("/challenges/{address}/games/{first}/{second}")
 async def game(address: str, first: str, second: str, request: Request) -> Response:
     """Both verdicts about two entries: a page, or the content of a drawer."""
     known, one, other = known_address(address), known_address(first), known_address(second)
@@ -149,7 +172,7 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     return page("_game.html" if is_fragment(request) else "game.html", values)
 
 
-@router.api_route("/challenges/{address}/{name}.svg", methods=_GET)
+@router.get("/challenges/{address}/{name}.svg")
 async def plot(address: str, name: str, request: Request) -> Response:
     """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
     reader, known = reader_of(request), known_address(address)
@@ -161,8 +184,7 @@ async def plot(address: str, name: str, request: Request) -> Response:
     return Response(plots[name], media_type="image/svg+xml", headers=headers)
 
 
-@router.api_route("/challenges/{address}/{submitter}", methods=_GET)
+@router.get("/challenges/{address}/{submitter}")
 async def entry(address: str, submitter: str, request: Request) -> Response:
-    """Why one entry ended where it did."""
     values = await entry_view(reader_of(request), known_address(address), known_address(submitter))
     return page("entry.html", values)

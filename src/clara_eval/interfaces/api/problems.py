@@ -1,7 +1,6 @@
-"""Errors as RFC 9457 problem documents, every one of them, whoever raised it; as a page where a browser asks for one.
+"""Errors as RFC 9457 problem documents, or as a page if a browser asks for one.
 
-`type` names the kind, `detail` says what happened, `remedy` what to do about it. An error of ours has one status; what
-nobody expected is a 500 that tells the caller nothing about our inside and the log everything.
+Invariant: an unexpected error is a 500 that says nothing about the inside; the log has all of it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from clara_eval.interfaces.api.wording import shortened
 MEDIA_TYPE = "application/problem+json"
 _log = structlog.get_logger(__name__)
 FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")
-"""What no browser shows as a page; its errors are documents whoever asks."""
+"""Paths whose errors are always documents."""
 
 TITLES = {
     400: "The request cannot be read",
@@ -89,54 +88,38 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """A door's own refusal, with its HTTP status."""
+    """A refusal with its HTTP status."""
 
     def __init__(self, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.remedy = remedy
-        self.headers = headers
-
-
-def document(
-    status: int, detail: str, instance: str, *, remedy: str = "", errors: list[dict[str, object]] | None = None
-) -> dict[str, object]:
-    found: dict[str, object] = {
-        "type": f"urn:clara-eval:problem:{status}",
-        "title": TITLES.get(status, "Refused"),
-        "status": status,
-        "detail": detail,
-        "instance": instance[:300],
-    }
-    if remedy:
-        found["remedy"] = remedy
-    if errors is not None:
-        found["errors"] = errors
-    return found
+        self.status, self.detail, self.remedy, self.headers = status, detail, remedy, headers
 
 
 def response(
     request: Request, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None,
     errors: list[dict[str, object]] | None = None,
 ) -> Response:  # fmt: skip
+    title = TITLES.get(status, "Refused")
     if wants_page(request):
-        told = {"code": status, "title": TITLES.get(status, "Refused"), "detail": shortened(detail), "remedy": remedy}
-        return page("problem.html", told, status=status, headers=headers)
-    body = document(status, detail, request.scope["path"], remedy=remedy, errors=errors)
+        shown = {"code": status, "title": title, "detail": shortened(detail), "remedy": remedy}
+        return page("problem.html", shown, status=status, headers=headers)
+    kind, instance = f"urn:clara-eval:problem:{status}", request.scope["path"][:300]
+    body: dict[str, object] = {"type": kind, "title": title, "status": status, "detail": detail, "instance": instance}
+    body |= {"remedy": remedy} if remedy else {}
+    body |= {"errors": errors} if errors is not None else {}
     return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
 
 
+def refusal_response(request: Request, bad: Refusal) -> Response:
+    return response(request, bad.status, bad.detail, remedy=bad.remedy, headers=bad.headers)
+
+
 def wants_page(request: Request) -> bool:
-    """Whether a person's browser asks for a page, not a program for a document."""
+    """Whether a browser asks for a page, and not a program for a document."""
     path, accepted = request.scope["path"], request.headers.get("accept", "")
     if path.startswith(FOR_PROGRAMS) or ("json" in accepted and "text/html" not in accepted):
         return False
-    return "text/html" in accepted or _is_page(path)
-
-
-def _is_page(path: str) -> bool:
-    return path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
+    return "text/html" in accepted or path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
@@ -160,11 +143,11 @@ def _allowed(request: Request) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Route every exception of the application through problem documents."""
+    """Answer every exception of the application with a problem document."""
 
     @app.exception_handler(Refusal)
     async def refused(request: Request, bad: Refusal) -> Response:
-        return response(request, bad.status, bad.detail, remedy=bad.remedy, headers=bad.headers)
+        return refusal_response(request, bad)
 
     @app.exception_handler(ClaraError)
     async def ours(request: Request, bad: ClaraError) -> Response:

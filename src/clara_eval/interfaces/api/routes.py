@@ -1,8 +1,7 @@
-"""The REST routes: thin, one question each."""
+"""The REST routes."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -34,13 +33,13 @@ from clara_eval.documents.rest import (
     RevealRecord,
     RevealRequest,
 )
-from clara_eval.documents.results import FINAL_STATES, EvalStatus, Scores, State
+from clara_eval.documents.results import EvalStatus, Scores, State
 from clara_eval.documents.review import ReviewRecord, ReviewRequest, ReviewSheet
 from clara_eval.documents.rounds import AgentRecord
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
 from clara_eval.interfaces.api.context import Context, Reader, context_of
 from clara_eval.interfaces.api.problems import Refusal, documented
-from clara_eval.interfaces.api.streams import EVENT_SECONDS, counted_stream
+from clara_eval.interfaces.api.streams import counted_stream, status_changes
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 
@@ -65,7 +64,7 @@ _TRACE = {
 
 @contextmanager
 def _well_formed() -> Iterator[None]:
-    """The body is as documented: what is refused now is refused for the challenge as it stands (409, not 422)."""
+    """Answer 409, not 422: the body is as documented, and the state of the challenge forbids it."""
     try:
         yield
     except BadInput as bad:
@@ -99,7 +98,7 @@ async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, object]
 
 @router.get("/challenges/evaluate", include_in_schema=False)
 async def evaluate_takes_only_post() -> None:
-    """Otherwise the word would be read as an address that is none."""
+    """Without this route the word would be read as an address."""
     raise Refusal(405, "This address takes only POST.", remedy="Send POST.", headers={"allow": "POST"})
 
 
@@ -152,6 +151,8 @@ async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, reque
     if _matches(request, etag):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
+    if request.scope.get("is_head"):
+        return Response(headers=headers, media_type="application/json")
     return StreamingResponse(trace.pieces, headers=headers, media_type="application/json")
 
 
@@ -183,21 +184,13 @@ async def agent(agent_id: AgentPath, reader: Reader) -> AgentRecord:
 )
 async def events(address: AddressPath, reader: Reader, request: Request) -> Response:
     known = to_address(address)
-    first = await reader.status(known)
-    state = request.app.state
+    await reader.status(known)  # an unknown challenge is refused before the stream begins
 
-    async def changes() -> AsyncIterator[ServerSentEvent]:
-        status, shown = first, None
-        while True:
-            if status != shown:
-                yield ServerSentEvent(data=status.model_dump_json(), event="status")
-                shown = status
-            if status.status in FINAL_STATES or state.stopping.is_set():
-                return
-            await asyncio.sleep(EVENT_SECONDS)
-            status = await reader.status(known)
+    async def events() -> AsyncIterator[ServerSentEvent]:
+        async for status in status_changes(request, reader, known):
+            yield ServerSentEvent(data=status.model_dump_json(), event="status")
 
-    return counted_stream(state, changes())
+    return counted_stream(request, events())
 
 
 @router.post(
@@ -273,7 +266,7 @@ async def show_review(address: AddressPath, reader: Reader) -> ReviewSheet:
 
 
 def _tagged(request: Request, body: bytes) -> Response:
-    """The body with its ETag, or 304 where the caller has it already."""
+    """The body with its ETag, or 304 if the caller has it already."""
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
     if _matches(request, etag):
@@ -289,5 +282,5 @@ def _matches(request: Request, etag: str) -> bool:
 def health(request: Request) -> JSONResponse:
     """Report whether the loop still beats, and what this service can do."""
     context = context_of(request)
-    about = {"hasModel": has_model(context.settings), "evaluator": request.app.state.evaluator}
+    about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}
     return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.is_stale else 200)

@@ -1,8 +1,6 @@
-"""The administrator in a browser: a session in a cookie, and a token in every form.
+"""The administrator's session in a browser: a cookie signed with the admin key, and a token in every form.
 
-Comes in: the admin key, once. Goes out: a cookie that says until when it holds, sealed with the key, so that every
-process that knows the key knows the session. Must hold: no script can read the cookie, no other site's request carries
-it, and a form counts only with the token that our own page put into it. Another key ends every session.
+Invariant: no script reads the cookie, no request of another site carries it, another key ends every session.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ _MOST_FIELDS = 20
 
 
 def begin(response: Response, key: AdminKey, request: Request) -> Response:
-    """Give the browser a session."""
     begun = f"{int(time.time()) + SECONDS}.{secrets.token_hex(16)}"
     response.set_cookie(
         COOKIE,
@@ -45,7 +42,7 @@ def end(response: Response) -> Response:
 
 
 def session_of(request: Request) -> str | None:
-    """The session that this request carries, if it holds."""
+    """The session of this request, if it is valid."""
     key: AdminKey = request.app.state.admin_key
     begun, _, seal = request.cookies.get(COOKIE, "").rpartition(".")
     until, _, _ = begun.partition(".")
@@ -61,7 +58,7 @@ def form_token(request: Request, session: str) -> str:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form that one of our own pages sent; Refusal 403 for another site's."""
+    """The fields of a form from our own pages; Refusal 403 for another site's."""
     if not _is_ours(request):
         raise Refusal(403, "The form comes from another site.", remedy="Open this page here and try again.")
     body = (await request.body()).decode("utf-8", "replace")
@@ -73,7 +70,7 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 def _is_ours(request: Request) -> bool:
-    """Browsers say where a form comes from; our pages send no referrer, so the origin alone may be `null`."""
+    """Browsers name the site of a form; our pages send no referrer, so the origin may be `null`."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         return site in {"same-origin", "none"}
@@ -84,12 +81,12 @@ def _is_ours(request: Request) -> bool:
 
 
 async def operator_form(request: Request) -> dict[str, str]:
-    """The fields of an administrator's form; Refusal where the session or its token is missing."""
+    """The fields of an administrator's form; Refusal if the session or its token is missing."""
     session = session_of(request)
     if session is None:
         raise Refusal(401, "The session has ended.", remedy="Sign in again under /operator.")
     fields = await form_of(request)
     if not hmac.compare_digest(fields.get("token", "").encode(), form_token(request, session).encode()):
         raise Refusal(403, "The form has no valid token.", remedy="Load the page again and repeat it there.")
-    request.app.state.limits.admin_request(request)
+    request.app.state.limits.admin_request()
     return fields

@@ -1,7 +1,6 @@
-"""Pages as text: the templates, what they may call, and the one place where a stranger's text becomes harmless.
+"""Render templates, and make strangers' text harmless.
 
-Comes in: the name of a template and values. Goes out: HTML. Must hold: every text is escaped for HTML, and characters
-that do not print as themselves (controls, bidirectional marks, invisible ones) are spelled out before that.
+Invariant: every text is escaped for HTML; control, bidirectional and invisible characters are written as numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import overload
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -20,9 +20,9 @@ from starlette.responses import HTMLResponse
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.times import show_wait
 from clara_eval.core.address import short
+from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
 from clara_eval.documents.results import Token
-from clara_eval.interfaces.api.visible import visible
 
 STATIC = Path(__file__).parent / "static"
 _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
@@ -37,7 +37,7 @@ def page(
     headers: dict[str, str] | None = None,
     **more: object,
 ) -> HTMLResponse:
-    """A template as an answer; it is asked for anew each time, because what it tells moves."""
+    """Render a template as an answer that browsers ask for anew each time."""
     text = rendered(name, **{**(values or {}), **more})
     return HTMLResponse(text, status, {"cache-control": "no-cache", "vary": "HX-Request, Cookie", **(headers or {})})
 
@@ -46,8 +46,32 @@ def rendered(name: str, **values: object) -> str:
     return _environment().get_template(name).render(**values)
 
 
+@overload
+def visible(value: str) -> str: ...
+@overload
+def visible(value: object) -> object: ...
+def visible(value: object) -> object:
+    """Spell out what hides or turns text; numbers, missing values and markup stay what they are."""
+    match value:
+        case Markup():
+            return Markup(_spelled(str(value)))  # noqa: S704 - it was markup before; spelling out adds no character of it
+        case str():
+            return _spelled(value)
+        case _ if hasattr(value, "__html__") or isinstance(value, bool | int | float | None):
+            return value
+        case _:
+            return _spelled(str(value))
+
+
+def _spelled(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    lines = text.replace("\r\n", "\n").expandtabs(4)
+    return escaped(lines.encode("utf-8", errors="replace").decode(), keep_lines=True)
+
+
 def moment(seconds: int | None) -> str:
-    """A time for people; the contract takes deadlines that no calendar has."""
+    """A time for people; a contract can hold deadlines that no calendar has."""
     if not seconds:
         return "–"
     try:
@@ -57,7 +81,7 @@ def moment(seconds: int | None) -> str:
 
 
 def iso(seconds: int) -> str:
-    """The same moment for programs; empty where no calendar has it."""
+    """A time for programs; empty if no calendar has it."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):
@@ -65,7 +89,6 @@ def iso(seconds: int) -> str:
 
 
 def amount(units: str | int | None, token: Token) -> str:
-    """An amount in tokens, with its thousands apart."""
     if units is None:
         return "–"
     shown = show_amount(int(units), token)
@@ -75,7 +98,6 @@ def amount(units: str | int | None, token: Token) -> str:
 
 
 def fact(value: object) -> str:
-    """A typed fact for people."""
     match value:
         case None:
             return "–"
@@ -90,7 +112,7 @@ def fact(value: object) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share in percent; never 0 or 100 where it is not exactly that."""
+    """A share in percent; 0 and 100 only if it is exactly that."""
     if value is None:
         return "–"
     if 0 < value < 0.01:
@@ -106,24 +128,24 @@ def usd(dollars: float) -> str:
 
 
 def words(name: str) -> str:
-    """The name of a feature as words, as it stands at the head of a row or a column."""
+    """The name of a feature as words."""
     told = name.replace("_", " ")
     return told[:1].upper() + told[1:]
 
 
 def grouped(text: str) -> str:
-    """A judge's reason with the thousands of long numbers apart."""
+    """Separate the thousands of long numbers in a judge's reason."""
     return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", text)
 
 
 def coded(text: str) -> Markup:
-    """A poster's text whose `code` stands out; everything in it is escaped first."""
+    """Mark up `code` in a poster's text, after escaping all of it."""
     harmless = str(escape(visible(text)))
     return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
 
 
 def badge(account: str) -> Markup:
-    """A small mark drawn from an address, so that the eye finds it again."""
+    """Draw a small mark from an address, so that the eye finds it again."""
     digest = hashlib.sha256(account.encode()).digest()
     squares = "".join(
         f"M{x} {y}h1v1h-1z" + (f"M{4 - x} {y}h1v1h-1z" if x < 2 else "")

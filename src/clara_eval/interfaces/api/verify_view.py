@@ -1,9 +1,4 @@
-"""The check of a posted trace, done here on demand so that a visitor sees what it says; anybody can do it at home.
-
-Comes in: what may be read, and an address. Goes out: what held and what stays open, or the entry that did not hold. One
-check runs at a time, in a thread of its own, and what it says about a digest is kept: a visitor cannot keep the
-service busy. Traces above the limit are left to the command.
-"""
+"""Check a posted trace for a visitor, one at a time and once for each digest."""
 
 from __future__ import annotations
 
@@ -21,20 +16,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, ClaraError
 
 MOST_PARTS = 4
-"""Megabytes of trace that are checked here."""
+"""Megabytes of trace that are checked here; longer ones are left to the command."""
 _KEPT = 256
 
 
 @dataclass
 class Checks:
-    """What was checked before, by digest."""
-
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
 
 
 async def verify_view(checks: Checks, reader: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
-    """The values of the template `verify.html`."""
     found = await reader.detail(address, admin=False)
     trace = await reader.trace(address, admin=False)
     values: dict[str, object] = {"found": found, "digest": trace.digest}
@@ -67,13 +59,13 @@ async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, ob
 
 
 def _held(checked: Checked) -> dict[str, object]:
-    walk = checked.walk
+    result = checked.result
     held = [
         f"All {checked.entries:,} entries of the trace hang together by their hashes.",
         f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",
         "The criteria are those that the poster committed to.",
-        f"{len(walk.features):,} entries were measured again, to the same facts.",
-        f"{len(walk.comparisons):,} games were read again, to the same verdicts.",
+        f"{len(result.features):,} entries were measured again, to the same facts.",
+        f"{len(result.comparisons):,} games were read again, to the same verdicts.",
         "Rating, order, winners and prizes come out the same.",
     ]
     if checked.is_execution_checked:

@@ -1,7 +1,4 @@
-"""What the pages say in words: states, rejections, consistency, what a flag is about.
-
-Comes in: documents of the read model. Goes out: short sentences that a poster understands, and a tone for the eye.
-"""
+"""Sentences of the pages: states, rejections, consistency, costs."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Literal
 from clara_eval.actions.published import Spent
 from clara_eval.core.address import short
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import Consistency, EvalStatus, JudgeConsistency
+from clara_eval.documents.results import MEANINGS, Consistency, EvalStatus, JudgeConsistency, State
 from clara_eval.interfaces.api.templating import usd
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
@@ -22,8 +19,6 @@ RUNNING = frozenset(("extracting", "comparing", "publishing"))
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Where a challenge stands, in one label."""
-
     label: str
     tone: Tone
     sentence: str
@@ -34,27 +29,27 @@ _OF_CHAIN = {
     "expired": Phase("Expired", "bad", "No scores came in time: every submitter can claim an equal share."),
     "finalized": Phase("Final", "good", "The result is final and winners can claim."),
 }
-_OF_STATUS = {
-    "pending": Phase("Queued", "wait", "Submissions are closed; the evaluation waits for its turn."),
-    "extracting": Phase("Reading", "busy", "Submissions are being read."),
-    "comparing": Phase("Comparing", "busy", "Submissions are being compared, pair by pair."),
-    "publishing": Phase("Posting", "busy", "The result is being posted on chain."),
-    "complete": Phase("Scores posted", "good", "The result is on chain."),
-    "review": Phase("In review", "wait", "A person looks at the result before it is posted."),
-    "deferred": Phase("Deferred", "wait", "A budget cap is reached; the evaluation waits."),
-    "failed": Phase("Not evaluated", "bad", "The evaluation could not be done; the poster may post scores."),
-    "unscorable": Phase("No result", "bad", "No result can be posted; the prize is shared after the scoring deadline."),
+_OF_STATUS: dict[State, tuple[str, Tone]] = {
+    "pending": ("Queued", "wait"),
+    "extracting": ("Reading", "busy"),
+    "comparing": ("Comparing", "busy"),
+    "publishing": ("Posting", "busy"),
+    "complete": ("Scores posted", "good"),
+    "review": ("In review", "wait"),
+    "deferred": ("Deferred", "wait"),
+    "failed": ("Not evaluated", "bad"),
+    "unscorable": ("No result", "bad"),
 }
 _OF_STAGE = {
     "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked."),
     "executing": Phase("Running", "busy", "Submissions are being run under the poster's tests."),
 }
-"""Stages before the reading, which the status counts as reading."""
+"""Stages that the status counts as extracting."""
 _OPEN = Phase("Open", "open", "Entries are accepted.")
 
 
 def phase(row: ChallengeSummary, now: float) -> Phase:
-    """The label of a challenge: the chain's last word first, then the evaluation's."""
+    """The label of a challenge: by its status on chain, else by its evaluation."""
     state, stage = row.evaluation.status, row.evaluation.stage
     if row.chainStatus in _OF_CHAIN:
         return _OF_CHAIN[row.chainStatus]
@@ -62,7 +57,7 @@ def phase(row: ChallengeSummary, now: float) -> Phase:
         return _OPEN
     if state == "extracting" and stage and stage.name in _OF_STAGE:
         return _OF_STAGE[stage.name]
-    return _OF_STATUS[state]
+    return Phase(*_OF_STATUS[state], MEANINGS[state])
 
 
 STAGES = {
@@ -71,7 +66,6 @@ STAGES = {
     "extracting": "Reading the entries",
     "comparing": "Comparing pairs",
 }
-"""What each stage of a walk does, for people."""
 
 
 def counted(number: int, one: str, more: str) -> str:
@@ -81,7 +75,7 @@ def counted(number: int, one: str, more: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What asking models was expected to cost, what it cost, and the most that it may: one sentence each."""
+    """What asking models was expected to cost, what it cost, and the most that it may."""
 
     estimate: str
     spent: str
@@ -116,7 +110,7 @@ _REJECTIONS = {
 
 
 def rejection(code: str | None) -> str:
-    """Why an entry is not ranked, as a heading; the sentence follows it."""
+    """Why an entry is not ranked, as a heading."""
     return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
 
 
@@ -124,21 +118,19 @@ _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 
 
 def shortened(text: str) -> str:
-    """A sentence with its addresses and hashes in the short form."""
+    """Shorten the addresses and hashes in a sentence."""
     return _HEX.sub(lambda found: short(found.group()), text)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One observation about the judging: a heading, a sentence, and whether it is good news."""
-
     heading: str
     sentence: str
     is_good: bool
 
 
 def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observation:
-    """What other verdicts about an entry's own games would have meant for it."""
+    """What other results of its own comparisons would have meant for an entry."""
     named = " and ".join(filter(None, (", ".join(map(short, rivals[:-1])), *map(short, rivals[-1:]))))
     if is_paid:
         if not rivals:
@@ -154,7 +146,7 @@ def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observa
 
 
 def consistency(found: Consistency | None) -> list[Observation]:
-    """How far the verdicts agree with one another, for somebody who never heard of it."""
+    """How far the verdicts agree with one another."""
     return list(_consistency(found)) if found else []
 
 

@@ -1,8 +1,4 @@
-"""The command line door: `clara-eval …`. `commands` lists every command; each is imported when it is called.
-
-A command parses its words, calls one use case and shows the result. Our errors end with one clear sentence; with
-`--json` they are a document. `output` has the one rule of exit codes.
-"""
+"""The command line: `commands` lists every command, and each is imported when it is called."""
 
 from __future__ import annotations
 
@@ -15,15 +11,13 @@ from typer.exceptions import TyperException
 
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import missing_part
-from clara_eval.core.version import __version__
+from clara_eval.core.version import RULES, __version__
 from clara_eval.interfaces.cli.commands import COMMANDS
 from clara_eval.interfaces.cli.lazy import LazyGroup
 from clara_eval.interfaces.cli.output import EXIT_CODES, fail, tolerate_terminals
 
 
 class ProgramGroup(LazyGroup):
-    """All commands."""
-
     table = COMMANDS
 
 
@@ -38,10 +32,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
-        from clara_eval.evaluation.record import RULES  # noqa: PLC0415 - no other command should wait for that room
-
         typer.echo(f"clara-eval {__version__}, rules {RULES}")
         raise typer.Exit
 
@@ -50,14 +42,14 @@ def _tell_version(wanted: bool) -> None:
 def _top(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Judge on-chain challenges: compare every submission, rank, post the winners, leave a trace to check."""
 
 
 def main() -> None:
-    """Run a command; our errors become one sentence, and a bug says that it is one."""
+    """Run a command; our errors end with one sentence, and a bug says that it is one."""
     tolerate_terminals()
     as_json = "--json" in sys.argv
     try:
@@ -72,7 +64,6 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output has enough; leave no noise behind.
         sys.stderr.close()
         sys.exit(0)
     except Exception as bug:
@@ -82,7 +73,7 @@ def main() -> None:
 
 
 def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
-    """A part that is not installed and a full disk are nobody's bug; the rest is ours."""
+    """Tell a missing part and a full disk from a bug."""
     part = missing_part(bug) if isinstance(bug, ModuleNotFoundError) else None
     if part is not None:
         fail(part, as_json=as_json)

@@ -9,18 +9,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from clara_eval.actions.calibrate import calibrate as calibrate_judges
-from clara_eval.app import open_jury
+from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Measured, calibrate_labels
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.errors import BadInput
-from clara_eval.interfaces.cli.options import JsonFlag
+from clara_eval.interfaces.cli.files import read_text
+from clara_eval.interfaces.cli.options import JsonFlag, Judges
 from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.quote import Judges
 from clara_eval.interfaces.cli.screen import console, safe
-from clara_eval.judge.calibration import Calibration, Labels, read_labels
-from clara_eval.judge.calibration.gate import LEAST_LABELS, why_not_alone
-from clara_eval.judge.calibration.measure import Measured
 
 
 def calibrate(
@@ -31,30 +26,16 @@ def calibrate(
 ) -> None:
     """Run the judges over pairs that people decided; report agreement and biases, and keep them for the gate."""
     settings = Settings.from_env()
-    found = asyncio.run(_calibrate(read_labels(_text(labels)), settings, judges))
-    floor = settings.calibration_floor
-    doubts = {one.judge: why_not_alone((one.judge,), (one,), "known", floor) for one in found}
+    found = asyncio.run(calibrate_labels(read_text(labels), settings, judges))
     if json:
-        emit_json(
-            {"calibrations": [{**to_camel_json(one), "mayPostAlone": doubts[one.judge] is None} for one in found]}
-        )
+        rows = [{**to_camel_json(one.calibration), "mayPostAlone": one.doubt is None} for one in found]
+        emit_json({"calibrations": rows})
         return
+    floor = settings.calibration_floor
     for one in found:
-        console(stderr=False).print(_table(one))
-        doubt = doubts[one.judge] or f"At least {floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
+        console(stderr=False).print(_table(one.calibration))
+        doubt = one.doubt or f"At least {floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
         console(stderr=False).print(safe(doubt, 600), soft_wrap=True)
-
-
-async def _calibrate(labels: Labels, settings: Settings, judges: str) -> list[Calibration]:
-    async with open_jury(settings, judges) as (askers, store):
-        return await calibrate_judges(labels, askers, store, settings.network.chain_id)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as bad:
-        raise BadInput(f"{path} cannot be read: {type(bad).__name__}.", remedy="Name a file of labels.") from None
 
 
 def _table(found: Calibration) -> Table:

@@ -1,22 +1,23 @@
-"""`clara-eval config …`: write, check and hash an eval config before any money is escrowed.
-
-A file comes in; findings go out for people, or as one JSON document with `--json`. Exit 0 if the config is usable, 1 if
-it is not, 2 if the file cannot be read or must not be overwritten.
-"""
+"""`config …`: write, check, price, rehearse and hash an eval config before any money is escrowed."""
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
-from clara_eval.actions.check_config import check_config
-from clara_eval.actions.model_needed import missing_model
+from clara_eval.actions.check_config import ConfigResult, check_config
+from clara_eval.actions.model_needed import has_model, missing_model
+from clara_eval.actions.quote import GAS_MICRO_USD, Quote, Size, quote_config, specification_table
+from clara_eval.actions.rehearse import Rehearsal
+from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
     COMMON,
     EXECUTED,
@@ -24,23 +25,24 @@ from clara_eval.config.eval_config import (
     ConfigProblem,
     Feature,
     collect_problems,
+    compile_schema,
     config_hash,
     parse_eval_config,
 )
 from clara_eval.config.eval_config.templates import KINDS, template_text
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.cli.config_file import (
+from clara_eval.interfaces.cli.files import (
+    exists_already,
     print_problems,
-    print_warning,
     read_bytes,
+    read_config,
+    read_text,
     usable_config,
     write_new,
 )
-from clara_eval.interfaces.cli.options import ConfigFile, JsonFlag
+from clara_eval.interfaces.cli.options import ConfigFile, JsonFlag, Judges
 from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.result import print_next
-from clara_eval.interfaces.cli.screen import console, print_labelled, safe, wrapped
-from clara_eval.judge.providers.registry import models_of, parse_jury
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_warning, safe, wrapped
 
 
 class ConfigTemplate(StrEnum):
@@ -76,12 +78,11 @@ def init(
 
 
 def _usual(judges: str) -> str:
-    """What works with what is configured: without a model, only what tools measure is judged."""
-    return ConfigTemplate.code.value if models_of(parse_jury(judges)) else ConfigTemplate.measured.value
+    """The template that works with what is configured."""
+    return ConfigTemplate.code.value if has_model(judges) else ConfigTemplate.measured.value
 
 
 def _asked(judges: str) -> str:
-    """Ask a person which kind it is, with a sentence for each."""
     for name, sentence in KINDS.items():
         print_labelled(name, sentence, stderr=True)
     while True:
@@ -142,7 +143,7 @@ def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
     else:
         problems = collect_problems(content)
         print_problems(problems)
-        _print_summary(file, problems, cast("dict[str, Any]", found))
+        _print_summary(file, content, problems, found)
     raise typer.Exit(0 if found["ok"] else 1)
 
 
@@ -162,31 +163,153 @@ def hash_(
         typer.echo(config_hash(hashed))
 
 
-def _print_summary(file: Path, problems: list[ConfigProblem], summary: dict[str, Any]) -> None:
+def _print_summary(file: Path, content: bytes, problems: list[ConfigProblem], found: ConfigResult) -> None:
     out = console(stderr=False)
     errors = sum(1 for problem in problems if problem.severity == "error")
-    if not summary["ok"]:
+    if not found["ok"]:
         out.print(
             f"[red]{safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.", soft_wrap=True
         )
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
     out.print(f"[green]{safe(str(file))} is usable{warnings}.[/]", soft_wrap=True)
-    for feature in summary["features"]:
-        out.print(f"  {feature['name']:28} {_describe(feature, summary['untyped'])}", soft_wrap=True, markup=False)
-    out.print(f"evalConfigHash {summary['hash']}", soft_wrap=True)
-    for sentence in summary["warnings"]:
+    schema, untyped = compile_schema(parse_eval_config(content))
+    for feature in schema.features:
+        text = _describe(feature, is_judged=feature in schema.judged, is_untyped=feature.name in untyped)
+        out.print(f"  {feature.name:28} {text}", soft_wrap=True, markup=False)
+    out.print(f"evalConfigHash {found['hash']}", soft_wrap=True)
+    for sentence in found["warnings"]:
         print_warning(sentence)
 
 
-def _describe(feature: dict[str, Any], untyped: list[str]) -> str:
-    kind = feature["type"]
+def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
+    kind: str = feature.type
     if kind == "enum":
-        kind += " " + "|".join(feature["values"])
-    elif feature["min"] is not None and feature["max"] is not None:
-        kind += f" {feature['min']:g}–{feature['max']:g}"
-    direction = f", {feature['better']} is better" if feature["better"] else ""
-    if not feature["judged"]:
+        kind += " " + "|".join(feature.values)
+    elif feature.min is not None and feature.max is not None:
+        kind += f" {feature.min:g}–{feature.max:g}"
+    if not is_judged:
         return f"{kind}, for people only"
-    note = "; not in the catalogue, so a model may choose its type" if feature["name"] in untyped else ""
-    return f"{kind}{direction}, weight {feature['weight']:g}, {feature['source']}{note}"
+    direction = f", {feature.better} is better" if feature.better else ""
+    note = "; not in the catalogue, so a model may choose its type" if is_untyped else ""
+    return f"{kind}{direction}, weight {feature.weight:g}, {feature.source}{note}"
+
+
+class Looks(StrEnum):
+    auto = "auto"
+    both = "both"
+    full = "full"
+    adaptive = "adaptive"
+    fours = "fours"
+
+
+def quote(
+    file: ConfigFile,
+    submissions: Annotated[int, typer.Option(min=1, max=100_000, help="How many submissions to expect.")] = 25,
+    size: Annotated[int, typer.Option("--bytes", min=1, max=10_000_000, help="Typical size of a submission.")] = 4_000,
+    schedule: Annotated[Looks, typer.Option(help="Which pairs are compared.")] = Looks.auto,
+    judges: Judges = "",
+    batch: Annotated[
+        bool, typer.Option("--batch", help="In batches, at half the price, where a judge offers them.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what an evaluation will cost, stage by stage, beside the specification's table."""
+    config = read_config(file, as_json=as_json)
+    size_asked = Size(submissions, 0, size, batch)
+    found = quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
+    if as_json:
+        emit_json({"file": str(file), **found.document})
+        return
+    _print_quote(found.quote, found.schedule)
+    for note in found.notes:
+        console(stderr=False).print(note, soft_wrap=True)
+    for warning in found.warnings:
+        print_warning(warning)
+
+
+def _print_quote(found: Quote, schedule: str) -> None:
+    out = console(stderr=False)
+    size = found.size
+    table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
+    for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
+        table.add_column(name, justify="left" if name in ("stage", "judge") else "right")
+    for line in found.lines:
+        counts = (f"{line.calls:,}", f"{line.input_tokens:,}", f"{line.output_tokens:,}")
+        table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
+    table.add_row("posting", "Base", "1", "", "", _dollars(GAS_MICRO_USD))
+    table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
+    out.print(table)
+    if found.lines:
+        out.print(
+            f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
+            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that.",
+            soft_wrap=True,
+        )
+    spec = specification_table(size.submissions)
+    out.print(
+        f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
+        f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}.",
+        soft_wrap=True,
+    )
+    if found.unpriced:
+        out.print(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.", soft_wrap=True)
+
+
+def _dollars(micro_usd: int | None) -> str:
+    return "no known price" if micro_usd is None else f"${micro_usd / 1_000_000:.2f}"
+
+
+def rehearse(
+    file: ConfigFile,
+    sample: Annotated[list[Path] | None, typer.Option(help="Read this file as a submission (repeat for more).")] = None,
+    write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
+    judges: Judges = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Compile the schema as an evaluation would, try it on samples, and freeze it as a fully typed config."""
+    config = read_config(file, as_json=as_json)
+    if write is not None and write.exists():
+        raise exists_already(write)  # before a model is paid for nothing
+    texts = {str(path): read_text(path) for path in sample or []}
+    found = asyncio.run(rehearse_config(config, texts, Settings.from_env(), judges))
+    if write is not None:
+        write_new(write, found.typed_config.encode())
+    if as_json:
+        emit_json(
+            {
+                "file": str(file),
+                **found.schema.to_json(),
+                "typedBy": found.typed_by,
+                "readings": [
+                    {
+                        "file": name,
+                        "facts": read.vector.as_dict(),
+                        "texts": dict(read.text),
+                        "flags": [flag.sentence for flag in read.flags],
+                    }
+                    for name, read in found.readings.items()
+                ],
+                "written": None if write is None else str(write),
+                "warnings": found.warnings,
+            }
+        )
+        return
+    _print_rehearsal(found)
+    if write is not None:
+        console(stderr=False).print(f"Wrote {safe(str(write))}.", soft_wrap=True)
+
+
+def _print_rehearsal(found: Rehearsal) -> None:
+    out = console(stderr=False)
+    for name, description in found.descriptions.items():
+        typed_by = f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""
+        out.print(description + typed_by, markup=False, soft_wrap=True)
+    for name, read in found.readings.items():
+        out.print(f"\n{name}", markup=False, soft_wrap=True)
+        for feature_name, value in read.vector.as_dict().items():
+            out.print(f"  {feature_name:28} {value}", markup=False, soft_wrap=True)
+        for flag in read.flags:
+            out.print(f"  flag: {safe(flag.sentence, 400)}", soft_wrap=True)
+    for warning in found.warnings:
+        print_warning(warning)

@@ -1,12 +1,8 @@
-"""A group of commands that imports a command's module only when that command is called or its own help is shown.
-
-Comes in: a table of commands, `"config init": Entry("config:init", "…")`. Goes out: a group for typer. An entry without
-a target is a group of its own, made of the entries below its name. The list of commands is printed from the table, so
-that `--help` loads nothing of the product.
-"""
+"""A group of commands that imports a command's module only when it is called or its own help is shown."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,14 +14,14 @@ from typer.main import get_command
 
 
 class Entry(NamedTuple):
-    """One command: `module:name` (a module of this folder, or a full name), and its line in the list of commands."""
+    """A command: `module:name` (in this folder, or a full name; none for a group), and its line in the help."""
 
     target: str
     line: str
 
 
 class LazyGroup(TyperGroup):
-    """The commands one word below `path`; the program itself is the group with the empty path."""
+    """The commands one word below `path`; the program itself has the empty path."""
 
     table: Mapping[str, Entry] = {}
     path = ""
@@ -51,16 +47,20 @@ class LazyGroup(TyperGroup):
             return None
         target, line = self.table[words]
         if not target:
-            return group(self.table, words, line)
-        module, _, name = target.partition(":")
-        found = getattr(import_module(module if "." in module else f"clara_eval.interfaces.cli.{module}"), name)
+            return _group(self.table, words, line)
+        found = load(target)
         if "structlog" in sys.modules:  # a command that logs nothing does not wait for it to be loaded
-            import_module("clara_eval.interfaces.cli.command_logs").to_stderr()
+            log_to_stderr()
         return get_command(found if isinstance(found, typer.Typer) else _single(found, cmd_name))
 
 
-def group(table: Mapping[str, Entry], path: str, text: str) -> LazyGroup:
-    """The group of that name."""
+def load(target: str) -> Any:
+    """Import `module:name`."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(module if "." in module else f"clara_eval.interfaces.cli.{module}"), name)
+
+
+def _group(table: Mapping[str, Entry], path: str, text: str) -> LazyGroup:
     made = LazyGroup(name=path.rpartition(" ")[2], help=text, no_args_is_help=True, rich_markup_mode=None)
     made.table, made.path = table, path
     return made
@@ -70,3 +70,23 @@ def _single(function: Any, name: str) -> typer.Typer:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name)(function)
     return app
+
+
+def log_to_stderr() -> None:
+    """Keep logs off standard output, unless a service or host program has configured them."""
+    import structlog  # noqa: PLC0415 - only where it is loaded already
+
+    if structlog.is_configured():
+        return
+    lines = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            lines,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=lambda *_args: structlog.PrintLogger(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

@@ -1,41 +1,28 @@
-"""`leaderboard` and `score`: who stands where in a posted challenge, and why one entry ended where it did.
-
-Both ask the chain for what was paid, and the store or the service of CLARA_API_URL for the rest. Before scores are
-posted there is nothing to show but the status.
-"""
+"""`leaderboard` and `score`: the places of a posted challenge, and why one entry ended where it did."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
 from clara_eval.actions import results
-from clara_eval.app import Caller, open_caller
-from clara_eval.chain.model import PrizeToken
-from clara_eval.config.settings import Settings
+from clara_eval.app import Caller
 from clara_eval.core.address import short, to_address
 from clara_eval.core.untrusted import bare
-from clara_eval.documents.actions import (
-    ComparisonRow,
-    LeaderboardResult,
-    ScoreResult,
-    StandingRow,
-)
-from clara_eval.documents.results import LeaderboardRow, Margin, Scores, Token
-from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_leaderboard
+from clara_eval.documents.actions import ComparisonRow, ScoreResult, StandingRow
+from clara_eval.documents.results import LeaderboardRow, Margin, Token
+from clara_eval.interfaces import words
+from clara_eval.interfaces.cli.challenge import ask
+from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_asked, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.result import print_asked, print_next
-from clara_eval.interfaces.cli.screen import console, print_labelled, short_hex, wrapped
-from clara_eval.interfaces.cli.words import in_shell
+from clara_eval.interfaces.cli.output import NAMES, emit_json
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, short_hex, wrapped
 
 NEIGHBOURS = 2
 """How many places above and below one entry are shown with it."""
-T = TypeVar("T")
 
 
 def leaderboard(
@@ -45,29 +32,31 @@ def leaderboard(
     json: JsonFlag = False,
 ) -> None:
     """Show everybody's place, its interval and prize, once scores are posted."""
-    found, scores = asyncio.run(_ask(lambda caller: _leaderboard(caller, address, limit)))
-    if json:
-        emit_json(in_shell(found.model_dump(mode="json")))
-        return
-    if scores is not None:
-        print_asked(scores)
-        console(stderr=False).print()
-    leaderboard = _table_of(found.standings, found.token, scores.margin if scores else None)
-    print_leaderboard(console(stderr=False), leaderboard, limit=limit)
-    console(stderr=False).print()
-    if found.warning:
-        print_labelled("Warning", found.warning)
-    if found.postedBy == "poster":
-        print_labelled("Posted by", "the poster, not the evaluator")
-    if found.source == "chain":
-        print_labelled("Known", "only the winners that the chain names; CLARA_API_URL names a service that knows all")
-    first = found.standings[0].address if found.standings else "SUBMITTER"
-    print_next([f"score {found.address} {first}", f"verify {found.address}"])
 
+    async def read(caller: Caller) -> None:
+        found = words.leaderboard(await results.leaderboard(caller, address, limit=limit), NAMES)
+        if json:
+            emit_json(found)
+            return
+        screen, scores = console(stderr=False), await caller.records.scores(to_address(found.address))
+        if scores is not None:
+            print_asked(scores)
+            screen.print()
+        table = _table_of(found.standings, found.token, scores.margin if scores else None)
+        print_leaderboard(screen, table, limit=limit)
+        screen.print()
+        if found.warning:
+            print_labelled("Warning", found.warning)
+        if found.postedBy == "poster":
+            print_labelled("Posted by", "the poster, not the evaluator")
+        if found.source == "chain":
+            print_labelled(
+                "Known", "only the winners that the chain names; CLARA_API_URL names a service that knows all"
+            )
+        first = found.standings[0].address if found.standings else "SUBMITTER"
+        print_next([f"score {found.address} {first}", f"verify {found.address}"])
 
-async def _leaderboard(caller: Caller, address: str, limit: int) -> tuple[LeaderboardResult, Scores | None]:
-    found = await results.leaderboard(caller, address, limit=limit)
-    return found, await caller.records.scores(to_address(found.address))
+    ask(read)
 
 
 def score(
@@ -77,32 +66,33 @@ def score(
     json: JsonFlag = False,
 ) -> None:
     """Say why one entry ended where it did: its place, facts, games, closest rival, and the prize."""
-    found, standings = asyncio.run(_ask(lambda caller: _score(caller, address, submitter)))
-    if json:
-        emit_json(in_shell(found.model_dump(mode="json")))
-        return
-    _print_score(found, standings)
 
+    async def read(caller: Caller) -> None:
+        found = words.score(await results.score(caller, address, submitter or None), NAMES)
+        if json:
+            emit_json(found)
+            return
+        all_places = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
+        _print_score(found, all_places.standings)
 
-async def _score(caller: Caller, address: str, submitter: str) -> tuple[ScoreResult, list[StandingRow]]:
-    found = await results.score(caller, address, submitter or None)
-    leaderboard = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
-    return found, leaderboard.standings
+    ask(read)
 
 
 def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
     screen, own = console(stderr=False), found.submitter
     screen.print(Text.assemble((short(own), "bold"), f" in {found.address}"))
-    for line in wrapped(in_shell(short_hex(found.why)), 0):
+    for line in wrapped(short_hex(found.why), 0):
         screen.print(Text(line))
     screen.print()
-    leaderboard = _table_of(_near(standings, own), found.token, None, marked=own)
-    print_leaderboard(screen, leaderboard, heading=f"Around place {found.standing.rank} of {found.entries}")
+    place = next((number for number, row in enumerate(standings) if row.address == own), 0)
+    near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
+    heading = f"Around place {found.standing.rank} of {found.entries}"
+    print_leaderboard(screen, _table_of(near, found.token, None, marked=own), heading=heading)
     _print_facts(found)
     _print_comparisons(found.games)
     screen.print()
-    print_labelled("Prize", in_shell(found.claimable, found.address))
-    print_labelled("Trace", in_shell(found.trace))
+    print_labelled("Prize", found.claimable)
+    print_labelled("Trace", found.trace)
     print_next([f"verify {found.address}"])
 
 
@@ -132,23 +122,12 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
             screen.print(Text(f"    {line}"))
 
 
-def _near(standings: Sequence[StandingRow], own: str) -> list[StandingRow]:
-    place = next((number for number, row in enumerate(standings) if row.address == own), 0)
-    return list(standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1])
-
-
 def _table_of(
     rows: Sequence[StandingRow], token: Token, margin: Margin | None, *, marked: str = ""
 ) -> LeaderboardTable:
-    known = PrizeToken(to_address(token.address), token.symbol, token.decimals)
-    return LeaderboardTable([ranked(row) for row in rows], known, margin, marked=marked)
-
-
-def ranked(row: StandingRow) -> LeaderboardRow:
-    """A row as the public document has it; its reason is no longer fenced: the table escapes it."""
-    return LeaderboardRow.model_validate({**row.model_dump(), "reason": bare(row.reason) if row.reason else None})
-
-
-async def _ask(question: Callable[[Caller], Awaitable[T]]) -> T:
-    async with open_caller(Settings.from_env()) as caller:
-        return await question(caller)
+    """Reasons leave their fence: the table escapes them."""
+    ranked = [
+        LeaderboardRow.model_validate({**row.model_dump(), "reason": bare(row.reason) if row.reason else None})
+        for row in rows
+    ]
+    return LeaderboardTable(ranked, token, margin, marked=marked)

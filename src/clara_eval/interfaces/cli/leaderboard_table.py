@@ -1,9 +1,4 @@
-"""The leaderboard on a screen: one table for `demo`, `evaluate`, `status`, `leaderboard` and `score`.
-
-A ranking comes in as the public document has it, with names where there are any; lines that fit the screen go out. At
-every width from 60 columns on no number is cut and no line wraps: what matters least is left out first, and the bar of
-the interval takes what is left. Prizes are in tokens. Everything a stranger wrote is escaped.
-"""
+"""The leaderboard and result of a challenge on a screen; it fits from 60 columns on, and strangers' text is escaped."""
 
 from __future__ import annotations
 
@@ -16,33 +11,33 @@ from rich.console import Console
 from rich.text import Text
 
 from clara_eval.actions.amounts import round_amount
-from clara_eval.chain.model import PrizeToken
-from clara_eval.core.address import short, to_address
+from clara_eval.actions.times import show_wait
+from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import LeaderboardRow, Margin, Scores
-from clara_eval.interfaces.cli.screen import short_hex, wrapped
+from clara_eval.documents.results import LeaderboardRow, Margin, Scores, StageProgress, Token
+from clara_eval.interfaces.cli.screen import console, print_labelled, short_hex, wrapped
 
 ROWS = 25
-"""How many places are shown unless somebody asks for more."""
+"""How many places are shown by default."""
 LONGEST_NAME = 20
 GAP = "  "
 BAR = (13, 31)
 """The narrowest and the widest bar."""
 UNKNOWN = "–"
+MOST_TITLE = 100
+MOST_CRITERIA = 300
 METRICS = 2
 """How many of a harness's metrics have a column."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardTable:
-    """What the table is made of."""
-
     rows: Sequence[LeaderboardRow]
-    token: PrizeToken | None = None
+    token: Token | None = None
     margin: Margin | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     marked: str = ""
-    """An address whose row stands out."""
+    """An address whose row is highlighted."""
 
     @property
     def ranked(self) -> list[LeaderboardRow]:
@@ -55,7 +50,7 @@ class LeaderboardTable:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `keep` says how long it stays when room is short: those with the lowest number leave first."""
+    """One column; those with the lowest `keep` leave first when the screen is narrow."""
 
     heading: str
     cells: list[str]
@@ -68,19 +63,13 @@ class Column:
 
 
 def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> LeaderboardTable:
-    """The table of a `scores` document."""
-    return LeaderboardTable(scores.rankings, token_of(scores), scores.margin, names or {})
-
-
-def token_of(scores: Scores) -> PrizeToken | None:
-    token = scores.token
-    return PrizeToken(to_address(token.address), token.symbol, token.decimals, token.isKnown) if token else None
+    return LeaderboardTable(scores.rankings, scores.token, scores.margin, names or {})
 
 
 def print_leaderboard(
     screen: Console, leaderboard: LeaderboardTable, *, limit: int = ROWS, heading: str = "Leaderboard"
 ) -> None:
-    """The table, the pay line in it, and below who was not ranked and why."""
+    """Print the table with its pay line, and below who was not ranked and why."""
     shown = leaderboard.ranked[:limit]
     if shown:
         screen.print(Text(heading, style="bold"))
@@ -93,7 +82,6 @@ def print_leaderboard(
 
 
 def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], width: int) -> list[Text]:
-    """The heading and one line a place, with the pay line between those who are paid and the others."""
     columns, bar = _fitted(_columns(leaderboard, shown), width)
     scale = _scale(shown)
     lines = [_line([_aligned(column.heading, column) for column in columns], bar, _bar_heading(shown), "dim")]
@@ -110,7 +98,7 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], 
 
 
 def _bar_heading(shown: Sequence[LeaderboardRow]) -> str:
-    """Arithmetic on measured facts leaves no interval: another round would give the same ratings."""
+    """`exact` if no rating has an interval, as with rules on measured facts."""
     return "exact" if shown and all(row.low is not None and row.low == row.high for row in shown) else "95 % interval"
 
 
@@ -119,7 +107,7 @@ def is_paid(row: LeaderboardRow) -> bool:
 
 
 def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], width: int) -> str:
-    """An interval as characters: ├──●──┤ on a scale that all rows share."""
+    """Draw an interval: ├──●──┤ on a scale that all rows share."""
     first, span = scale[0], (scale[1] - scale[0]) or 1.0
     at = [max(0, min(width - 1, round((value - first) / span * (width - 1)))) for value in (low, middle, high)]
     cells = [" "] * width
@@ -143,7 +131,6 @@ def _scale(shown: Sequence[LeaderboardRow]) -> tuple[float, float]:
 
 
 def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
-    """Every column that has something to say, in the order in which they stand."""
     names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
     found = [
@@ -161,7 +148,7 @@ def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> 
 
 
 def _fitted(columns: list[Column], width: int) -> tuple[list[Column], int]:
-    """The columns that fit beside a bar, and the bar's width; 0 where even that has no room or nothing is rated."""
+    """The columns that fit beside a bar, and the bar's width; 0 if it does not fit or nothing is rated."""
     kept, rated = list(columns), any(column.heading == "Elo" for column in columns)
     least = BAR[0] + len(GAP) if rated else 0
     while _width(kept) + least > width:
@@ -180,7 +167,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _line(cells: list[str], bar: int, drawn: str, style: str) -> Text:
-    """The cells, with the bar before the last of them: the prize stands at the right."""
+    """Join the cells, with the bar before the last of them, the prize."""
     parts = [*cells[:-1], *([drawn[:bar].ljust(bar)] if bar else []), cells[-1]]
     return Text(GAP.join(parts).rstrip(), style=style)
 
@@ -209,7 +196,7 @@ def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
 
 
 def _executed(shown: Sequence[LeaderboardRow]) -> list[Column]:
-    """Tests passed of all, and what was measured: the harness's own metrics, else the gas or fuel of all of it."""
+    """Tests passed, and the harness's metrics, else gas or fuel."""
     runs = [row.model_dump().get("executed") or {} for row in shown]
     tests = [
         f"{run['testsPassed'] or 0}/{run['tests']}" if run.get("tests") else UNKNOWN if run else "" for run in runs
@@ -249,3 +236,59 @@ def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) 
             screen.print(Text(f"    {line}"))
     if len(leaderboard.rejected) > limit:
         screen.print(f"  and {len(leaderboard.rejected) - limit} more", style="dim")
+
+
+def print_asked(scores: Scores) -> None:
+    """Print what the poster asked for, and who compared."""
+    screen = console(stderr=False)
+    if scores.asked is not None:
+        screen.print(Text(_cut(scores.asked.title, MOST_TITLE) or "A challenge without a title", style="bold"))
+        _print_beside("asked", _cut(scores.asked.criteria, MOST_CRITERIA))
+    if scores.judges:
+        _print_beside("judged by", _judged_by(scores))
+
+
+def _judged_by(scores: Scores) -> str:
+    """`rules (…), 42 comparisons`."""
+    names = ", ".join(_cut(name, 60) for name in scores.judges)
+    rules = " (arithmetic on measured facts, no model)" if scores.judges == ["rules"] else ""
+    games = (scores.schedule or {}).get("games")
+    return f"{names}{rules}" + (f", {games} comparisons" if games else "")
+
+
+def print_result(scores: Scores) -> None:
+    screen = console(stderr=False)
+    print_asked(scores)
+    screen.print()
+    print_leaderboard(screen, leaderboard_of(scores))
+    screen.print()
+    if scores.warning:
+        print_labelled("Warning", scores.warning)
+    if scores.postedBy == "poster":
+        print_labelled("Posted by", "the poster, not the evaluator: the ranking is the poster's")
+    elif scores.txHash:
+        print_labelled("Posted", scores.txHash)
+    elif not scores.is_posted:
+        print_labelled("Posted", "not yet")
+    if scores.traceDigest:
+        print_labelled("Digest", scores.traceDigest)
+
+
+def stage_text(stage: StageProgress) -> str:
+    """`comparing 186 of 300, 310 calls, $1.92, about 40 s left`."""
+    parts = [f"{stage.name or 'working'} {stage.done or 0} of {stage.total or 0}"]
+    parts += [f"{stage.calls} calls, ${stage.costUsd or 0:.4f}"] if stage.calls else []
+    parts += [f"about {show_wait(round(stage.secondsLeft))} left"] if stage.secondsLeft else []
+    return ", ".join(parts)
+
+
+def _print_beside(label: str, text: str) -> None:
+    first, *rest = wrapped(text, 11) or [""]
+    console(stderr=False).print(Text.assemble((f"{label:<10}", "dim"), " ", first))
+    for line in rest:
+        console(stderr=False).print(Text(" " * 11 + line))
+
+
+def _cut(text: str, limit: int) -> str:
+    shown = escaped(text[:limit])
+    return shown if len(text) <= limit else shown.rstrip() + " …"

@@ -1,9 +1,4 @@
-"""How a command ends: one JSON document, or one clear message, and an exit code.
-
-With `--json` a command prints exactly one document on standard output, an error too. There is one rule of exit codes,
-`EXIT_CODES`: it stands in the help, and every error has its code by its kind (`code_of`). No traceback reaches a user,
-and nothing that moves a terminal.
-"""
+"""How a command ends: one JSON document, or one clear message, and an exit code."""
 
 from __future__ import annotations
 
@@ -25,8 +20,20 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.core.untrusted import escaped, is_text
-from clara_eval.interfaces.cli.words import in_shell
 
+NAMES = {
+    "browse": "`clara-eval challenge list`",
+    "detail": "`clara-eval challenge show {address}`",
+    "status": "`clara-eval challenge watch {address}`",
+    "claim": "`clara-eval challenge claim {address}`",
+    "check": "`clara-eval config validate FILE`",
+    "trace": "`clara-eval trace {address}`",
+    "allow_duplicate": "--allow-duplicate",
+    "confirm": "--send",
+    "unsigned": "`--json` prints the unsigned transactions.",
+    "to_confirm": "Nothing was sent: this was a dry run. Run it again with --send to send it.",
+}
+"""How a shell names the actions of `interfaces.words`."""
 EXIT_CODES = {
     0: "it is so, or it is done",
     1: "the answer is no: a check fails, nothing is known, it is too early or too late, or the chain refuses it",
@@ -38,12 +45,14 @@ _NO = (NotFound, NotYet, CannotAct, CannotPublish, NeedsReview, Unscorable, Disa
 
 
 def code_of(error: ClaraError) -> int:
-    """1 where the answer is no, 2 where there is none; what may pass is no answer."""
+    """1 if the answer is no, 2 if there is none; what may pass is no answer."""
     return 1 if isinstance(error, _NO) and not isinstance(error, Temporary) else 2
 
 
 def emit_json(document: object) -> None:
-    """The one document of `--json`."""
+    """Print the one document of `--json`: a pydantic model, or plain JSON values."""
+    if (dump := getattr(document, "model_dump", None)) is not None:
+        document = dump(mode="json")
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
     if not is_text(text):
@@ -53,23 +62,32 @@ def emit_json(document: object) -> None:
 
 
 def tolerate_terminals() -> None:
-    """A terminal that cannot show a character shows a question mark; it must not end the command."""
+    """Show a question mark for what a terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="replace")
 
 
 def error_document(error: ClaraError | str) -> dict[str, object]:
-    """The document of an error: what happened, what to do about it, and where in the input it is."""
+    """What happened, what to do about it, and where in the input it is."""
     if isinstance(error, str):
         return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}
-    where = {"remedy": in_shell(error.remedy), "path": getattr(error, "path", "")}
-    return {"ok": False, "error": {"kind": type(error).__name__, "message": in_shell(error.message), **where}}
+    where = {"remedy": _remedy(error), "path": getattr(error, "path", "")}
+    return {"ok": False, "error": {"kind": type(error).__name__, "message": error.message, **where}}
+
+
+def _remedy(error: ClaraError) -> str:
+    if not error.see:
+        return error.remedy
+    from clara_eval.interfaces.words import remedy_of  # noqa: PLC0415 - loads the actions, which `--help` does without
+
+    return remedy_of(error, NAMES)
 
 
 def fail(error: ClaraError | str, *, code: int | None = None, as_json: bool = False) -> NoReturn:
-    """End with a message and nothing else; it may quote a node, a file or a config."""
+    """End with a message, which may quote a node, a file or a config."""
     if as_json:
         emit_json(error_document(error))
-    sys.stderr.write(f"clara-eval: {escaped(in_shell(str(error)), keep_lines=True)}\n")
+    text = error if isinstance(error, str) else f"{error.message} {_remedy(error)}".strip()
+    sys.stderr.write(f"clara-eval: {escaped(text, keep_lines=True)}\n")
     raise SystemExit(code if code is not None else code_of(error) if isinstance(error, ClaraError) else 2)

@@ -1,7 +1,4 @@
-"""Live progress of an evaluation on standard error: one bar a stage, with calls, cost, rate and time left.
-
-On a terminal the bars move; elsewhere each stage is told once when it ends, so that logs stay readable.
-"""
+"""Progress of an evaluation on standard error: bars on a terminal, one line a stage elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from clara_eval.documents.results import EvalStatus
 
 
 class LiveProgress:
-    """Call it with every status; `tell` prints one sentence beside the bars."""
+    """Call it with every status; `tell` prints a sentence beside the bars."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -40,8 +37,8 @@ class LiveProgress:
     ) -> None:
         self._progress.stop()
 
-    def tell(self, room: str, sentence: str) -> None:
-        self._console.print(f"[bold cyan]{room:<12}[/bold cyan] {sentence}", soft_wrap=True)
+    def tell(self, stage: str, sentence: str) -> None:
+        self._console.print(f"[bold cyan]{stage:<12}[/bold cyan] {sentence}", soft_wrap=True)
 
     def __call__(self, status: EvalStatus) -> None:
         stage = status.stage

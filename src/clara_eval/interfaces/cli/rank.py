@@ -1,8 +1,7 @@
-"""`clara-eval rank`: rank the pairwise results of a CSV file; the same rows in any order print the same bytes."""
+"""`rank`: rank any pairwise results; equal rows in any order print equal bytes."""
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.actions.rank import Ranking, Standing, rank_file
-from clara_eval.core.codec import to_camel_json
+from clara_eval.actions.rank import Ranking, Standing, payout_shares, rank_file, ranking_document
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
@@ -30,59 +28,15 @@ def rank(  # one parameter for each option of the command
     svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
 ) -> None:
     """Rank pairwise results from a CSV file, with intervals, the margin at the pay line and a consistency report."""
+    shares = payout_shares(payout, winners)
     if file is None:
         raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner.")
-    shares = _shares(payout)
-    count = winners if winners is not None else 3 if shares is None else len(shares)
-    gc.disable()  # a million rows are no garbage, and looking through them again and again takes a second
-    found = rank_file(file, count, shares, literal=literal)
-    if svg is not None:
-        _write(svg, found.plots())
+    found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
+    _write(svg, plots)
     if json:
-        emit_json(as_document(found.ranking))
+        emit_json(ranking_document(found))
     else:
-        _print(found.ranking)
-
-
-def _shares(text: str) -> tuple[int, ...] | None:
-    """Basis points of each place; None is an equal split."""
-    if text in {"", "equal"}:
-        return None
-    return (6000, 2500, 1500) if text == "top3" else _numbers(text)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(
-            f"--payout {text!r} is not a list of basis points.",
-            value=text,
-            remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
-        ) from None
-
-
-def as_document(ranking: Ranking) -> dict[str, object]:
-    """The JSON form, camelCase."""
-    return {
-        "ranking": [{**_row(s), "tiedWith": ranking.tied_with(s.item)} for s in ranking.standings],
-        "winnerCount": ranking.winner_count,
-        "payoutBps": list(ranking.payout_bps),
-        "margin": {**to_camel_json(ranking.margin), "sentence": ranking.margin.sentence},
-        "expectedMisallocation": ranking.misallocation,
-        "positionBias": ranking.position_bias,
-        **to_camel_json(ranking.consistency),
-        "flags": to_camel_json(ranking.flags),
-        "results": ranking.results,
-        "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
-        "orderedBy": ranking.ordered_by,
-    }
-
-
-def _row(standing: Standing) -> dict[str, object]:
-    fitted = ("theta", "thetaLow", "thetaHigh", "pRank")
-    told = {name: value for name, value in to_camel_json(standing).items() if name not in fitted}
-    return {**told, "strength": standing.strength}
+        _print(found)
 
 
 def _print(ranking: Ranking) -> None:
@@ -133,13 +87,15 @@ def _table(ranking: Ranking, names: int) -> Table:
 
 
 def _bar(standing: Standing, low: float, high: float, width: int = 17) -> str:
-    """A small interval: ─ from low to high, ● at the rating."""
+    """Draw an interval: ─ from low to high, ● at the rating."""
     scale = (width - 1) / max(high - low, 1e-9)
     start, spot, end = (round((value - low) * scale) for value in (standing.low, standing.elo, standing.high))
     return "".join("●" if x == spot else "─" if start <= x <= end else " " for x in range(width))
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
+def _write(folder: Path | None, files: dict[str, str]) -> None:
+    if folder is None:
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

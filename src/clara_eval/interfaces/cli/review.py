@@ -1,33 +1,30 @@
-"""`review list|show|approve|reject|rule`: a person's word before money moves."""
+"""`review list|show|approve|reject|rule`: a person's decision before money moves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import Annotated, TypeVar, cast
+from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from clara_eval.actions import review as use_case
-from clara_eval.actions.review import Decree
+from clara_eval.actions import review as reviews
+from clara_eval.actions.amounts import round_amount
+from clara_eval.actions.review import Decide, Decree
 from clara_eval.actions.review_sheet import review_sheet
-from clara_eval.challenges.review import Review
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import to_address
+from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.review import RulingKind
+from clara_eval.documents.review import ReviewSheet
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
 from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.review_sheet import print_sheet
 from clara_eval.interfaces.cli.screen import console, safe
-from clara_eval.store.open import existing_store, is_there
-from clara_eval.store.ports import Store
 
 Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 By = Annotated[str, typer.Option(help="Who decides; it stands in the public trace.")]
-T = TypeVar("T")
 
 
 class Stage(StrEnum):
@@ -37,21 +34,29 @@ class Stage(StrEnum):
 
 def list_waiting(*, json: JsonFlag = False) -> None:
     """List every review of this network, waiting ones first."""
-    settings = Settings.from_env()
-    reviews = asyncio.run(_with_store(use_case.list_reviews)) if is_there(settings.database_url) else []
+    try:
+        found = asyncio.run(reviews.in_store(Settings.from_env(), reviews.list_reviews))
+    except NotFound:
+        found = []
     if json:
-        emit_json({"reviews": [review.to_json() for review in reviews]})
+        emit_json({"reviews": [review.to_json() for review in found]})
         return
-    if not reviews:
+    if not found:
         console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
-    for review in reviews:
-        _print(review)
+    for review in found:
+        _print_lines(f"{review.state:<9} {review.address}  trace {review.digest}")
+        if review.state == "waiting":
+            _print_lines(f"          {safe(review.unless_decided, 1000)}")
+        _print_lines(*(f"          {safe(reason)}" for reason in review.reasons))
+        _print_lines(*([f"          note: {safe(review.note)}"] if review.note else []))
 
 
 def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
     """One result that waits: the money, the time, the ranking, what is doubtful, facts and games at the pay line."""
     target = to_address(address)
-    sheet = asyncio.run(_with_store(lambda store, chain_id: review_sheet(store, chain_id, target)))
+    sheet = asyncio.run(
+        reviews.in_store(Settings.from_env(), lambda store, chain_id: review_sheet(store, chain_id, target))
+    )
     if json:
         emit_json(sheet.model_dump(mode="json"))
     else:
@@ -68,8 +73,8 @@ def approve(
 ) -> None:
     """Let the service post exactly the result you reviewed."""
     target = to_address(address)
-    _decided(
-        lambda store, chain_id: use_case.approve(store, chain_id, target, note=note, digest=digest, by=by),
+    _decide(
+        lambda store, chain_id: reviews.approve(store, chain_id, target, note=note, digest=digest, by=by),
         "The service posts it with its next tick.",
         json=json,
     )
@@ -80,8 +85,8 @@ def reject(
 ) -> None:
     """End the evaluation as failed; the poster may still post."""
     target = to_address(address)
-    _decided(
-        lambda store, chain_id: use_case.reject(store, chain_id, target, note=note, digest=digest, by=by),
+    _decide(
+        lambda store, chain_id: reviews.reject(store, chain_id, target, note=note, digest=digest, by=by),
         "Nothing is posted.",
         json=json,
     )
@@ -99,46 +104,84 @@ def rule(
     by: By = "",
     json: JsonFlag = False,
 ) -> None:
-    """Exclude an entry, say who is the original, or ask another judge; the round is then walked again."""
-    given = [kind for kind, value in (("exclude", exclude), ("original", original), ("judge", judge)) if value]
-    if len(given) != 1:
+    """Exclude an entry, say who is the original, or ask another judge; the round is then evaluated again."""
+    if sum(bool(value) for value in (exclude, original, judge)) != 1:
         raise BadInput("A ruling is exactly one of --exclude, --original and --judge.", path="ruling")
-    account = exclude or original
-    kind = cast("RulingKind", given[0])
-    decree = Decree(kind, to_address(account) if account else None, judge, stage.value if judge else None, note, by)
+    account = to_address(exclude or original or "") if not judge else None
+    decree = Decree(
+        "exclude" if exclude else "original" if original else "judge",
+        account,
+        judge,
+        stage.value if judge else None,
+        note,
+        by,
+    )
     target = to_address(address)
-    _decided(
-        lambda store, chain_id: use_case.rule(store, chain_id, target, decree, digest=digest),
-        "It is walked again under the ruling, and the result waits for you again.",
+    _decide(
+        lambda store, chain_id: reviews.rule(store, chain_id, target, decree, digest=digest),
+        "It is evaluated again under the ruling, and the result waits for you again.",
         json=json,
     )
 
 
-def _decided(decide: Callable[[Store, int], Awaitable[Review]], follows: str, *, json: bool) -> None:
-    review = asyncio.run(_with_store(decide))
+def _decide(decide: Decide, follows: str, *, json: bool) -> None:
+    review = asyncio.run(reviews.in_store(Settings.from_env(), decide))
     if json:
         emit_json(review.to_json())
     else:
-        console(stderr=False).print(f"{review.address} is {review.state}. {follows}", soft_wrap=True)
+        _print_lines(f"{review.address} is {review.state}. {follows}")
 
 
-def _print(review: Review) -> None:
+def _print_lines(*lines: str) -> None:
+    for line in lines:
+        console(stderr=False).print(line, soft_wrap=True)
+
+
+def print_sheet(sheet: ReviewSheet) -> None:
+    """Print a review: the money, the doubts, the ranking, and facts and comparisons at the pay line."""
+    _print_lines(
+        f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
+        f"digest    {sheet.traceDigest}",
+        f"money     {_money(sheet)}; {_time(sheet)}",
+    )
+    if sheet.unlessDecided:
+        _print_lines(f"default   {safe(sheet.unlessDecided, 1000)}")
+    _print_lines(*(f"waits     {safe(reason, 600)}" for reason in sheet.reasons))
+    _print_lines(*(f"{flag.severity:<9} {safe(flag.code)}: {safe(flag.sentence, 600)}" for flag in sheet.doubts))
+    for ruling in sheet.rulings:
+        about = ruling["account"] or (f"{ruling['judge']} for {ruling['stage']}" if ruling["judge"] else "the clock")
+        _print_lines(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}")
+    if sheet.note:
+        _print_lines(f"note      {safe(sheet.note)}")
     screen = console(stderr=False)
-    screen.print(f"{review.state:<9} {review.address}  trace {review.digest}", soft_wrap=True)
-    if review.state == "waiting":
-        screen.print(f"          {safe(review.unless_decided, 1000)}", soft_wrap=True)
-    for reason in review.reasons:
-        screen.print(f"          {safe(reason)}", soft_wrap=True)
-    if review.note:
-        screen.print(f"          note: {safe(review.note)}", soft_wrap=True)
+    screen.print()
+    print_leaderboard(screen, LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
+    screen.print()
+    screen.print(_facts(sheet))
+    for game in sheet.games:
+        winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
+        verdict = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
+        _print_lines(f"game      {short(game.first)} against {short(game.second)}: {verdict}")
 
 
-async def _with_store(use: Callable[[Store, int], Awaitable[T]]) -> T:
-    settings = Settings.from_env()
-    async with existing_store(settings.database_url) as store:
-        if store is None:
-            raise NotFound(
-                "No store is here yet: nothing was evaluated, and nothing is waiting for review.",
-                remedy="Set CLARA_DATABASE_URL to the service's store.",
-            )
-        return await use(store, settings.network.chain_id)
+def _money(sheet: ReviewSheet) -> str:
+    if sheet.prizePool is None or sheet.token is None:
+        return "not known"
+    return f"{round_amount(int(sheet.prizePool), sheet.token)} for {sheet.winnerCount} places"
+
+
+def _time(sheet: ReviewSheet) -> str:
+    if sheet.secondsLeft is None:
+        return "the time left is not known here"
+    return f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min to decide"
+
+
+def _facts(sheet: ReviewSheet) -> Table:
+    accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
+    table = Table(title="facts near the pay line")
+    table.add_column("feature")
+    for account in accounts:
+        table.add_column(short(account))
+    for name, values in sheet.facts.items():
+        table.add_row(safe(name), *(safe(str(values.get(account))) for account in accounts))
+    return table

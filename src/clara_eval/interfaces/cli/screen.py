@@ -1,4 +1,4 @@
-"""The terminal as people see it: a console for results, one for progress, and strangers' text made harmless."""
+"""The terminal: a console for results, one for progress, and strangers' text made harmless."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def console(*, stderr: bool = True) -> Console:
 
 
 def agree_to_cost(*, yes: bool) -> None:
-    """Ask whether to go on, after the cost was told; where nobody can be asked, only --yes goes on."""
+    """Ask whether to go on at that cost; without a terminal only --yes goes on."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -37,33 +38,43 @@ def agree_to_cost(*, yes: bool) -> None:
 
 
 def safe(text: str, limit: int = 200) -> str:
-    """A stranger's text on one line: control characters escaped, markup neutralised, length capped."""
+    """A stranger's text on one line: escaped, without markup, cut."""
     return escape(escaped(text[:limit]) + ("…" if len(text) > limit else ""))
 
 
 def short_hex(text: str) -> str:
-    """A sentence of ours with its addresses and hashes in their short form; whatever else is in it is harmless."""
+    """Escape a sentence and shorten its addresses and hashes."""
     return re.sub(r"0x[0-9a-fA-F]{40,}", lambda found: short(found.group()), escaped(text))
 
 
 def print_labelled(label: str, text: str, *, stderr: bool = False) -> None:
-    """`label      text` on one line of its own, whatever the width: it can be copied whole."""
+    """Print `label      text` on one line, which can be copied whole."""
     console(stderr=stderr).print(Text.assemble((f"{label:<10}", "bold"), " ", escaped(text)), soft_wrap=True)
 
 
+def print_next(commands: Sequence[str]) -> None:
+    """Print commands to copy, each on a line of its own."""
+    for number, words in enumerate(commands):
+        print_labelled("" if number else "Next", f"{program()} {words}")
+
+
+def print_warning(sentence: str | None) -> None:
+    if sentence:
+        console(stderr=False).print(f"[yellow]warning[/] {safe(sentence, 800)}", soft_wrap=True)
+
+
 def program() -> str:
-    """The program as it can be called from here: after `make demo` it is on nobody's path."""
+    """The program as it can be called from here, on the path or not."""
     called = Path(sys.argv[0])
     return os.path.relpath(called) if called.name == "clara-eval" and not shutil.which(called.name) else "clara-eval"
 
 
 def from_here(path: Path) -> str:
-    """A file as one names it from the current folder, if it is below it."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def wrapped(text: str, indent: int) -> list[str]:
-    """The lines of a text on standard output, beside or below something that takes so many columns."""
+    """Wrap a text for standard output, beside something of so many columns."""
     screen = console(stderr=False)
     return [line.plain.rstrip() for line in Text(text).wrap(screen, max(20, screen.width - indent))]

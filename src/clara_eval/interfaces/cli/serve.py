@@ -1,7 +1,4 @@
-"""`serve`: scheduler, workers, API and pages in one process, or split over several; `--demo` with a world of its own.
-
-What is heavy is loaded inside: the demo says what it is doing before that.
-"""
+"""`serve`: the service, or with `--demo` a world of its own; `mcp`: the tools over stdio. Heavy parts load late."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clara_eval.core.errors import ConfigError
+from clara_eval.interfaces.cli.lazy import load
 from clara_eval.interfaces.cli.screen import console
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ def serve(
     if port is not None and not 0 <= port <= 65535:
         raise ConfigError(f"--port {port} is not a port.", remedy="Use 1 to 65535, or 0 for any free one.")
     if demo:
-        # Before anything heavy is loaded: whoever waits wants to know for what.
         _say("Clara Eval, the living demo. It takes about ten seconds to come up; nothing leaves this machine.")
     from clara_eval.config.settings import Settings  # noqa: PLC0415
 
@@ -56,16 +53,16 @@ async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
 
     if not demo:
         return await run_service(settings, mode=mode)
-    from clara_eval.devnet.demo.living import living_world  # noqa: PLC0415
     from clara_eval.service.options import EngineOptions  # noqa: PLC0415
 
+    living_world = load("clara_eval.devnet.demo.living:living_world")  # a tool: known by name, like its command
     quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
     async with living_world(settings, _say) as local:
         return await run_service(local, mode=mode, options=quick, on_start=lambda url: _banner(local, url))
 
 
 def _banner(settings: Settings, url: str) -> None:
-    """Where everything is, and what to try next."""
+    """Print where everything is, and what to try next."""
     key = settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""
     lines = (
         ("", ""),
@@ -83,3 +80,11 @@ def _banner(settings: Settings, url: str) -> None:
     )
     for name, value in lines:
         console().print(f"[bold]{name:<14}[/bold]{value}" if name or value else "", soft_wrap=True)
+
+
+def mcp() -> None:
+    """Serve the challenge tools to an MCP client over stdio."""
+    from clara_eval.config.settings import Settings  # noqa: PLC0415
+    from clara_eval.interfaces.mcp import run_stdio  # noqa: PLC0415 - an extra
+
+    asyncio.run(run_stdio(Settings.from_env()))

@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
-from clara_eval.actions.verify import verify_trace
+from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.evaluation.replay import Checked, JudgeEvidence
 from clara_eval.interfaces.cli.options import JsonFlag, YesToCost
 from clara_eval.interfaces.cli.output import emit_json, fail
 from clara_eval.interfaces.cli.screen import agree_to_cost, console, safe
@@ -47,24 +46,24 @@ def verify(
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     if not json:
-        _tell(checked)
-    foreseen = partial(_tell_cost, yes=yes)
+        print_verified(checked)
+    foreseen = partial(_ask_cost, yes=yes)
     asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=foreseen) if again else None
     found = asyncio.run(asked) if asked else None
     if json:
-        emit_json({**_document(checked), "rejudged": to_camel_json(found) if found else None})
+        emit_json({**verified_document(checked), "rejudged": to_camel_json(found) if found else None})
     elif found:
-        _tell_rejudged(found)
+        _print_rejudged(found)
 
 
-def _tell_cost(cost: Foreseen, *, yes: bool) -> None:
-    """Before anything is asked, on standard error; whoever would pay has to agree, unless it is free."""
+def _ask_cost(cost: Foreseen, *, yes: bool) -> None:
+    """Say the cost on standard error, and ask for a yes unless it is free."""
     usd = "an unknown price" if cost.micro_usd is None else f"about ${cost.micro_usd / 1e6:.4f}"
     console().print(f"asking {safe(cost.judge, 200)} {cost.calls} times, for {usd}", soft_wrap=True)
     agree_to_cost(yes=yes or cost.micro_usd == 0)
 
 
-def _tell_rejudged(found: Rejudged) -> None:
+def _print_rejudged(found: Rejudged) -> None:
     screen, share = console(stderr=False), found.disagreement
     drawn = f"{found.drawn} of {found.decided} comparisons, drawn by block {found.block_number} ({found.seed})"
     screen.print(f"asked again: {drawn}, by {safe(found.judge, 200)}", soft_wrap=True)
@@ -80,50 +79,8 @@ def _tell_rejudged(found: Rejudged) -> None:
         screen.print(f"  {one.first} against {one.second}: recorded as {one.winner}", soft_wrap=True)
 
 
-def _document(checked: Checked) -> dict[str, object]:
-    walk, posted = checked.walk, checked.posted
-    return {
-        "ok": True,
-        "executionChecked": checked.is_execution_checked,
-        "challenge": checked.challenge.address,
-        "chainId": checked.challenge.chain_id,
-        "digest": checked.digest,
-        "entries": checked.entries,
-        "submissions": len(checked.challenge.submissions),
-        "comparisons": len(walk.comparisons),
-        "executed": checked.executed,
-        "notChecked": list(checked.unchecked),
-        "notProven": list(checked.not_proven),
-        "comparedWithChain": list(checked.compared),
-        "approvals": to_camel_json(checked.approvals),
-        "judges": [
-            {
-                "judge": one.judge,
-                "answers": one.answers,
-                "signed": one.signed,
-                "keys": [
-                    {
-                        "key": key.name,
-                        "measurements": key.enclave.measurements,
-                        "status": key.enclave.status or None,
-                        "advisories": list(key.enclave.advisories),
-                    }
-                    for key in one.keys
-                ],
-            }
-            for one in checked.judges
-        ],
-        "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)} for w in walk.winners.entries
-        ],
-        "onChain": None
-        if posted is None
-        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
-    }
-
-
-def _tell(checked: Checked) -> None:
-    screen, walk = console(stderr=False), checked.walk
+def print_verified(checked: Checked) -> None:
+    screen, walk = console(stderr=False), checked.result
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
     if warning := checked.execution_warning:
         screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
@@ -146,7 +103,7 @@ def _tell(checked: Checked) -> None:
 
 
 def _signatures(judge: JudgeEvidence) -> str:
-    """One line about a model: what of its answers is signed, by which enclaves."""
+    """Which answers of a model are signed, by which enclaves."""
     told = f"answers of {safe(judge.judge, 200)}: {judge.signed} of {judge.answers} signed"
     for key in judge.keys:
         state = f"platform {key.enclave.status}" if key.enclave.status else "quote not checked"

@@ -1,8 +1,4 @@
-"""Challenges as tools of the Model Context Protocol.
-
-Over stdio for one person or agent at this machine, with a local wallet if there is one; over HTTP inside the service
-for everybody, without any wallet. The tools are thin: parse, call one action, say it shortly, return the document.
-"""
+"""Challenges as tools of the Model Context Protocol, over stdio or inside the service."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How a tool answers: a short text for the model, the whole document as structured content, errors in one sentence.
-
-The text holds only our own words and values of ours; strangers' words are in the document, fenced, and repeated in the
-text only inside their fence.
-"""
+"""How a tool answers: a short text, the whole document as structured content, errors as text."""
 
 from __future__ import annotations
 
@@ -18,6 +14,8 @@ from pydantic import BaseModel
 from clara_eval.app import Caller
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.untrusted import escaped
+from clara_eval.interfaces.mcp.text import NAMES
+from clara_eval.interfaces.words import error_text
 
 ToolContext = Context[Caller, object]
 MAX_ERROR_CHARS = 6000
@@ -33,9 +31,9 @@ def answer(text: str, document: BaseModel | Mapping[str, object]) -> CallToolRes
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
-    """Our errors become the tool's error, in words; everything else is a bug and stays one."""
+def tool_errors() -> Iterator[None]:
+    """Turn our errors into the tool's; anything else is a bug and stays one."""
     try:
         yield
     except ClaraError as bad:
-        raise ToolError(escaped(str(bad), keep_lines=True)[:MAX_ERROR_CHARS]) from bad
+        raise ToolError(escaped(error_text(bad, NAMES), keep_lines=True)[:MAX_ERROR_CHARS]) from bad

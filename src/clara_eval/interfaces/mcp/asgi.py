@@ -1,10 +1,4 @@
-"""The tools over HTTP, to be mounted in the service: for everybody, without any wallet.
-
-Comes in: the service's settings and store. Goes out: an ASGI application whose root speaks streamable HTTP. Stateless:
-no session is kept, so any worker answers any request. Whoever calls from elsewhere gets unsigned transactions, no files
-of ours, no fetching on their behalf. It answers only to its own names (loopback, `CLARA_HOST`, `CLARA_PUBLIC_HOSTS`)
-and to no page but its own, on the same port, and those of `CLARA_CORS_ORIGINS`.
-"""
+"""The tools over HTTP for everybody: stateless, without wallet, files or fetching, for our own hosts and pages."""
 
 from __future__ import annotations
 
@@ -18,11 +12,10 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from clara_eval.app import make_caller
+from clara_eval.app import Caller
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.web_origin import HostPort, read_host, read_origin
 from clara_eval.interfaces.mcp.server import build_server
-from clara_eval.store.ports import Store
 
 MAX_BODY_BYTES = 1_000_000
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -30,10 +23,7 @@ _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
 
 
 class OwnPagesOnly:
-    """Refuse what is sent to another name (DNS rebinding: 421) or by another site's page (403).
-
-    A page of ours is one that was loaded from the very host and port that it calls, over http or https.
-    """
+    """Refuse requests to another host name (DNS rebinding: 421) or from another site's page (403)."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         names = (*_LOOPBACK, *(() if settings.host in _EVERYWHERE else (_bracketed(settings.host),)))
@@ -59,7 +49,7 @@ class OwnPagesOnly:
         return None
 
     def _is_own(self, host: HostPort) -> bool:
-        """Ours on any port, because a container's is mapped; a public name on its port alone."""
+        """Our names on any port, because a container's is mapped; a public name on its port alone."""
         return host.host in self._names or host.without_default_port in self._public
 
 
@@ -67,16 +57,15 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def create_asgi(settings: Settings, store: Store, *, path: str = "/") -> Starlette:
-    """The application; its lifespan has to be run by whoever mounts it."""
-    caller = make_caller(settings, is_local=False, store=store)
+def create_asgi(caller: Caller, *, path: str = "/") -> Starlette:
+    """Build the application of a remote caller, closed with the lifespan, which the mounting app runs."""
     app = build_server(caller).streamable_http_app(
         streamable_http_path=path,
         stateless_http=True,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # it compares beginnings
     )
-    app.add_middleware(OwnPagesOnly, settings=settings)
+    app.add_middleware(OwnPagesOnly, settings=caller.settings)
     inner = app.router.lifespan_context
 
     @asynccontextmanager

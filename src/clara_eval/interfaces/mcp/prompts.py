@@ -1,8 +1,4 @@
-"""The prompts: the two common jobs, written down once, so that a client can offer them as commands.
-
-A prompt names the tools in their order and what must never be skipped: asking the wallet's owner, reading strangers'
-words as data.
-"""
+"""The prompts: how to enter a challenge and how to post one, as commands for a client."""
 
 from __future__ import annotations
 
@@ -41,7 +37,6 @@ def add_prompts(server: MCPServer[Caller]) -> None:
 
 
 def enter_challenge(address: str = "") -> str:
-    """How to take part, from finding a challenge to claiming the prize."""
     first = (
         f"The challenge is {address}."
         if address
@@ -51,5 +46,4 @@ def enter_challenge(address: str = "") -> str:
 
 
 def post_challenge(topic: str = "") -> str:
-    """How to post one that can be evaluated, with no surprise about money."""
     return POST.format(about=f" about: {topic}" if topic else "")

@@ -1,4 +1,4 @@
-"""The tools that only look: browse, detail, status, leaderboard, score, config; and the one that measures a draft."""
+"""The tools that read: browse, detail, status, leaderboard, score, config check, and try."""
 
 # ruff: noqa: N803 - tool arguments are camelCase, like every document that other programs read
 
@@ -12,20 +12,21 @@ from mcp_types import CallToolResult
 from pydantic import AliasChoices, Field
 
 from clara_eval.actions import browse as browsing
-from clara_eval.actions import results, wording
+from clara_eval.actions import results
 from clara_eval.actions.check_config import ConfigResult, check_config
-from clara_eval.actions.check_config import in_words as checked_in_words
 from clara_eval.actions.submit import draft_text
 from clara_eval.actions.try_draft import TryResult, try_draft
-from clara_eval.actions.try_draft import in_words as tried_in_words
 from clara_eval.documents.actions import (
     BrowseResult,
     DetailResult,
     EvalStatusResult,
     LeaderboardResult,
     ScoreResult,
+    StatusFound,
 )
-from clara_eval.interfaces.mcp.answer import ToolContext, answer, caller_of, in_words
+from clara_eval.interfaces import words
+from clara_eval.interfaces.mcp import text
+from clara_eval.interfaces.mcp.answer import ToolContext, answer, caller_of, tool_errors
 from clara_eval.interfaces.mcp.schema import READS, ToolEntry
 
 # The other names are those of existing clients: accepted, and not in the schema, so that a model learns one.
@@ -37,7 +38,7 @@ SenderAddress = Annotated[str, Field(description="Your address, if this server h
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 5.0
 REMOTE_WAIT_SECONDS = 30
-"""Strangers may wait, but not long and not often enough to wear out the service's node."""
+"""Bounds for remote callers, to spare the service's node."""
 
 
 async def challenge_browse(
@@ -55,18 +56,18 @@ async def challenge_browse(
 ) -> Annotated[CallToolResult, BrowseResult]:
     """List challenges, newest first."""
     wanted = browsing.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
-    with in_words():
+    with tool_errors():
         found = await browsing.browse(caller_of(ctx), wanted)
-    return answer(wording.browse(found), found)
+    return answer(text.browse(found), found)
 
 
 async def challenge_detail(
     ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
 ) -> Annotated[CallToolResult, DetailResult]:
     """One challenge in full: problem, eval config, terms, winners, your submission."""
-    with in_words():
-        found = await browsing.detail(caller_of(ctx), address, sender or None)
-    return answer(wording.detail(found), found)
+    with tool_errors():
+        found = words.detail(await browsing.detail(caller_of(ctx), address, sender or None), text.NAMES)
+    return answer(text.detail(found), found)
 
 
 async def challenge_eval_status(
@@ -75,13 +76,13 @@ async def challenge_eval_status(
     waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, EvalStatusResult]:
     """How far the evaluation is, and why it waits or stopped."""
-    with in_words():
-        found = await _followed(ctx, address, waitSeconds)
-    return answer(wording.status(found), found)
+    with tool_errors():
+        found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
+    return answer(text.status(found), found)
 
 
-async def _followed(ctx: ToolContext, address: str, seconds: int) -> EvalStatusResult:
-    """The status now, or as soon as it is final, changed in kind, or the time is over."""
+async def _followed(ctx: ToolContext, address: str, seconds: int) -> StatusFound:
+    """Wait until the status is final, changed in kind, or the time is over."""
     caller, clock = caller_of(ctx), asyncio.get_running_loop()
     pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
     end = clock.time() + (seconds if caller.is_local else min(seconds, REMOTE_WAIT_SECONDS))
@@ -102,9 +103,9 @@ async def challenge_leaderboard(
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
 ) -> Annotated[CallToolResult, LeaderboardResult]:
     """Everybody's place with Elo, interval and prize, once scores are posted."""
-    with in_words():
-        found = await results.leaderboard(caller_of(ctx), address, limit=limit)
-    return answer(wording.leaderboard(found), found)
+    with tool_errors():
+        found = words.leaderboard(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
+    return answer(text.leaderboard(found), found)
 
 
 async def challenge_score(
@@ -113,9 +114,9 @@ async def challenge_score(
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, ScoreResult]:
     """Why a submission won or lost: place, prize, games, facts, closest rival, trace."""
-    with in_words():
-        found = await results.score(caller_of(ctx), address, submitter or None)
-    return answer(wording.score(found), found)
+    with tool_errors():
+        found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
+    return answer(text.score(found), found)
 
 
 async def challenge_try(
@@ -125,10 +126,10 @@ async def challenge_try(
     file: Annotated[str, Field(description="Or a local file.", max_length=400)] = "",
 ) -> Annotated[CallToolResult, TryResult]:
     """Measure a draft before submitting: the public harness and every measured feature, on your machine."""
-    with in_words():
+    with tool_errors():
         caller = caller_of(ctx)
         found = await try_draft(caller, address, draft_text(caller, content, file))
-    return answer(tried_in_words(found), found)
+    return answer(words.tried_text(found), found)
 
 
 async def config_check(
@@ -137,11 +138,10 @@ async def config_check(
 ) -> Annotated[CallToolResult, ConfigResult]:
     """Check an eval config before posting: every problem with its remedy, the features, the cost. Sends nothing."""
     found = check_config(config_text(evalConfigJSON).encode(), caller_of(ctx).settings)
-    return answer(checked_in_words(found), found)
+    return answer(text.checked_config(found), found)
 
 
 def config_text(config: str | dict[str, object]) -> str:
-    """The text whose bytes are committed to."""
     return config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 
 

@@ -1,9 +1,4 @@
-"""Tools with exact and short definitions: what does not exist is an error in our words, and no token is wasted.
-
-Comes in: a function. Goes out: a tool. A model that misspells an argument must learn it at once; silently ignored, a
-misspelt `deadline` would post something else than was meant. Every client pays for the definitions of all tools with
-each conversation, so a definition says what to send and which fields come back, and nothing twice.
-"""
+"""Tools with exact, short definitions: an unknown argument is an error, and no token is wasted."""
 
 from __future__ import annotations
 
@@ -22,11 +17,11 @@ READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_
 SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
-"""A tool's function, its title for people, and what a client may expect of it."""
+"""A tool's function, its title, and what a client may expect of it."""
 
 
 class ExactTool(Tool):
-    """A tool whose refusal of arguments is written for the model that sent them: all of them at once."""
+    """A tool that names every wrong argument at once."""
 
     async def run(
         self, arguments: dict[str, object], context: Context[Any, Any], convert_result: bool = False
@@ -55,7 +50,7 @@ class ExactTool(Tool):
 
 
 def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
-    """The function as a tool that takes its own arguments and no others."""
+    """Make a tool that takes the function's arguments and no others."""
     tool = ExactTool.from_function(
         function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
         structured_output=True,
@@ -69,7 +64,7 @@ def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotatio
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, object]:
-    """The same schema without `title`s; properties that are called so stay."""
+    """Remove `title`s from a schema; properties with that name stay."""
     found: dict[str, object] = {}
     for key, value in schema.items():
         if key in {"properties", "$defs"}:
@@ -84,7 +79,7 @@ def without_titles(schema: dict[str, Any]) -> dict[str, object]:
 
 
 def outline(schema: dict[str, Any]) -> dict[str, object]:
-    """The fields of an answer with their types; what stands inside them is seen in the answer itself."""
+    """The fields of an answer with their types, without what is inside them."""
     named = schema.get("$defs", {})
     return {
         "type": "object",

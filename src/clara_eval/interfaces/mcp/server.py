@@ -1,9 +1,4 @@
-"""The MCP server: ten tools, one more for callers at this machine, two resources, two prompts, one caller behind them.
-
-Comes in: a `Caller`. Goes out: an `MCPServer` that any transport can run. On standard output there is nothing but the
-protocol; logs go to standard error. It starts without a node, a key or any setting, and says what is missing when it
-is asked for something.
-"""
+"""The MCP server: tools, resources and prompts around one caller; it starts without node, key or setting."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ TOOLS = (*reading.TOOLS, *writing.TOOLS)
 
 
 def build_server(caller: Caller) -> MCPServer[Caller]:
-    """The server for that caller; whoever opened the caller closes it."""
+    """Build the server of a caller, which stays open."""
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[Caller]) -> AsyncIterator[Caller]:

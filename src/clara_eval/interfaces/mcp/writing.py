@@ -1,11 +1,6 @@
-"""The tools that write: post, submit, object, claim.
+"""The tools that write: post, submit, object, claim. A local wallet sends nothing without a yes."""
 
-Without a local wallet they return unsigned transactions. With one, a person is asked through the client where the
-client can ask (`Elicit`), whatever the arguments say; where it cannot, `confirm: true` is needed. Nothing is sent else.
-"""
-
-# Tool arguments are camelCase, like every document that other programs read; they are declared where the schema is made
-# from, and read where the question is asked, once for both.
+# Tool arguments are camelCase, like every document that other programs read.
 # ruff: noqa: ARG001, N803, PLR0917
 
 from __future__ import annotations
@@ -16,17 +11,17 @@ from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult,
 from mcp_types import CallToolResult
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
-from clara_eval.actions import wording
-from clara_eval.actions.act import act, prepare
-from clara_eval.actions.announced import ObjectionInput, ObjectionResult, object_or_show, question
-from clara_eval.actions.announced import in_words as objected_in_words
 from clara_eval.actions.claim import claim
+from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show, objection_question
+from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
 from clara_eval.actions.post import post
-from clara_eval.actions.submit import Handing, submit
+from clara_eval.actions.submit import SubmissionInput, submit
 from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.documents.actions import ClaimResult, PostResult, SubmitResult
-from clara_eval.interfaces.mcp.answer import ToolContext, answer, caller_of, in_words
+from clara_eval.interfaces import words
+from clara_eval.interfaces.mcp import text
+from clara_eval.interfaces.mcp.answer import ToolContext, answer, caller_of, tool_errors
 from clara_eval.interfaces.mcp.reading import ChallengeAddress, SenderAddress, config_text
 from clara_eval.interfaces.mcp.schema import CLAIMS, SPENDS, ToolEntry
 
@@ -45,18 +40,17 @@ class Agreement(BaseModel):
 
 
 def can_ask(ctx: ToolContext) -> bool:
-    """Whether the client can put a question to a person."""
     capabilities = ctx.client_capabilities
     elicitation = capabilities.elicitation if capabilities is not None else None
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
 async def _question(ctx: ToolContext, confirm: bool, action: Action) -> Elicit[Agreement] | Agreement:
-    """Ask if there is a wallet and somebody to ask; the plan is made first, so that nobody is asked in vain."""
+    """Ask if there is a wallet and a person; the plan is made before the question."""
     caller = caller_of(ctx)
     if caller.account is None or not can_ask(ctx):
         return Agreement(confirm=confirm)
-    with in_words():
+    with tool_errors():
         plan = await prepare(caller, action)
     return Elicit(plan.question, Agreement)
 
@@ -70,12 +64,13 @@ def _decision(ctx: ToolContext, outcome: ElicitationResult[Agreement]) -> Litera
 async def _done(ctx: ToolContext, outcome: ElicitationResult[Agreement], action: Action) -> CallToolResult:
     caller = caller_of(ctx)
 
-    async def report(done: int, total: int, words: str) -> None:
-        await ctx.report_progress(done, total, words)
+    async def report(done: int, total: int, step: str) -> None:
+        await ctx.report_progress(done, total, step)
 
-    with in_words():
-        found = await act(caller, action, confirmed=_decision(ctx, outcome), report=report)
-    return answer(wording.written(found), found)
+    with tool_errors():
+        found = await perform(caller, action, confirmed=_decision(ctx, outcome), report=report)
+    result = words.acted(found, text.NAMES)
+    return answer(words.acted_text(result, text.NAMES), result)
 
 
 def posting_of(
@@ -95,7 +90,6 @@ def posting_of(
     privateSetHash: str,
     allowDuplicate: bool,
 ) -> Posting:
-    """The tool's arguments as one value."""
     return Posting(
         title=title,
         problem_statement=problemStatement,
@@ -168,11 +162,10 @@ async def challenge_post(
     return await _done(ctx, agreed, post(posting, sender or None))
 
 
-def handing_of(
+def submission_of(
     address: str, content: str, file: str, uri: str, solutionHash: str, agentId: str, register: bool
-) -> Handing:
-    """The tool's arguments as one value; a wrong agent id is told as one."""
-    return Handing(
+) -> SubmissionInput:
+    return SubmissionInput(
         challenge=address,
         content=content,
         file=file,
@@ -184,14 +177,14 @@ def handing_of(
 
 
 async def ask_submit(
-    ctx: ToolContext, handing: Annotated[Handing, Resolve(handing_of)], sender: str, confirm: bool
+    ctx: ToolContext, submission: Annotated[SubmissionInput, Resolve(submission_of)], sender: str, confirm: bool
 ) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, submit(handing, sender or None))
+    return await _question(ctx, confirm, submit(submission, sender or None))
 
 
 async def challenge_submit(
     ctx: ToolContext,
-    handing: Annotated[Handing, Resolve(handing_of)],
+    submission: Annotated[SubmissionInput, Resolve(submission_of)],
     agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_submit)],
     address: ChallengeAddress,
     content: Annotated[str, Field(description="The solution's text; or file, or uri.")] = "",
@@ -206,7 +199,7 @@ async def challenge_submit(
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, SubmitResult]:
     """Submit a solution, or replace your earlier one; it becomes public. One submission per hour and address."""
-    return await _done(ctx, agreed, submit(handing, sender or None))
+    return await _done(ctx, agreed, submit(submission, sender or None))
 
 
 async def ask_claim(ctx: ToolContext, address: str, sender: str, confirm: bool) -> Elicit[Agreement] | Agreement:
@@ -225,15 +218,14 @@ async def challenge_claim(
 
 
 def objection_of(address: str, about: str, reason: str, signature: str) -> ObjectionInput:
-    """The tool's arguments as one value."""
     return ObjectionInput(address, about, reason, signature)
 
 
 async def ask_object(
     ctx: ToolContext, wanted: Annotated[ObjectionInput, Resolve(objection_of)], confirm: bool
 ) -> Elicit[Agreement] | Agreement:
-    with in_words():
-        asked = await question(caller_of(ctx), wanted) if can_ask(ctx) else None
+    with tool_errors():
+        asked = await objection_question(caller_of(ctx), wanted) if can_ask(ctx) else None
     return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
 
 
@@ -248,9 +240,10 @@ async def challenge_object(
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, ObjectionResult]:
     """Show a result that is announced but not posted yet; with `about`, object to it, once per submitter."""
-    with in_words():
+    with tool_errors():
         found = await object_or_show(caller_of(ctx), wanted, confirmed=_decision(ctx, agreed))
-    return answer(objected_in_words(found), found)
+    result = words.objected(found, text.NAMES)
+    return answer(text.objected(result), result)
 
 
 TOOLS: tuple[ToolEntry, ...] = (

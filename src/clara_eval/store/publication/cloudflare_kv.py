@@ -40,19 +40,19 @@ class _Written(BaseModel):
 
 
 class _Answer(BaseModel):
-    """To a bulk; the SDK gives the result alone, also where the service says that it failed."""
+    """The answer to a bulk write."""
 
     success: bool
     result: _Written | None = None
 
     def is_for_all(self, count: int) -> bool:
-        """Whether all of so many keys are written."""
+        """Whether all `count` keys are written."""
         result = self.result or _Written()
         return self.success and not result.unsuccessful_keys and result.successful_key_count in (None, count)
 
 
 class _Beside(BaseModel):
-    """What a question for metadata gives."""
+    """The answer to a question for metadata."""
 
     result: dict[str, object] | None = None
 
@@ -62,8 +62,6 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class CloudflareKv:
-    """Fulfils `publication.port.Publication`."""
-
     account: str
     namespace: str
     token: SecretStr
@@ -74,7 +72,7 @@ class CloudflareKv:
 
     @property
     def name(self) -> str:
-        """With the namespace in it: another namespace has nothing yet."""
+        """The namespace is in the name: another namespace has nothing yet."""
         return f"kv-{self.namespace}"
 
     async def put_keys(self, _chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
@@ -99,14 +97,14 @@ class CloudflareKv:
             await self._put(client, [{"key": key, "value": last, "metadata": {"traceDigest": digest}}])
 
     async def _put_part(self, client: Any, key: str, digest: str, number: int, text: str) -> str:
-        """Under a name that belongs to this trace alone: readers of an older one are not disturbed."""
+        """Put a part under a name of this trace alone, unless it is there."""
         name, content = f"{key}:{digest}:{number:05}", sha256_hex(text.encode())
         if await self._beside(client, name, "sha256") != content:
             await self._put(client, [{"key": name, "value": text, "metadata": {"sha256": content}}])
         return name
 
     async def _beside(self, client: Any, key: str, field: str) -> str | None:
-        """A field of the metadata that stands beside a value; None where there is no such value."""
+        """Read a field of the metadata of a value; None if there is no such value."""
         from cloudflare import NotFoundError
 
         read = client.kv.namespaces.metadata.with_raw_response.get
@@ -121,7 +119,7 @@ class CloudflareKv:
         return text if isinstance(text, str) else None
 
     async def _put(self, client: Any, bulk: Sequence[Pair]) -> None:
-        """Until the service says that every key is written."""
+        """Put the pairs until the service reports every key as written."""
         waiting, pause, readable = list(bulk), self.pause_seconds, True
         write = client.kv.namespaces.with_raw_response.bulk_update
         for attempt in range(ROUNDS):
@@ -144,7 +142,7 @@ class CloudflareKv:
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[Any]:
-        """The SDK's client; its errors in our terms."""
+        """Open the SDK's client and turn its errors into ours."""
         require("cloudflare", "Publication in Cloudflare KV")
         from cloudflare import AsyncCloudflare, CloudflareError
 
@@ -183,7 +181,7 @@ class CloudflareKv:
 
 
 def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """In order, each within what one request may carry; a value that none may carry keeps its challenge from going."""
+    """Split the pairs into requests of allowed size; Refused if a value is too large for any."""
     bulk, size = list[Pair](), 0
     for pair in pairs:
         if len(pair["value"].encode()) > MOST_VALUE_BYTES or len(pair["key"].encode()) > 512:
@@ -202,7 +200,7 @@ def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
-    """The same text in values, each as large as one may be."""
+    """Split the text into values of the largest allowed size."""
     buffer, size = list[str](), 0
     async for part in parts:
         for piece in _pieces(part):
@@ -216,7 +214,7 @@ async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """As it is where it fits into a value; a character has at most four bytes."""
+    """Cut a text that is too large for one value; a character has at most four bytes."""
     if len(text.encode()) <= MOST_VALUE_BYTES:
         yield text
         return
@@ -225,7 +223,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _read(kind: type[T], text: str) -> T | None:
-    """None for what is not the documented envelope."""
+    """Parse an answer; None if it is not the documented envelope."""
     try:
         return kind.model_validate_json(text)
     except ValidationError:

@@ -20,21 +20,19 @@ _ADD = f"add?pin=true&cid-version=1&raw-leaves=true&chunker={CHUNKER}&progress=f
 
 @dataclass(frozen=True, slots=True)
 class IpfsPublication:
-    """Fulfils `publication.port.Publication` with a node as Kubo is one."""
-
     api: str
     name: str = "ipfs"
     takes_keys: bool = False
 
     async def put_keys(self, _chain_id: int, _pairs: Sequence[tuple[str, str]]) -> None:
-        """Never asked for: it takes no keys."""
+        """Do nothing: IPFS takes no keys."""
 
     async def trace_digest(self, _chain_id: int, _address: str) -> str | None:
         """A node knows content, not challenges."""
         return None
 
     async def take_trace(self, _chain_id: int, address: str, _digest: str, parts: AsyncIterator[str]) -> str:
-        """`ipfs://CID` of the trace, once the node says that it keeps it."""
+        """Add and pin the trace, and return its `ipfs://CID`."""
         building = FileCid()
         form = aiohttp.MultipartWriter("form-data")
         form.append(_hashed(parts, building), {"Content-Type": "application/json"}).set_content_disposition(
@@ -75,7 +73,7 @@ class IpfsPublication:
 
 
 async def _hashed(parts: AsyncIterator[str], building: FileCid) -> AsyncIterator[bytes]:
-    """The bytes as they go out, each of them counted."""
+    """Hash the bytes as they are sent."""
     async for part in parts:
         piece = part.encode()
         building.update(piece)

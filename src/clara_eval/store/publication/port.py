@@ -12,28 +12,28 @@ from clara_eval.core.errors import Temporary
 
 
 class Refused(Temporary):
-    """The place answers and does not take these very documents: those of other challenges may go there."""
+    """The place answers and refuses these documents; others may go there."""
 
 
 class Publication(Protocol):
     @property
     def name(self) -> str:
-        """Under this name it is remembered how far publication got."""
+        """The name under which progress is recorded."""
         ...
 
     @property
     def takes_keys(self) -> bool:
-        """Whether the keys go there; otherwise only the trace does."""
+        """Whether the keys go there, or only the trace."""
         ...
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
-        """Put some hundred (key, JSON) pairs at once; an outage is Temporary, what it does not take Refused."""
+        """Put some hundred (key, JSON) pairs; Temporary in an outage, Refused if it does not take them."""
         ...
 
     async def trace_digest(self, chain_id: int, address: str) -> str | None:
-        """The digest of the trace that is there as a whole."""
+        """The digest of the trace that is there completely."""
         ...
 
     async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str | None:
-        """Take a whole trace, in parts of about a megabyte; its URI where the place gives it one that lasts."""
+        """Take a trace in parts of about a megabyte, and return its lasting URI if it has one."""
         ...

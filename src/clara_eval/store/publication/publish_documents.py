@@ -30,7 +30,7 @@ PROGRESS = "publication:"
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Which result is going out, and how much of it is there."""
+    """Which result is being published, and how much of it is there."""
 
     digest: str
     last: str = ""
@@ -47,9 +47,9 @@ class _Progress:
 async def publish_documents(
     store: PublicKeys, place: Publication, chain_id: int, address: str, *, traces_public: bool = True
 ) -> bool:
-    """Publish this challenge's documents; False where nothing is posted yet, so nothing may go out.
+    """Publish the documents of this challenge; False if nothing is posted yet.
 
-    With traces kept private only scores and status go out.
+    With private traces only scores and status are published.
     """
     digest = await _posted_digest(store, chain_id, address)
     if digest is None:
@@ -70,7 +70,7 @@ async def publish_documents(
 async def _put_evidence(
     store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
 ) -> _Progress:
-    """Features, pairs and the trace, from where it was left."""
+    """Put features, pairs and the trace, from where it was left."""
     digest = progress.digest
     if place.takes_keys:
         async for bulk in _bulks(store, chain_id, address, "" if progress.last == DONE else progress.last):
@@ -87,7 +87,7 @@ async def _put_evidence(
 async def _put_result(
     store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
 ) -> _Progress:
-    """Scores, then status, where they are not there as they are here; new scores have their status after them."""
+    """Put scores, then status, if they differ from those at the place."""
     scores = await store.get(chain_id, scores_key(address)) or ""
     if progress.scores != _hash(scores):
         await place.put_keys(chain_id, [(scores_key(address), scores)])
@@ -101,7 +101,7 @@ async def _put_result(
 
 
 async def _tell_uri(store: PublicKeys, chain_id: int, address: str, digest: str, uri: str) -> None:
-    """Into the scores, and into a list of its own: who published before sees there that the scores are newer."""
+    """Record the URI in the scores and in a list of its own, so that other places get the newer scores."""
     scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
     cid = uri.removeprefix("ipfs://")
     pairs = [(scores_key(address), plain_json(scores | {"traceCid": cid}))]
@@ -110,13 +110,13 @@ async def _tell_uri(store: PublicKeys, chain_id: int, address: str, digest: str,
 
 
 async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
-    """Where this trace is kept for good, if anywhere."""
+    """The lasting URI of this trace, if it has one."""
     found = json.loads(await store.get(chain_id, trace_uri_key(address)) or "{}")
     return found["uri"] if found.get("digest") == digest else None
 
 
 async def forget_published(store: PublicKeys, place: Publication, chain_id: int, address: str) -> None:
-    """Whatever is there of this challenge, all of it is put anew."""
+    """Forget the progress, so that everything is put again."""
     await _remember(store, place, chain_id, address, _Progress(""))
 
 
@@ -128,10 +128,7 @@ async def unpublished(
     *,
     traces_public: bool = True,
 ) -> list[tuple[Publication, str]]:
-    """Of these posted challenges, at which place the documents of which one are not yet as they are here.
-
-    Whoever writes scores writes a status after them: that it is the same there stands for both.
-    """
+    """List the places and posted challenges whose documents there differ from those here."""
     rows = await store.items(chain_id, TRACE_URIS)
     uris = {key.removeprefix(TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
     texts = await store.get_many(chain_id, [status_key(address) for address in posted])
@@ -154,7 +151,7 @@ async def unpublished(
 
 
 async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str | None:
-    """The digest of the archived trace, where exactly this result is posted."""
+    """The digest of the archived trace, if exactly this result is posted."""
     scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
     archived = await archived_trace(store, chain_id, address)
     is_posted = scores.get("postedBy") is not None and archived is not None
@@ -162,7 +159,7 @@ async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str 
 
 
 async def _bulks(store: PublicKeys, chain_id: int, address: str, last: str) -> AsyncIterator[list[tuple[str, str]]]:
-    """Features, then pairs, in order of key, from after `last`; little more than a bulk is in memory."""
+    """Yield features, then pairs, in order of key, after `last`."""
     every = features_key(address, "")
     features = await store.keys(chain_id, every)
     pairs = (pairwise_key(address, key.removeprefix(every), "") for key in features)

@@ -11,8 +11,6 @@ from clara_eval.store.trace_archive import archived_trace, save_trace
 
 @dataclass(frozen=True, slots=True)
 class StorePublication:
-    """Fulfils `publication.port.Publication`."""
-
     keys: PublicKeys
     name: str = "store"
     takes_keys: bool = True

@@ -1,0 +1,240 @@
+"""One attempt at a challenge: checks, a plan that fits time and money, the run, and its end before the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import structlog
+
+from clara_eval.app import App
+from clara_eval.chain.dollars import worth_micro_usd
+from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome
+from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
+from clara_eval.challenges.post_recorder import record_posted
+from clara_eval.challenges.read import look_at_challenge, pin_challenge
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.venue import window_of
+from clara_eval.core.address import ZERO_ADDRESS, Address
+from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
+from clara_eval.documents.results import EvalStatus, Scores, read
+from clara_eval.documents.store_keys import index_key, scores_key
+from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.scoring_window import (
+    Speed,
+    Window,
+    all_comparisons,
+    how_degraded,
+    most_comparisons,
+)
+from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.judge.costs.caps import check_prize
+
+_log = structlog.get_logger(__name__)
+LEASE_SECONDS = 30.0
+T = TypeVar("T")
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Callbacks for progress; they must be cheap."""
+
+    progress: Callable[[EvalStatus], None] | None = None
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    degraded: Callable[[str], None] = lambda _how: None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    """The choices of one attempt."""
+
+    is_named: bool = False
+    """A person named this very challenge, so it need not be in the factory's list."""
+    plan: EvaluationPlan | None = None
+    """None is the plan of the settings."""
+    dry_run: bool = False
+    restart: bool = False
+    """Discard an unfinished evaluation and start again."""
+    observer: Observer = field(default_factory=Observer)
+    speed: Speed | None = None
+    """Calls a second as seen before; None is what the settings let expect."""
+    budget_seconds: float | None = None
+    """For the whole attempt; None is what the scoring window leaves."""
+    holder: str = field(default_factory=_this_process)
+    lease_seconds: float = LEASE_SECONDS
+
+
+async def attempt(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
+    """Evaluate once; a challenge that was seen before and is gone from the node is an outage."""
+    was_seen = await _was_seen(app, address)
+    evaluating = _evaluate_now(app, address, request, status)
+    return await (_while_there(address, evaluating) if was_seen else evaluating)
+
+
+async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
+    head = await app.chain.blocks.head()
+    state = await app.chain.results.scoring_state(address, head)
+    if state.score_posted_at and not request.dry_run:
+        challenge = await look_at_challenge(app.chain, address)
+        check_ours(challenge, app.evaluator)
+        return await _recognised(app, challenge)
+    challenge = await _read(app, address, restart=request.restart)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, state.status)
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
+    check_prize(worth, app.settings.min_prize_usd, int(time.time()))
+    window = window_of(challenge).at(head.timestamp)
+    plan = await _fitting_plan(app, challenge, window, request)
+    options = app.options(
+        plan,
+        seconds=window.seconds_left,
+        dry_run=request.dry_run,
+        gives_up=window.is_nearly_over,
+        sent=request.observer.sent,
+    )
+    seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
+    budget = asyncio.timeout(seconds)
+    try:
+        async with budget:
+            is_open = state.status is ChallengeStatus.OPEN
+            done = await _while_there(
+                address,
+                evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp),
+            )
+    except TimeoutError:
+        if not budget.expired():
+            raise
+        raise Temporary(
+            f"The evaluation did not end within its {seconds:.0f} s.", remedy="It continues where it stopped."
+        ) from None
+    except Temporary as outage:
+        if window.is_over:
+            raise CannotPublish(
+                f"The scoring deadline has passed, and the evaluation cannot end: {outage}",
+                remedy="The poster may post scores until somebody expires the challenge.",
+            ) from outage
+        outage.longest_pause_seconds = window.longest_pause_seconds
+        raise
+    if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
+        await record_posted(app.store, app.chain.results, await look_at_challenge(app.chain, address))
+    return done
+
+
+async def _read(app: App, address: Address, *, restart: bool) -> Challenge:
+    """Read the challenge at its pinned block. A challenge that is not ours is refused before its deadline, too."""
+    if restart:
+        await _look(app, address)
+        await Journal(app.store, f"{app.chain_id}:{address}").forget()
+    try:
+        return await pin_challenge(app.chain, app.store, address)
+    except NotYet:
+        await _look(app, address)
+        raise
+    except NotFound as missing:
+        await _look(app, address)
+        raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from missing
+
+
+async def _look(app: App, address: Address) -> None:
+    challenge = await look_at_challenge(app.chain, address)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, challenge.status)
+
+
+async def _was_seen(app: App, address: Address) -> bool:
+    """Whether it is listed, or a transaction about it was sent."""
+    run = f"{app.chain_id}:{address}"
+    return await app.store.get(app.chain_id, index_key(address)) is not None or bool(
+        await app.store.transactions(run, Intention.POST_SCORES)
+    )
+
+
+async def _while_there(address: Address, part: Awaitable[T]) -> T:
+    """Treat a challenge that was seen and is gone from the node, as in a reorg, as an outage."""
+    try:
+        return await part
+    except NotFound as lost:
+        raise Temporary(
+            f"The node no longer shows challenge {address}, which was there: {lost}",
+            remedy="It is tried again by itself.",
+        ) from lost
+
+
+def check_ours(challenge: Challenge, evaluator: Address) -> None:
+    """Refuse a challenge of another evaluator."""
+    if challenge.evaluator == ZERO_ADDRESS:
+        raise NotOurs(
+            f"Challenge {challenge.address} has no evaluator: its poster scores it.",
+            remedy="Nothing is to be done here.",
+        )
+    if challenge.evaluator != evaluator:
+        raise NotOurs(
+            f"The evaluator of {challenge.address} is {challenge.evaluator}, not {evaluator}.",
+            remedy="Check CLARA_EVALUATOR_KEY or CLARA_EVALUATOR_ADDRESS and the network.",
+        )
+
+
+def _check_open_to_scores(address: Address, status: ChallengeStatus) -> None:
+    if status is ChallengeStatus.CANCELLED:
+        raise Unscorable(f"Challenge {address} was cancelled and its poster refunded.")
+    if status is ChallengeStatus.EXPIRED:
+        raise CannotPublish(f"Challenge {address} expired without scores: every submitter may claim an equal share.")
+
+
+async def _recognised(app: App, challenge: Challenge) -> Evaluation:
+    """Record scores that are posted already, instead of evaluating again."""
+    posted = await record_posted(app.store, app.chain.results, challenge)
+    if posted is None:
+        raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
+    scores = await read(app.store, app.chain_id, Scores, scores_key(challenge.address))
+    receipt = Receipt(
+        SendOutcome.ALREADY_DONE,
+        Intention.POST_SCORES,
+        "0x" + posted.calldata.hex(),
+        tx_hash=posted.tx_hash,
+        block_number=posted.block_number,
+        posted_by=posted.by,
+        detail=f"Scores were already posted, by the {posted.by} ({posted.sender}).",
+    )
+    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None)
+
+
+async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
+    """Fit the plan to the time left, with fewer comparisons if needed."""
+    plan = request.plan or app.plan()
+    speed = request.speed or Speed.expected(app.settings.max_concurrency)
+    count, judges = challenge.submission_count, len(plan.models)
+    more = most_comparisons(window, count, judges, speed)
+    how = how_degraded(more, count, judges)
+    if more is None or how is None:
+        return plan
+    # What is paid for already costs no more time.
+    games = more + sum([paid.purpose == "comparison" async for paid in app.store.answers_of(challenge.run)])
+    everything = plan.max_games or all_comparisons(count, judges)
+    if games >= everything:
+        return plan
+    await _forget_larger_plan(app, challenge.run, games, everything)
+    request.observer.degraded(how)
+    _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
+    return replace(plan, max_games=games)
+
+
+async def _forget_larger_plan(app: App, run: str, games: int, everything: int) -> None:
+    recorded = await app.store.entry(run, "plan")
+    is_finished = await app.store.entry(run, "digest") is not None
+    if recorded is None or is_finished:
+        return
+    if (PLAN.read_text(recorded).max_games or everything) > games:
+        await app.store.forget_entry(run, "plan")

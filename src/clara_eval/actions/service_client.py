@@ -1,0 +1,25 @@
+"""Call the REST API of a running service."""
+
+from __future__ import annotations
+
+import aiohttp
+
+from clara_eval.core.address import Address
+from clara_eval.core.errors import Temporary
+from clara_eval.core.http_body import TooLong, read_at_most
+
+MAX_ANSWER_BYTES = 4 * 2**20
+"""More than the draft of ten thousand submitters has."""
+
+
+async def ask_service(api_url: str, address: Address, what: str, body: dict[str, str] | None = None) -> tuple[int, str]:
+    """Return status and text of a GET, or of a POST if there is a body."""
+    url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/{what}"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+            session.request("GET" if body is None else "POST", url, json=body, allow_redirects=False) as answer,
+        ):
+            return answer.status, (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
+    except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
+        raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad

@@ -1,0 +1,141 @@
+"""What may hold a result back from its post: a review by a person, then objections of submitters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from clara_eval.chain.dollars import worth_micro_usd
+from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
+from clara_eval.challenges.prepare import RoundCase
+from clara_eval.challenges.recorded import RecordedResult
+from clara_eval.challenges.review import Review, lapse, request_review
+from clara_eval.challenges.status import StatusWriter, review_meaning
+from clara_eval.challenges.venue import window_of
+from clara_eval.core.errors import NeedsReview
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.review_defaults import default_moment, place
+from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
+from clara_eval.evaluation.ruled import RuledComparisons
+from clara_eval.evaluation.rulings import rule_by_clock
+from clara_eval.judge.calibration_gate import known, prompt_hash, why_not_alone, work_hash
+
+ANNOUNCED = "The result is announced; its submitters may object before it is posted."
+
+
+@dataclass(frozen=True, slots=True)
+class PostDecision:
+    then: Literal["post", "wait", "run again"]
+    review: Review | None = None
+    draft: AnnouncedDraft | None = None
+    retry_seconds: float | None = None
+
+
+async def before_post(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision:
+    """Decide whether this result is posted now. A change of the evidence has the round run again."""
+    review = found.review if found.result is None else await _review(case, found, found.result)
+    if case.options.dry_run:
+        return PostDecision("post", review)
+    if review is not None and review.state != "approved":
+        return await _wait_for_review(case, found, review, status)
+    if case.options.objection_window and found.disputed is None:
+        held = await _hear_objections(case, found, status)
+        if held is not None:
+            return held
+    return PostDecision("post", review)
+
+
+async def _wait_for_review(
+    case: RoundCase, found: RecordedResult, review: Review, status: StatusWriter
+) -> PostDecision:
+    """Wait for a person; once the time for that is over, the clock rules and the round is run with its ruling."""
+    now = await case.chain_now()
+    if review.posts_at is not None and now >= review.posts_at:
+        await case.journal.drop("digest")
+        await rule_by_clock(case.journal, review.digest, review.posts_at)
+        await lapse(case.ports.store, case.challenge.chain_id, review)
+        return PostDecision("run again")
+    await status.say("review", 90, reason=review_meaning(review.posts_at), posts_at=review.posts_at)
+    waits = [float(review.posts_at - now)] if review.posts_at is not None else []
+    if found.tries_again and found.result and any(one.is_outage for one in found.result.rejected):
+        waits.append(window_of(case.challenge).recheck_seconds)
+    return PostDecision("wait", review, retry_seconds=min(waits, default=None))
+
+
+async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult) -> Review | None:
+    """Ask for a review if there is a reason; None if there is none."""
+    challenge, disputed, said = case.challenge, found.disputed, found.review
+    if said is not None and said.state == "rejected":
+        raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
+    is_due = disputed is not None and window_of(challenge).at(await case.chain_now()).must_post
+    reasons = review_reasons(result.flags, result.rulings, await _terms(case, result, None if is_due else disputed))
+    if not reasons or (is_due and disputed is not None and disputed.places == places_of(result)):
+        return None  # a draft is announced only once it is approved, and an objection does not undo that
+    if said is not None and said.state != "waiting":
+        return said
+    since = said.requested_at if said is not None else await case.chain_now()
+    codes = [reason.code for reason in reasons]
+    posts_at = default_moment(window_of(challenge), codes, since) if result.ranking else None
+    return await request_review(
+        case.ports.store,
+        challenge.chain_id,
+        challenge.address,
+        found.digest,
+        [reason.sentence for reason in reasons],
+        since,
+        posts_at=posts_at,
+        default="" if posts_at is None else _default_words(result),
+    )
+
+
+async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
+    options, challenge = case.options, case.challenge
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)
+    raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
+    return ReviewTerms(
+        None if worth is None else worth / 1_000_000,
+        options.review_above_usd,
+        result.ranking.misallocation if result.ranking else 0.0,
+        options.review_doubt_usd,
+        options.review_doubt_share,
+        await _uncalibrated(case, result),
+        tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
+    )
+
+
+async def _uncalibrated(case: RoundCase, result: EvaluationResult) -> str | None:
+    """Why the judges that voted may not post without a person; rules need no calibration."""
+    if isinstance(result.comparisons, RuledComparisons):
+        return None
+    voters = sorted({comparison.judge for comparison in result.comparisons if comparison.winner is not None})
+    if "rules" in voters:
+        return None
+    work, prompt = work_hash(case.given.config, result.schema), prompt_hash()
+    found = [await known(case.ports.store, case.challenge.chain_id, judge, prompt, work) for judge in voters]
+    return why_not_alone(voters, found, case.options.calibration, case.options.calibration_floor)
+
+
+def _default_words(result: EvaluationResult) -> str:
+    """What is posted if nobody decides."""
+    behind = result.behind_by_default
+    if not behind:
+        return "it is posted as it is ranked"
+    named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
+    paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
+    return f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
+
+
+async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
+    """Announce the result, wait until the window for objections is over, and have disputed steps done again."""
+    now = await case.chain_now()
+    store, window, seconds = case.ports.store, window_of(case.challenge).at(now), case.options.objection_window
+    draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
+    if now < draft.until:
+        await status.say("publishing", 91, reason=ANNOUNCED, objections_until=draft.until)
+        return PostDecision("wait", draft=draft, retry_seconds=float(draft.until - now))
+    objections = await raised(case.journal, draft.digest)
+    if not objections:
+        return None
+    judge = case.options.objection_judge or None
+    await reopen(Disputed(draft.digest, draft.until, draft.places, objections, judge), case.journal)
+    return PostDecision("run again")

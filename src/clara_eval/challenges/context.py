@@ -1,0 +1,77 @@
+"""What the evaluation of a challenge works with: the ports to the outside, and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.sender import Receipt, TransactionSender
+from clara_eval.config.eval_config import EvalConfig
+from clara_eval.config.networks import Network
+from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.sources import ModelSource
+from clara_eval.harness import Machine
+from clara_eval.judge.calibration_gate import FLOOR, Mode
+from clara_eval.store.ports import Store
+from clara_eval.submissions import Fetch, SubmissionLimits
+
+
+class Models(Protocol):
+    """Opens the models for one run: behind the answer book, within the run's budget and time."""
+
+    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        """The plan with the limits of answers, and no more games than the budget of one challenge allows."""
+        ...
+
+    def open_run(
+        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+    ) -> AbstractAsyncContextManager[MeteredModels]: ...
+
+
+class MeteredModels(ModelSource, Protocol):
+    def meter(self) -> tuple[int, float]:
+        """Calls made and dollars spent so far."""
+        ...
+
+    @property
+    def estimate_usd(self) -> float | None:
+        """What the run is expected to cost; None if a price is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    chain: EthereumChain
+    fetch: Fetch
+    store: Store
+    sender: TransactionSender
+    models: Models
+    machine: Machine = field(default_factory=Machine)
+    """Runs submissions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    network: Network
+    plan: EvaluationPlan
+    seconds: float
+    """How long the models may take."""
+    review_above_usd: float | None = 1000.0
+    review_doubt_usd: float | None = 50.0
+    review_doubt_share: float = 0.2
+    calibration: Mode = "known"
+    calibration_floor: float = FLOOR
+    objection_window: int = 0
+    """Seconds between the announcement of a result and its post; 0 is none."""
+    objection_judge: str = ""
+    gives_up: bool = False
+    """Whether the scoring window is nearly over: what cannot be read now gets its verdict, and a person looks."""
+    dry_run: bool = False
+    retry_after_seconds: tuple[float, ...] = SubmissionLimits().retry_after_seconds
+    """Waits between attempts to fetch a submission; what is accepted never depends on them."""
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    """Called with every transaction."""

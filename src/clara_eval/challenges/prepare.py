@@ -1,0 +1,139 @@
+"""What is settled before a round is run: metadata, hidden harness, plan, rulings, disputes."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.sender import Intention
+from clara_eval.challenges.context import Options, Ports
+from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
+from clara_eval.challenges.review import read_review
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
+from clara_eval.core.codec import JsonCodec
+from clara_eval.core.errors import BadSubmission, CannotPublish, NotYet
+from clara_eval.documents.store_keys import harness_key
+from clara_eval.evaluation.harness import REVEAL, WITHHELD, Reveal, revealed_document
+from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.rulings import Ruling, is_by_default, read_rulings
+from clara_eval.evaluation.sources import any_missed
+from clara_eval.evaluation.trace.journal import Journal
+
+REVEAL_SHARE = 0.25
+"""Of the scoring window: how long a round waits for a hidden harness."""
+TEXT = JsonCodec(str)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCase:
+    """One challenge under evaluation, with all that its steps need."""
+
+    challenge: Challenge
+    given: Round
+    journal: Journal
+    ports: Ports
+    options: Options
+    is_open: bool
+    """Whether the contract still takes submissions, so that no post can be rehearsed."""
+
+    async def chain_now(self) -> int:
+        return (await self.ports.chain.blocks.head()).timestamp
+
+    async def is_signed(self) -> bool:
+        return bool(await self.ports.store.transactions(self.journal.run, Intention.POST_SCORES))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    venue: ChallengeVenue
+    plan: EvaluationPlan
+    """As it is recorded: rulings are not applied."""
+    rulings: tuple[Ruling, ...]
+    reveal: Reveal | None
+    tries_again: bool
+    """Whether entries that could not be read are tried once more."""
+
+
+async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
+    """Settle everything that a run takes as given. Raises NotYet while a hidden harness is waited for."""
+    challenge, journal = case.challenge, case.journal
+    reveal = await _reveal(case, now)
+    status.warn(WITHHELD if reveal is not None and reveal.is_withheld else None)
+
+    async def affordable() -> EvaluationPlan:
+        return case.ports.models.affordable(challenge, case.given.config, case.options.plan)
+
+    plan = await journal.once("plan", PLAN, affordable)
+    disputed = await _disputed(case, now)
+    ruled = await read_rulings(journal)
+    tries_again = not is_by_default(ruled) and now < window_of(challenge).decided_until and not await _is_settled(case)
+    if tries_again and await any_missed(journal):
+        # An entry that can be read now changes the result; the earlier one was never signed or approved.
+        await journal.drop("digest")
+    venue = ChallengeVenue(challenge, case.given, disputed)
+    return Prepared(venue, plan, (*ruled, *rulings_of(disputed)), reveal, tries_again)
+
+
+async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
+    """The case of a challenge, with the metadata behind `challengeURI`, which is fetched once."""
+    journal = Journal(ports.store, challenge.run)
+
+    async def read() -> str:
+        try:
+            fetched = await ports.fetch.fetch(challenge.challenge_uri)
+        except BadSubmission as bad:
+            raise CannotPublish(
+                f"The metadata at challengeURI cannot be read: {bad}",
+                remedy="The poster may post scores; after scoringDeadline anybody may call expire().",
+            ) from bad
+        return base64.b64encode(fetched.content).decode()
+
+    encoded: str = await journal.once("metadata", TEXT, read)
+    return RoundCase(challenge, round_of(challenge, base64.b64decode(encoded)), journal, ports, options, is_open)
+
+
+async def _reveal(case: RoundCase, now: int) -> Reveal | None:
+    """What was revealed, decided once; None if nothing is hidden. Raises NotYet while there is time to wait."""
+    spec, challenge = case.given.config.harness, case.challenge
+    if spec is None or not spec.hidden:
+        return None
+
+    async def decide() -> Reveal:
+        text = await case.ports.store.get(challenge.chain_id, harness_key(challenge.address))
+        if text is not None:
+            revealed_document(text.encode(), challenge.private_set_hash, spec)
+            return Reveal(base64.b64encode(text.encode()).decode())
+        until = window_of(challenge).moment_left(1 - REVEAL_SHARE)
+        if now < until:
+            raise NotYet(
+                f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until {until}.",
+                remedy="The poster reveals it with `clara-eval harness reveal`.",
+            )
+        return Reveal(None)
+
+    return await case.journal.once("reveal", REVEAL, decide)
+
+
+async def _is_settled(case: RoundCase) -> bool:
+    """Whether a result was approved or signed."""
+    review = await read_review(case.ports.store, case.challenge.chain_id, case.challenge.address)
+    return (review is not None and review.state == "approved") or await case.is_signed()
+
+
+async def _disputed(case: RoundCase, now: int) -> Disputed | None:
+    """What was objected to. If the other judge is not done in time, the draft stays, and the objections with it.
+
+    Else a submitter could keep a result from being posted by objecting while that judge is away.
+    """
+    found = await read_disputed(case.journal)
+    if found is None or found.judge is None or not window_of(case.challenge).at(now).must_post:
+        return found
+    if await case.is_signed():
+        return found
+    unjudged = replace(found, judge=None)
+    await reopen(unjudged, case.journal)
+    return unjudged

@@ -1,0 +1,129 @@
+"""A result that is recorded under the digest of its trace, run now or read from the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from clara_eval.chain.calldata import post_scores, read_calldata
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.winners import Winners
+from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.objections import Disputed, announced, read_disputed
+from clara_eval.challenges.prepare import TEXT, Prepared, RoundCase
+from clara_eval.challenges.public_documents import plots_document, public_keys
+from clara_eval.challenges.review import Review, read_review
+from clara_eval.core.errors import Disagrees, NeedsReview
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.store_keys import plots_key, scores_key
+from clara_eval.evaluation.record import entries
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.sources import close_unanswered
+from clara_eval.evaluation.trace.document import render
+from clara_eval.evaluation.trace.evidence import Evidence
+from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
+
+AT_ONCE = 2000
+"""Public keys in one write; a round of many games has more than memory should hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResult:
+    digest: str
+    winners: Winners
+    disputed: Disputed | None
+    result: EvaluationResult | None
+    """None if it is read from the archive."""
+    review: Review | None = None
+    """What a person said about exactly this result."""
+    tries_again: bool = False
+    """Whether entries that could not be read are tried once more before the post."""
+
+
+async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:
+    """Write the trace and the public keys. Raises Disagrees if an earlier run gave another digest."""
+    challenge, store = case.challenge, case.ports.store
+    with drafted(entries(prepared.plan, result, prepared.venue.records(result))) as draft:
+        await _check_posted(case, draft.digest)
+        await close_unanswered(case.journal, result.unanswered)
+        await case.journal.note("digest", draft.digest)
+        review = await read_review(store, challenge.chain_id, challenge.address)
+        said = review if review is not None and review.digest == draft.digest else None
+        pieces = draft.pieces(said.approvals if said else ())
+        await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
+    keys = public_keys(challenge, result, extracted_at=challenge.block.timestamp)
+    while bulk := list(islice(keys, AT_ONCE)):
+        await store.put_many(challenge.chain_id, bulk)
+    plots = plain_json(plots_document(result, draft.digest))
+    await store.put(challenge.chain_id, plots_key(challenge.address), plots)
+    venue = prepared.venue
+    return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
+
+
+async def _check_posted(case: RoundCase, digest: str) -> None:
+    """Never replace what a posted transaction commits to: the post could not be checked any more."""
+    challenge = case.challenge
+    scores = await read_document(case.ports.store, challenge.chain_id, scores_key(challenge.address)) or {}
+    posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
+    if posted in {None, digest}:
+        return
+    if (await case.ports.chain.results.scoring_state(challenge.address)).score_posted_at:
+        raise Disagrees(
+            f"The result of {challenge.address} is posted with the trace {posted}; this run gives {digest}.",
+            remedy="The posted trace is kept. Nothing is to be done here.",
+        )
+
+
+async def recorded_result(case: RoundCase) -> RecordedResult | None:
+    """The result that a person approved, as its archived trace holds it; None if the round is to be run.
+
+    Raises:
+        NeedsReview: a person rejected it.
+
+    """
+    challenge, store = case.challenge, case.ports.store
+    digest = await case.journal.saved("digest", TEXT)
+    review = await read_review(store, challenge.chain_id, challenge.address)
+    if digest is None or case.options.dry_run or review is None or review.digest != digest:
+        return None
+    if review.state == "rejected":
+        raise NeedsReview(f"The result was rejected in review: {review.note or 'no note'}.")
+    if review.state != "approved":
+        return None
+    disputed = await read_disputed(case.journal)
+    is_announced = await announced(store, challenge.chain_id, challenge.address, digest) is not None
+    if case.options.objection_window and disputed is None and not is_announced:
+        return None  # its places have to be announced first
+    trace = await TraceFile.of(stream_trace(store, challenge.chain_id, challenge.address))
+    if trace is None:
+        return None
+    with trace:
+        evidence = Evidence(trace)
+        if evidence.digest != digest:
+            return None
+        if tuple(evidence.approvals) != review.approvals:
+            pieces = render(_entry_lines(trace), digest, review.approvals)
+            await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
+        winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))
+    return RecordedResult(digest, winners, disputed, None, review)
+
+
+def _entry_lines(trace: TraceFile) -> Iterator[str]:
+    """The lines of the entries, without the first and the last line of the file."""
+    for line in islice(trace, 1, None):
+        if line.startswith("]"):
+            return
+        yield line.removesuffix("\n").removesuffix(",")
+
+
+def _winners(challenge: Challenge, calldata: bytes) -> Winners:
+    """The winners of recorded calldata, which have to encode to the same bytes."""
+    winners = read_calldata(calldata).winners
+    if post_scores(winners, challenge.contract_version) != calldata:
+        raise Disagrees(
+            f"The recorded calldata of {challenge.address} is not what this version writes for its winners.",
+            remedy="Use the version that recorded it, or start again with `evaluate --restart`.",
+        )
+    return winners

@@ -1,0 +1,126 @@
+"""Check the trace of a challenge: replay it, and with a node compare it with what the chain holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from clara_eval.chain.calldata import read_calldata
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.posted import Posted
+from clara_eval.chain.winners import Winners
+from clara_eval.challenges.venue import ChallengeVenue
+from clara_eval.core.errors import BadInput, BadTrace
+from clara_eval.evaluation.replay import JudgeEvidence, Replay, replay
+from clara_eval.harness import Machine
+from clara_eval.judge.attestation import Quotes
+
+__all__ = ["Checked", "JudgeEvidence", "check_trace"]
+OFFLINE = (
+    "that the chain holds this challenge, these submissions with their agents and this result: nothing was compared "
+    "with a chain, and nothing else tells the agent of an unpaid submission"
+)
+REPLACED = (
+    "that block {number}, at which the challenge was read, was ever on the chain: another is in its place since a "
+    "reorg, and the block before the post tells the same facts"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked(Replay):
+    """A trace of a challenge that holds."""
+
+    venue: ChallengeVenue
+    posted: Posted | None = None
+    is_replaced: bool = False
+    """A reorg replaced the block at which the challenge was read."""
+
+    @property
+    def challenge(self) -> Challenge:
+        return self.venue.challenge
+
+    @property
+    def winners(self) -> Winners:
+        return self.venue.winners(self.result)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What the chain agrees to."""
+        if self.posted is None:
+            return ()
+        facts = "the block and the challenge with its submissions at that block"
+        if self.is_replaced:
+            facts = "the challenge with its submissions, as they were just before the post"
+        return facts, "the posted transaction: its winners, and that it commits to this trace"
+
+    @property
+    def not_proven(self) -> tuple[str, ...]:
+        """What this check leaves open."""
+        found = [OFFLINE] if self.posted is None else []
+        if self.is_replaced:
+            found.append(REPLACED.format(number=self.challenge.block.number))
+        if self.venue.disputed is not None:
+            found.append("that the draft had the recorded places: who objected signed its digest, not the places")
+        return (*found, *self.open_points)
+
+
+async def check_trace(
+    lines: Iterable[str],
+    chain: EthereumChain | None = None,
+    machine: Machine | None = None,
+    quotes: Quotes | None = None,
+) -> Checked:
+    """Check every entry offline; with a chain also that this trace is the one that was posted."""
+    found, venue = await replay(lines, ChallengeVenue.read, machine, quotes)
+    checked = Checked(
+        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.approvals, venue
+    )
+    if chain is None:
+        return checked
+    posted = await _check_chain(checked, chain)
+    return replace(checked, posted=posted, is_replaced=not await chain.blocks.is_canonical(venue.challenge.block))
+
+
+async def _check_facts(challenge: Challenge, posted: Posted | None, chain: EthereumChain) -> None:
+    """Compare the challenge at its block; if a reorg replaced the block, what is frozen just before the post."""
+    is_there = await chain.blocks.is_canonical(challenge.block)
+    if not is_there and posted is None:
+        raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
+    block = challenge.block if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
+    again = await chain.challenges.challenge_at(challenge.address, block)
+    if not is_there:
+        again = replace(
+            again, block=challenge.block, status=challenge.status, score_posted_at=challenge.score_posted_at
+        )
+    if again != challenge:
+        raise BadTrace(f"The chain has other facts about the challenge at block {block.number}.", entry="challenge")
+
+
+async def _check_chain(checked: Checked, chain: EthereumChain) -> Posted:
+    """Compare the chain's own facts, and the digest and the winners in the transaction that posted."""
+    challenge = checked.challenge
+    if chain.chain_id != challenge.chain_id:
+        raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")
+    posted = await chain.results.posted_by(challenge)
+    await _check_facts(challenge, posted, chain)
+    if posted is None:
+        raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")
+    try:
+        said = read_calldata(posted.calldata)
+    except BadInput as bad:
+        raise BadTrace(
+            f"The transaction {posted.tx_hash} does not call postScores itself, so it commits to no trace: {bad}",
+            entry="digest",
+        ) from bad
+    if said.trace_digest != checked.digest:
+        shown = said.trace_digest or "none"
+        raise BadTrace(
+            f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to the trace {shown}; "
+            f"this one is {checked.digest}.",
+            entry="digest",
+        )
+    venue = checked.venue
+    if said.winners != checked.winners or not posted.calldata.startswith(venue.calldata(checked.result)):
+        raise BadTrace("The posted winners are not those of the trace.", entry="winners")
+    return posted

@@ -1,0 +1,101 @@
+"""Post a recorded result, and write down how that ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clara_eval.chain.calldata import post_scores_calldata
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome
+from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.guard import check_call
+from clara_eval.challenges.post import publish
+from clara_eval.challenges.prepare import RoundCase
+from clara_eval.challenges.public_documents import is_posted, scores_document, with_receipt
+from clara_eval.challenges.read import superseded
+from clara_eval.challenges.recorded import RecordedResult
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.store_keys import scores_key
+from clara_eval.store.ports import KeyedDocuments
+
+
+async def post_result(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Receipt:
+    """Post these winners, save the scores with the receipt, and say how it ended."""
+    await status.say("publishing", 92)
+    receipt = await _publish(case, found)
+    case.options.sent(receipt)
+    challenge, store = case.challenge, case.ports.store
+    document = with_receipt(await _scores(case, found), receipt, await _posted_at(case, receipt))
+    await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
+    await _say_outcome(status, receipt)
+    return receipt
+
+
+async def _posted_at(case: RoundCase, receipt: Receipt) -> int | None:
+    if not is_posted(receipt):
+        return None
+    if receipt.block_number is not None:
+        return (await case.ports.chain.blocks.block_at(receipt.block_number)).timestamp
+    return (await case.ports.chain.results.scoring_state(case.challenge.address)).score_posted_at
+
+
+async def _publish(case: RoundCase, found: RecordedResult) -> Receipt:
+    challenge, ports = case.challenge, case.ports
+    if not ports.sender.can_sign and case.is_open:
+        return _unrehearsed(case, found)
+    gone = await superseded(ports.store, challenge.run)
+    return await publish(
+        challenge, found.winners, found.digest, sender=ports.sender, results=ports.chain.results, superseded=gone
+    )
+
+
+def _unrehearsed(case: RoundCase, found: RecordedResult) -> Receipt:
+    """Check the call of a dry run of a challenge that is still Open: the contract could not take it yet."""
+    data = post_scores_calldata(found.winners, found.digest, case.challenge.contract_version)
+    check_call(case.challenge, found.winners, found.digest, data)
+    return Receipt(
+        SendOutcome.DRY_RUN,
+        Intention.POST_SCORES,
+        "0x" + data.hex(),
+        detail="Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent.",
+    )
+
+
+async def save_scores(case: RoundCase, found: RecordedResult) -> None:
+    """Save the scores before the post, unless an earlier run wrote down who posted."""
+    challenge, store = case.challenge, case.ports.store
+    earlier = await read_scores(store, challenge.chain_id, challenge.address) or {}
+    if not earlier.get("postedBy"):
+        text = plain_json(await _scores(case, found))
+        await store.put(challenge.chain_id, scores_key(challenge.address), text)
+
+
+async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, object]:
+    """The scores of this result: made anew if it was run now, else as they were saved."""
+    challenge = case.challenge
+    earlier = await read_scores(case.ports.store, challenge.chain_id, challenge.address) or {}
+    if found.result is None:
+        return earlier
+    cid = earlier.get("traceCid") if earlier.get("traceDigest") == found.digest else None
+    return scores_document(challenge, found.result, found.winners, found.digest, cid)
+
+
+async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
+    posted_by = str(receipt.posted_by) if receipt.posted_by else None
+    match receipt.outcome:
+        case SendOutcome.CONFIRMED | SendOutcome.ALREADY_DONE:
+            await status.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
+        case SendOutcome.DRY_RUN:
+            await status.say(
+                "complete", 100, reason=receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
+            )
+        case SendOutcome.UNKNOWN:
+            waits = "Sent, not seen mined yet: the chain is asked again."
+            await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
+        case SendOutcome.REVERTED:
+            await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
+
+
+async def read_scores(store: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+    """The scores document as stored, or None."""
+    return await read_document(store, chain_id, scores_key(address))

@@ -1,0 +1,112 @@
+"""The on-chain challenge as the venue of a round: what it gives to an evaluation and adds to its trace."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from eth_abi.exceptions import EncodingError
+
+from clara_eval.chain.calldata import post_scores
+from clara_eval.chain.model import Challenge
+from clara_eval.chain.winners import Winners, check_scorable, choose_winners
+from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, check_recorded
+from clara_eval.challenges.read import CHALLENGE
+from clara_eval.config.eval_config import read_metadata
+from clara_eval.core.codec import to_camel_json
+from clara_eval.core.errors import BadTrace
+from clara_eval.evaluation.record import VenueRecords
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.rulings import RULINGS
+from clara_eval.evaluation.scoring_window import Window
+from clara_eval.evaluation.trace_sources import Bodies, recorded_metadata
+
+_ADDRESS, _HASH = re.compile("0x[0-9a-f]{40}"), re.compile("0x[0-9a-f]{64}")
+_FORM_WORDS = {_ADDRESS: "an address in lower case", _HASH: "a hash of 32 bytes in lower case"}
+
+
+def window_of(challenge: Challenge) -> Window:
+    """The scoring window by the chain's own clock: the block at which the challenge was read."""
+    return Window(challenge.deadline, challenge.scoring_deadline, challenge.block.timestamp)
+
+
+def round_of(challenge: Challenge, metadata: bytes) -> Round:
+    return Round(
+        run=challenge.run,
+        name=challenge.address,
+        beacon=challenge.block.hash,
+        metadata_bytes=metadata,
+        metadata=read_metadata(metadata, challenge.eval_config_hash),
+        config_hash=challenge.eval_config_hash,
+        private_set_hash=challenge.private_set_hash,
+        winner_count=challenge.winner_count,
+        payout_bps=challenge.payout_bps,
+        submissions=challenge.submissions,
+        replaced=challenge.replaced,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeVenue:
+    challenge: Challenge
+    given: Round
+    disputed: Disputed | None = None
+    """What submitters objected to in an earlier result."""
+
+    @classmethod
+    def read(cls, evidence: Bodies) -> ChallengeVenue:
+        """The venue of a trace; BadTrace if the trace does not hold it."""
+        if "challenge" not in evidence:
+            raise BadTrace("The trace has no entry challenge.", entry="challenge")
+        try:
+            challenge = CHALLENGE.read(evidence["challenge"])
+        except ValueError as bad:
+            raise BadTrace(f"The challenge cannot be read: {bad}", entry="challenge") from bad
+        check_scorable(challenge)
+        given = round_of(challenge, recorded_metadata(evidence, challenge.challenge_uri))
+        rulings = RULINGS.read(tuple(evidence["rulings"]))
+        return cls(challenge, given, check_recorded(evidence.get("objections"), challenge, rulings))
+
+    def winners(self, result: EvaluationResult) -> Winners:
+        return choose_winners(self.challenge, result.placed)
+
+    def calldata(self, result: EvaluationResult) -> bytes:
+        """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
+        try:
+            return post_scores(self.winners(result), self.challenge.contract_version)
+        except EncodingError as bad:
+            raise BadTrace(f"The winners cannot be encoded: {bad}", entry="evidence") from bad
+
+    def records(self, result: EvaluationResult) -> VenueRecords:
+        """The challenge, the objections and the post. Raises BadTrace if a value has not its form."""
+        challenge, disputed = self.challenge, self.disputed
+        calldata = self.calldata(result)
+        self._check_forms(result)
+        return VenueRecords(
+            header={"chainId": challenge.chain_id, "challenge": challenge.address},
+            facts=(("challenge", CHALLENGE.body(challenge)),),
+            disputes=(("objections", DISPUTED_FORM.body(disputed)),) if disputed is not None else (),
+            outcome=(
+                ("winners", to_camel_json(self.winners(result).entries)),
+                ("calldata", "0x" + calldata.hex()),
+            ),
+        )
+
+    def _check_forms(self, result: EvaluationResult) -> None:
+        """Addresses, hashes and numbers that nothing is computed from have their form, too."""
+        challenge, disputed = self.challenge, self.disputed
+        replaced, submissions = challenge.replaced, challenge.submissions
+        addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]
+        addresses += [one.submitter for one in replaced]
+        addresses += [one.address for one in (disputed.places if disputed else ())]
+        hashes = [challenge.block.hash, challenge.private_set_hash, *(ruling.of for ruling in result.rulings)]
+        hashes += [one.solution_hash for one in submissions] + [one.solution_hash for one in replaced]
+        hashes += [disputed.of] if disputed else []
+        amounts = [challenge.prize_pool, challenge.poster_bond, challenge.deadline, challenge.scoring_deadline]
+        amounts += [challenge.max_participants, *(one.agent_id for one in submissions)]
+        if not all(0 <= amount < 2**256 for amount in amounts):
+            raise BadTrace("A number of the challenge is not one that the contract can hold.", entry="challenge")
+        for text, form in [*((text, _ADDRESS) for text in addresses), *((text, _HASH) for text in hashes)]:
+            if not form.fullmatch(text):
+                raise BadTrace(f"{text[:80]!r} is not {_FORM_WORDS[form]}.", entry="evidence")

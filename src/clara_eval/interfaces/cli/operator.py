@@ -1,0 +1,212 @@
+"""`check`, `status`, `trace`, `spend`, `publication sync`, `keys new`: what an operator asks and does."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from pydantic import SecretStr
+from rich.table import Table
+from rich.text import Text
+
+from clara_eval.actions.check import preflight
+from clara_eval.actions.keys import new_key
+from clara_eval.actions.publication import NotTried, Published, publish_all
+from clara_eval.actions.results import STATUS_MEANINGS
+from clara_eval.actions.status import spend_document, spending, stored_status, stored_trace
+from clara_eval.actions.times import show_moment
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.dollars import usd
+from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.documents.results import EvalStatus, Scores
+from clara_eval.interfaces.cli.leaderboard_table import print_result, stage_text
+from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
+from clara_eval.interfaces.cli.output import code_of, emit_json, fail
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, safe
+
+_NEXT = {
+    "complete": "verify {0}|leaderboard {0}",
+    "review": "review show {0}",
+    "failed": "evaluate {0}",
+    "deferred": "spend",
+    "unscorable": "challenge show {0}",
+}
+"""The commands to run after each status."""
+
+
+def check(*, json: JsonFlag = False) -> None:
+    """Check settings, node, wallet, store and judges, and say what is ready and what is not."""
+    findings = asyncio.run(preflight(Settings.from_env()))
+    is_ready = all(finding.ok for finding in findings)
+    if json:
+        rows = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in findings]
+        emit_json({"ok": is_ready, "checks": rows})
+    else:
+        for finding in findings:
+            mark = "[green]ok[/green]  " if finding.ok else "[red]no[/red]  "
+            console(stderr=False).print(f"{mark}{finding.name:<10} {safe(finding.detail, 1000)}", soft_wrap=True)
+    if not is_ready:
+        raise typer.Exit(1)
+
+
+def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
+    """Show how far the evaluation of a challenge has come."""
+    target = to_address(address)
+    document, scores = asyncio.run(stored_status(Settings.from_env(), target))
+    if document is None:
+        fail(
+            f"No evaluation of {target} is known in this store. `clara-eval evaluate {target}` starts one.",
+            code=1,
+            as_json=json,
+        )
+    if json:
+        emit_json({"challenge": target, **document.model_dump()})
+    else:
+        _print_status(target, document, scores)
+
+
+def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
+    screen, meaning = console(stderr=False), STATUS_MEANINGS[document.status]
+    screen.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
+    screen.print(Text(meaning))
+    if document.warning:
+        print_labelled("Warning", document.warning)
+    if document.stage is not None:
+        print_labelled("Stage", stage_text(document.stage))
+    if document.retryAt:
+        print_labelled("Again at", show_moment(document.retryAt))
+    if document.reason and document.reason != meaning:
+        print_labelled("Reason", document.reason[:1000])
+    if scores is not None and scores.rankings:
+        screen.print()
+        print_result(scores)
+    print_next(_NEXT.get(document.status, "challenge watch {}").format(target).split("|"))
+
+
+def trace(
+    address: AddressArgument,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="With --out: print what was written as JSON; the trace itself is JSON already."),
+    ] = False,
+) -> None:
+    """Print the trace of an evaluated challenge."""
+    target = to_address(address)
+    size = asyncio.run(_copy_trace(Settings.from_env(), target, out))
+    if not size:
+        remedy = f"`clara-eval evaluate {target}` makes one; `clara-eval verify {target}` finds one that is elsewhere."
+        fail(NotFound(f"No trace of {target} is in this store.", remedy=remedy), as_json=json)
+    if out is not None and json:
+        emit_json({"challenge": target, "file": str(out), "bytes": size})
+    elif out is not None:
+        print_labelled("Wrote", f"{size:,} bytes to {out}")
+        print_next([f"verify {shlex.quote(str(out))}"])
+
+
+async def _copy_trace(settings: Settings, target: Address, out: Path | None) -> int:
+    """Write the bytes as they are; without a trace there is no file."""
+    size = 0
+    try:
+        with ExitStack() as files:
+            stream: BinaryIO | None = None
+            async for part in stored_trace(settings, target):
+                stream = stream or (sys.stdout.buffer if out is None else files.enter_context(out.open("wb")))
+                size += stream.write(part)
+    except OSError as bad:
+        if out is None or isinstance(bad, BrokenPipeError):
+            raise
+        raise BadInput(f"{out} cannot be written: {bad.strerror or bad}.", remedy="Name another file.") from None
+    return size
+
+
+def spend(
+    *,
+    since: Annotated[str | None, typer.Option(help="First day, YYYY-MM-DD; without it everything.")] = None,
+    json: JsonFlag = False,
+) -> None:
+    """Report what was spent on models; reservations of running evaluations count and are shown apart."""
+    report = asyncio.run(spending(Settings.from_env(), _first_moment(since)))
+    if json:
+        emit_json(spend_document(report))
+        return
+    for title, lines in (("Month", report.by_month), ("Poster", report.by_poster), ("Challenge", report.by_challenge)):
+        table = Table(title, "USD", "reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
+        for line in (*lines, report.total):
+            style = "bold" if line is report.total else None
+            table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations), style=style)
+        console(stderr=False).print(table)
+
+
+def _first_moment(since: str | None) -> int:
+    if since is None:
+        return 0
+    try:
+        return int(datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise BadInput(f"--since {since!r} is not a day.", value=since, remedy="Write YYYY-MM-DD.") from None
+
+
+def sync(
+    addresses: Annotated[list[str] | None, typer.Argument(help="Only these challenges; without: all of ours.")] = None,
+    *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Write what should be there, too: for a place that lost it.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Publish posted results at every place that lacks them; what is there already is not written again.
+
+    Ends with 0 when everything is there, 1 where nothing is posted, 2 where a place does not take it: it is tried again
+    at every tick of the service, or by the same command.
+    """
+    wanted = [to_address(address) for address in addresses or []]
+    places, done = asyncio.run(publish_all(Settings.from_env(), wanted, again=again))
+    if json:
+        rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
+        emit_json({"places": places, "published": rows})
+    else:
+        _print_published(places, done)
+    if problems := [one.error for one in done if one.error is not None]:
+        raise typer.Exit(max(code_of(problem) for problem in problems))
+
+
+def _print_published(places: list[str], done: list[Published]) -> None:
+    """Print a line for each, and count those that were not tried."""
+    out = console(stderr=False)
+    for one in done:
+        if not isinstance(one.error, NotTried):
+            ending = "published" if one.problem is None else safe(one.problem, 1000)
+            out.print(f"{one.address}  {one.place}  {ending}", soft_wrap=True)
+    for place, count in Counter(one.place for one in done if isinstance(one.error, NotTried)).items():
+        out.print(f"{count:,} more not tried at {place}, which does not work now.", soft_wrap=True)
+    if not done:
+        out.print(f"Nothing to do: everything that is posted is at {' and '.join(places)}.", soft_wrap=True)
+
+
+def new(
+    path: Annotated[Path, typer.Argument(help="The keystore file to write.")] = Path("evaluator.json"),
+    *,
+    json: JsonFlag = False,
+) -> None:
+    """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
+    password = Settings.from_env().evaluator_password
+    if password is None:
+        password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    address = new_key(path, password)
+    if json:
+        emit_json({"address": address, "keystore": str(path)})
+        return
+    place = safe(str(path), 4096)
+    console(stderr=False).print(
+        f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password.", soft_wrap=True
+    )

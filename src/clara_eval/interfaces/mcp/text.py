@@ -1,0 +1,160 @@
+"""The texts of the tools' answers: our words and numbers; strangers' words only inside their fence."""
+
+from __future__ import annotations
+
+from clara_eval.actions.check_config import USUAL_ENTRIES, ConfigResult
+from clara_eval.actions.objections import ObjectionResult
+from clara_eval.actions.times import show_moment, show_wait
+from clara_eval.core.untrusted import bare, fence
+from clara_eval.documents.actions import (
+    BrowseResult,
+    DetailResult,
+    EvalStatusResult,
+    LeaderboardResult,
+    ScoreResult,
+    StandingRow,
+)
+
+NAMES = {
+    "browse": "challenge_browse",
+    "detail": "challenge_detail",
+    "status": "challenge_eval_status",
+    "claim": "challenge_claim",
+    "check": "config_check",
+    "trace": "resource clara://trace/{address}",
+    "allow_duplicate": "allowDuplicate",
+    "confirm": "confirm: true",
+    "unsigned": "Unsigned transactions are in `transactions`.",
+    "to_confirm": "Nothing was sent. Show this plan to the wallet's owner, then call again with confirm: true.",
+}
+ROWS = 10
+DECISIVE = 4
+"""How many comparisons' reasons are told."""
+
+
+def browse(found: BrowseResult) -> str:
+    lines = [f"{len(found.challenges)} challenge(s) on {found.network}, {found.total} in all."]
+    for item in found.challenges:
+        left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
+        lines.append(
+            f"- {item.address}: {item.status}, {item.prize} for {item.winnerCount} winner(s), "
+            f"{item.submissionCount} submitted, {left}, scored by {item.evaluator}. Title by the poster:\n"
+            f"{item.title['text']}"
+        )
+    lines += [f"More with offset {found.nextOffset}."] if found.nextOffset is not None else []
+    return "\n".join(lines)
+
+
+def detail(found: DetailResult) -> str:
+    item = found.challenge
+    state = "submissions are accepted" if item.acceptsSubmissions else "no submissions are accepted"
+    lines = [
+        f"Challenge {item.address} on {found.network}: {item.status}; {state}.",
+        f"{item.prize} for {item.winnerCount} winner(s), {found.payoutBps} basis points.",
+        f"{item.submissionCount} submitted. Deadline {show_moment(item.deadline)}.",
+        f"Scores are due by {show_moment(found.scoringDeadline)}.",
+    ]
+    lines += [found.configProblem] if found.configProblem else []
+    lines += [f"Winner {w.rank}: {w.address} gets {w.prize} (score {w.score})." for w in found.winners]
+    for agent in found.agents:
+        place = f", average place {agent.averagePlace}" if agent.averagePlace is not None else ""
+        earned = f", earned {' and '.join(agent.earned)}" if agent.earned else ""
+        lines.append(f"Agent {agent.agentId} entered {agent.entered}, won {agent.won}{earned}{place}.")
+    if found.yours:
+        again = show_moment(found.yours.mayResubmitAt)
+        lines.append(f"You submitted version {found.yours.version}; again from {again}.")
+    lines += ["Title by the poster:", item.title["text"], "Problem by the poster:"]
+    lines += [found.problemStatement["text"]]
+    lines += ["Eval config by the poster:", found.evalConfig["text"]] if found.evalConfig else []
+    return "\n".join([*lines, *_page(found.pageUrl)])
+
+
+def status(found: EvalStatusResult) -> str:
+    lines = [f"{found.address}: evaluation {found.status}, {found.progress} %. {found.explanation}"]
+    lines += [f"Warning: {found.warning}"] if found.warning else []
+    stage = found.stage
+    if stage.total:
+        left = f", about {show_wait(round(stage.secondsLeft))} left" if stage.secondsLeft is not None else ""
+        lines.append(f"{stage.name or 'Stage'}: {stage.done} of {stage.total}{left}.")
+    if found.objectionsUntil:
+        until = show_moment(found.objectionsUntil)
+        lines.append(f"The result is announced: challenge_object shows it, and takes objections until {until}.")
+    lines += [f"Looked at again at {show_moment(found.retryAt)}."] if found.retryAt else []
+    lines += ["Reason (it may quote others):", found.reason["text"]] if found.reason else []
+    return "\n".join(lines)
+
+
+def leaderboard(found: LeaderboardResult) -> str:
+    by = "Posted by the poster, not by the evaluator. " if found.postedBy == "poster" else ""
+    only = "Only the posted winners are known here. " if found.source == "chain" else ""
+    lines = [f"{found.total} place(s) of {found.address}. {by}{only}Trace: {found.trace}"]
+    lines += [f"Warning: {found.warning}"] if found.warning else []
+    lines += [_place(item) for item in found.standings[:ROWS]]
+    return "\n".join([*lines, *_page(found.pageUrl)])
+
+
+def _place(item: StandingRow) -> str:
+    elo = f", Elo {item.elo:.0f}" if item.elo is not None else ""
+    band = f" ({item.low:.0f} to {item.high:.0f})" if item.low is not None and item.high is not None else ""
+    prize = f", prize {item.prize}" if item.prize and item.prizeAmount not in {None, "0"} else ""
+    tied = f", tied with {', '.join(item.tiedWith)} (the earlier submission is first)" if item.tiedWith else ""
+    return f"{item.rank}. {item.address}: score {item.score}{elo}{band}{prize}, {item.status}{tied}"
+
+
+def score(found: ScoreResult) -> str:
+    lines = [f"{found.submitter} in {found.address}: {found.why} {found.claimable}"]
+    lines += ["The scores were posted by the poster, not by the evaluator."] if found.postedBy == "poster" else []
+    reason = found.standing.reason
+    lines += ["Why it was not ranked:", reason["text"]] if reason else []
+    lines += _comparisons(found) if found.games else []
+    if found.features:
+        values = ", ".join(f"{item.name} = {item.value}" for item in found.features)
+        lines += ["Features, named by the poster:", fence(values, "poster")["text"]]
+    lines.append(f"Trace {found.traceDigest or 'without digest here'}: {found.trace}")
+    return "\n".join([*lines, *_page(found.pageUrl)])
+
+
+def _comparisons(found: ScoreResult) -> list[str]:
+    """The comparisons that decided the place: those against the closest rival, then the lost ones."""
+    results = [game.result for game in found.games]
+    rival = found.closestRival.address if found.closestRival else None
+    weight = {"lost": 0, "undecided": 1, "tie": 1, "won": 2}
+    decisive = sorted(found.games, key=lambda game: (game.rival != rival, weight[game.result]))[:DECISIVE]
+    reasons = []
+    for game in decisive:
+        reason = bare(game.reason) if game.reason else "no reason is recorded"
+        reasons.append(f"{game.result} against {game.rival}: {reason}")
+    head = f"Comparisons with near rivals: {results.count('won')} won, {results.count('lost')} lost of {len(results)}."
+    return [f"{head} What decided, in the judge's words:", fence("\n".join(reasons), "judge")["text"]]
+
+
+def _page(url: str | None) -> list[str]:
+    return [f"Page: {url}"] if url else []
+
+
+def objected(found: ObjectionResult) -> str:
+    until = show_moment(found.objectionsUntil)
+    lines = [f"The result of {found.address} is announced: {found.traceDigest}. Submitters may object until {until}."]
+    if found.outcome == "announced":
+        lines += [f"{row.rank}. {row.address}: score {row.score}, {row.status}" for row in found.places]
+        lines += [found.margin] if found.margin else []
+    lines += [f"Objected, about {found.about}."] if found.outcome == "objected" else []
+    return "\n".join([*lines, found.next])
+
+
+def checked_config(found: ConfigResult) -> str:
+    """Every problem first."""
+    lines = [
+        f"{problem['severity']} at {problem['path']}: {problem['reason']} {problem['remedy']}".strip()
+        for problem in found["problems"]
+    ]
+    if not found["ok"]:
+        return "\n".join(["The config is not usable.", *lines])
+    judged = [feature for feature in found["features"] if feature["judged"]]
+    measured = [feature["name"] for feature in judged if feature["source"] == "measured"]
+    cost = "unknown" if found["quoteUsd"] is None else f"${found['quoteUsd']:.2f}"
+    lines += [
+        f"The config is usable: {len(judged)} features are judged, {len(measured)} of them measured without a model.",
+        f"evalConfigHash {found['hash']}; an evaluation of {USUAL_ENTRIES} entries costs about {cost}.",
+    ]
+    return "\n".join([*lines, *(f"Warning: {warning}" for warning in found["warnings"])])

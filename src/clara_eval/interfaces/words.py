@@ -1,0 +1,193 @@
+"""Sentences about actions and their results; each interface gives its own names for the actions.
+
+Input: what an action returned (codes and values), and `Names`. Output: the public document with its sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clara_eval.actions.objections import ObjectionResult
+from clara_eval.actions.results import STATUS_MEANINGS
+from clara_eval.actions.times import show_moment, show_wait
+from clara_eval.actions.try_draft import TryResult
+from clara_eval.core.errors import ClaraError
+from clara_eval.documents.actions import (
+    ActResult,
+    DetailResult,
+    EvalStatusResult,
+    LeaderboardResult,
+    ScoreFound,
+    ScoreResult,
+    StatusFound,
+)
+from clara_eval.documents.results import D, Document
+
+Names = Mapping[str, str]
+"""How an interface names an action or argument; `{address}` is the challenge."""
+SEE = {
+    "browse": "{browse} lists the challenges there are.",
+    "open_ones": "{browse} lists the open ones.",
+    "status": "Follow {status}.",
+    "claim": "Claim with {claim}.",
+    "duplicate": "Look at it with {detail}; say {allow_duplicate} to post a second one.",
+}
+PHASES = {
+    "cancelled": "The challenge was cancelled and the prize went back to the poster.",
+    "expired": "No scores were posted in time: every submitter can claim an equal share with {claim}.",
+    "final": "The result is final; winners can claim with {claim}.",
+    "posted": "Scores are posted; prizes can be claimed from {moment}.",
+    "open": "Submissions are accepted for another {wait}; the evaluation starts then.",
+    "due": "{meaning} Scores have to be posted by {moment}.",
+}
+CONFIG_PROBLEMS = {
+    "not_fetched": "The metadata is not inside the challenge URI; this server does not fetch it.",
+    "unreadable": "The metadata cannot be read.",
+    "errors": "The eval config has errors ({check} names them); it will not be evaluated.",
+    "not_committed": "There is no eval config that the chain committed to; it will not be evaluated.",
+}
+NEXT_STEPS = {
+    "challenge_post": "Agents can submit until the deadline; follow it with {status}.",
+    "challenge_submit": "The deadline is {moment}; then follow {status}.",
+    "register": "When the registration is in a block, call this again to submit.",
+    "challenge_finalize": "Winners claim with {claim}.",
+    "challenge_claim": "",
+}
+HEADS = {
+    "unsigned": "Nothing was sent. {unsigned}",
+    "needs_confirmation": "Nothing was sent: this needs a confirmation.",
+    "declined": "Nothing was sent: it was declined.",
+    "sent": "Sent and in a block.",
+}
+OBJECTIONS = {
+    "announced": "Call again with `about` and `reason` to object.",
+    "unsigned": "Sign `message` with the submitting address (EIP-191), then call again with it and the same words.",
+    "needs_confirmation": (
+        "Nothing was signed. Show this to the wallet's owner, then call again with the same words and {confirm}."
+    ),
+    "declined": "Nothing was signed: it was declined.",
+    "objected": "It is kept, and done again or looked at before the post; follow {status}.",
+}
+
+
+def write(template: str, names: Names, address: str | None = None, **values: str) -> str:
+    named = {name: text.format(address=address or "ADDRESS") for name, text in names.items()}
+    return template.format(**named, **values)
+
+
+def remedy_of(error: ClaraError, names: Names) -> str:
+    """The remedy, and the action that helps."""
+    see = write(SEE[error.see], names, error.about) if error.see else ""
+    return f"{error.remedy} {see}".strip()
+
+
+def error_text(error: ClaraError, names: Names) -> str:
+    return f"{error.message} {remedy_of(error, names)}".strip()
+
+
+def acted(found: ActResult, names: Names) -> ActResult:
+    return found.model_copy(update={"next": _next(found, names)})
+
+
+def _next(found: ActResult, names: Names) -> str:
+    if found.outcome == "needs_confirmation":
+        return write(names["to_confirm"], names)
+    if found.outcome == "declined":
+        return "Nothing was sent: it was declined."
+    details, kind = found.details, found.action
+    if kind == "challenge_submit" and details["agentId"] is None:
+        kind = "register"
+    deadline = details.get("deadline")
+    moment = show_moment(deadline) if isinstance(deadline, int) else ""
+    step = write(NEXT_STEPS[kind], names, found.challenge, moment=moment)
+    if found.outcome == "unsigned":
+        return f"Sign and send the transactions in this order with your own wallet. {step}".strip()
+    return step
+
+
+def acted_text(found: ActResult, names: Names) -> str:
+    lines = [f"{write(HEADS[found.outcome], names)} {found.summary}"]
+    lines += [f"- {item.description} (to {item.to}, gas {item.gas or '?'})" for item in found.transactions]
+    lines += [f"- {item.description}: {item.explorerUrl or item.hash}" for item in found.sent]
+    lines += [f"Challenge: {found.challenge}"] if found.challenge else []
+    lines += [f"Page: {found.pageUrl}"] if found.pageUrl else []
+    lines += [f"Warning: {text}" for text in found.warnings]
+    return "\n".join(line for line in (*lines, found.next) if line)
+
+
+def objected(found: ObjectionResult, names: Names) -> ObjectionResult:
+    return found.model_copy(update={"next": write(OBJECTIONS[found.outcome], names, found.address)})
+
+
+def detail(found: DetailResult, names: Names) -> DetailResult:
+    problem = found.configProblem
+    return found.model_copy(update={"configProblem": write(CONFIG_PROBLEMS[problem], names) if problem else None})
+
+
+def status(found: StatusFound, names: Names) -> EvalStatusResult:
+    moment = found.moment
+    explanation = write(
+        PHASES[found.phase],
+        names,
+        found.address,
+        moment=show_moment(moment),
+        wait=show_wait(moment),
+        meaning=STATUS_MEANINGS[found.status],
+    )
+    return _document(EvalStatusResult, found, explanation=explanation)
+
+
+def leaderboard(found: LeaderboardResult, names: Names) -> LeaderboardResult:
+    return found.model_copy(update={"trace": found.trace or write("{trace}", names, found.address)})
+
+
+def score(found: ScoreFound, names: Names) -> ScoreResult:
+    trace = found.trace or write("{trace}", names, found.address)
+    return _document(ScoreResult, found, why=_why(found), trace=trace, claimable=_claimable(found, names))
+
+
+def _document(kind: type[D], found: Document, **sentences: str) -> D:
+    """The public document: its fields of what was found, and its sentences."""
+    return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
+
+
+def _claimable(found: ScoreFound, names: Names) -> str:
+    at = found.claimableAt
+    if at is None:
+        return "No prize to claim."
+    when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
+    return write(f"The prize can be claimed {when}.", names, found.address)
+
+
+def _why(found: ScoreFound) -> str:
+    standing, rival = found.standing, found.closestRival
+    if standing.status == "rejected":
+        return "The submission was rejected and ranks after all that were compared; see its reason."
+    parts = [f"Rank {standing.rank}"]
+    if standing.elo is not None:
+        low, high = standing.low, standing.high
+        interval = f" (likely {low:.0f} to {high:.0f})" if low is not None and high is not None else ""
+        parts.append(f"Elo {standing.elo:.0f}{interval}")
+    if standing.wins is not None:
+        parts.append(f"{standing.wins:g} won, {standing.losses or 0:g} lost, {standing.ties or 0:g} tied")
+    if standing.tiedWith:
+        parts.append(f"tied with {', '.join(standing.tiedWith)}: among equals the earlier submission is first")
+    if rival is not None:
+        against = [game.result for game in found.games if game.rival == rival.address]
+        met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
+        parts.append(f"closest rival {rival.address} at rank {rival.rank}{met}")
+    return "; ".join(parts) + "."
+
+
+def tried_text(found: TryResult) -> str:
+    lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
+    if found.outcome:
+        lines.append(f"It ended as {found.outcome.replace('_', ' ')}. {found.detail}".rstrip())
+    for name, value in found.features.items():
+        shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        lines.append(f"  {name:28} {shown}")
+    if found.readByModel:
+        lines.append(f"Read by a model, not measured: {', '.join(found.readByModel)}.")
+    if found.harness == "hidden":
+        lines.append("The hidden harness is run after the deadline; this says nothing about it.")
+    return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])

@@ -1,0 +1,116 @@
+"""Decide whether judges may post without a person: one judge above the floor is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from clara_eval.config.eval_config import EvalConfig, FeatureSchema
+from clara_eval.core.codec import JsonCodec
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.judge.templates import template_hash
+
+FLOOR = 0.85
+LEAST_LABELS = 50
+Mode = Literal["known", "required", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with its 95 % interval; `value` is None if nothing could be measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The figures of one judge with one prompt on one kind of work."""
+
+    judge: str
+    prompt: str
+    """Hash of the comparison prompt's files."""
+    work: str
+    """Hash of criteria and schema."""
+    labels: int
+    undecided: int
+    """Pairs without a verdict in both orders: they are not in the figures."""
+    agreement: Measured
+    base_rate: float
+    """The share of the people's most frequent choice: what always saying it would reach."""
+    kappa: float | None
+    clear: Measured
+    """Agreement on clear pairs."""
+    position_bias: Measured
+    """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
+    length_bias: Measured
+    """From -1 to 1: how much more than people the judge prefers the longer one."""
+
+
+CALIBRATION = JsonCodec(Calibration)
+
+
+def work_hash(config: EvalConfig, schema: FeatureSchema) -> str:
+    return sha256_hex(plain_json({"criteria": config.criteria, "schema": schema.to_json()}).encode())
+
+
+def prompt_hash() -> str:
+    """Hash the files that comparisons are asked with now."""
+    return template_hash("compare.system", "compare.user")
+
+
+class Calibrations(Protocol):
+    """Where they are kept; the store fulfils it."""
+
+    async def put(self, chain_id: int, key: str, value: str) -> None: ...
+    async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
+
+
+async def keep(store: Calibrations, chain_id: int, found: Calibration) -> None:
+    """Store a calibration, replacing the last of this judge, prompt and kind of work."""
+    key = f"{_prefix(found.judge, found.prompt)}{found.work}"
+    await store.put(chain_id, key, CALIBRATION.text(found))
+
+
+async def known(store: Calibrations, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
+    """Return the calibration for this kind of work, else the one with most labels."""
+    rows = await store.items(chain_id, _prefix(judge, prompt))
+    found = [CALIBRATION.read_text(text) for _, text in rows]
+    exact = [one for one in found if one.work == work]
+    return max(exact or found, key=lambda one: (one.labels, one.work), default=None)
+
+
+def why_not_alone(
+    voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR
+) -> str | None:
+    """Return why these judges may not post without a person; None if they may."""
+    reasons = []
+    for judge, calibration in zip(voters, found, strict=True):
+        reason = _doubt(judge, calibration, mode, floor)
+        if reason is None:
+            return None
+        reasons.append(reason)
+    return " ".join(reasons) or None
+
+
+def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float) -> str | None:
+    if mode == "off" or (found is None and mode == "known"):
+        return None
+    if found is None:
+        return f"{judge} is not calibrated with this prompt, so it does not post alone."
+    if found.labels < LEAST_LABELS:
+        return f"{judge} is calibrated on {found.labels} labels only; {LEAST_LABELS} are needed to post alone."
+    worth = found.clear.value
+    if worth is None or worth < floor:
+        shown = (
+            "none of its verdicts is clear" if worth is None else f"it agrees with people on {worth:.0%} of clear pairs"
+        )
+        return f"{judge} does not post alone: {shown}, and {floor:.0%} are needed."
+    return None
+
+
+def _prefix(judge: str, prompt: str) -> str:
+    return f"calibration:{judge}:{prompt}:"
