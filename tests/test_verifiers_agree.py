@@ -16,7 +16,7 @@ from tests.support.verifiers import node_refusals, refusal_of
 
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE
+from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE
 from clara_eval.evaluation.trace.document import OPENING, START, Approval, read_entries, render
 
 Spell = Callable[[str], str]

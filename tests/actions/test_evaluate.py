@@ -21,7 +21,7 @@ from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import read_scores
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import MEANINGS, read_status
+from clara_eval.challenges.status import read_status
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import (
@@ -40,6 +40,7 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
     create,
 )
+from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.interfaces import python as public

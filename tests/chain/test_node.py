@@ -214,6 +214,8 @@ async def test_nodes_without_hash_pinning_and_batches_still_read(local_chain: Lo
         (35, "ranges over 10000 blocks are not supported on freetier"),
         (-32000, "query exceeds max results 20000"),
         (-32000, "limit exceeded"),
+        (-32000, "please ask for less"),
+        (-32602, "invalid params"),
     ],
 )
 async def test_a_refused_range_is_halved(local_chain: LocalChain, code: int, message: str) -> None:

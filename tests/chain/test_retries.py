@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.support.faulty_node import FaultyNode, sleeps, status
+from tests.support.faulty_node import FaultyNode, refuses, sleeps, status
 
 from clara_eval.app import open_app, open_caller
 from clara_eval.app.adapters import PERSON_RETRIES, SERVICE_RETRIES
-from clara_eval.chain.account import EthereumAccount
+from clara_eval.chain.account import EthereumAccount, estimate_gas
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.retries import NodeRetries
 from clara_eval.chain.rpc import Rpc
@@ -19,7 +19,7 @@ from clara_eval.chain.transaction import ContractCall
 from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.core.errors import Temporary
+from clara_eval.core.errors import Stalled, Temporary
 from clara_eval.devnet.local_chain import LocalChain
 
 HERE = Address("0x" + "ab" * 20)
@@ -68,6 +68,22 @@ async def test_a_node_that_stays_behind_is_asked_for_a_second() -> None:
     assert await retries.until(lambda _: False, ask) == 4
     assert sum(pauses) == pytest.approx(1.0)
     assert await retries.until(lambda _: True, ask) == 5
+
+
+async def test_money_that_a_late_node_does_not_know_of_is_asked_for_again(local_chain: LocalChain) -> None:
+    """One answer "gas required exceeds allowance" is not believed; if all nodes repeat it, the wallet waits for money."""
+    token = local_chain.deployment.token
+    approve = bytes.fromhex(local_chain.token.encode_abi("approve", [HERE, 1])[2:])
+    call = ContractCall("1:x", "approve", token, approve)
+    async with FaultyNode(local_chain.rpc_url) as node:
+        chain = EthereumChain(Rpc([node.url], chain_id=31337), NETWORKS["local"])
+        refuse = refuses("eth_estimateGas", -32000, "gas required exceeds allowance (0)")
+        node.instead = lambda one: refuse(one) if node.calls["eth_estimateGas"] < 3 else None
+        assert await estimate_gas(chain, call, local_chain.poster.address) > 20_000
+        node.instead = refuse
+        with pytest.raises(Stalled, match="cannot pay the gas"):
+            await estimate_gas(chain, call, local_chain.poster.address)
+        await chain.close()
 
 
 async def test_a_question_inside_another_has_no_time_of_its_own() -> None:

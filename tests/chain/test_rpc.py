@@ -24,7 +24,7 @@ from tests.support.web3_chain import web3_of
 from clara_eval.app import open_app
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.retries import NodeRetries
-from clara_eval.chain.rpc import NodeRefusal, Rpc, RpcCall
+from clara_eval.chain.rpc import GROWS_AFTER_EXCHANGES, NodeRefusal, Rpc, RpcCall
 from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError, Temporary
@@ -264,6 +264,21 @@ async def test_a_batch_too_large_in_other_words(local_chain: LocalChain, refusal
 
     async with FaultyNode(local_chain.rpc_url) as node, client(node.url, timeout_seconds=0.5) as rpc:
         node.fault = only_large
+        assert await rpc.ask_many([RpcCall("eth_chainId")] * 45) == ["0x7a69"] * 45
+
+
+async def test_batches_come_back_when_the_node_is_well(local_chain: LocalChain) -> None:
+    """A node that failed at one batch gets small ones for a while, and then as large ones as before."""
+    async with FaultyNode(local_chain.rpc_url) as node, client(node.url) as rpc:
+        await rpc.check_nodes()
+        node.fault = status(500)
+        with pytest.raises(Temporary):
+            await rpc.ask_many([RpcCall("eth_chainId")] * 45)
+        node.fault = None
+        assert rpc.nodes[0].batch_size == 10
+        for _ in range(GROWS_AFTER_EXCHANGES + 1):
+            await rpc.ask("eth_chainId")
+        assert rpc.nodes[0].batch_size == 50
         assert await rpc.ask_many([RpcCall("eth_chainId")] * 45) == ["0x7a69"] * 45
 
 

@@ -17,7 +17,7 @@ from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import decide
-from clara_eval.challenges.status import MEANINGS, read_status
+from clara_eval.challenges.status import read_status
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.errors import (
@@ -42,6 +42,7 @@ from clara_eval.devnet.demo.round import (
     submit_round,
 )
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
+from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.tournament import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal

@@ -11,7 +11,6 @@ import pytest
 from tests.evaluation.features.test_measured import SAMPLES
 from tests.support.large_round import program
 
-from clara_eval.code.parsing import Parsed, parse
 from clara_eval.code.shapes import (
     _BROKEN,
     _NUMBER,
@@ -26,6 +25,7 @@ from clara_eval.code.shapes import (
     _leaf,
     shapes_of,
 )
+from clara_eval.core.syntax import Parsed, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node

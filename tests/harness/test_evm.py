@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.compiler_bombs import COMPILER_BOMBS
 
 from clara_eval.actions.check_harness import check_harness
 from clara_eval.core.errors import BadInput, ConfigError
@@ -192,38 +193,6 @@ HOSTILE = {
 }
 
 
-def nested(first: str, more: str, last: str) -> str:
-    return HEAD + first + "".join(more.format(n, n - 1) for n in range(1, 24)) + last
-
-
-NUTS = {
-    "parentheses": submission("s = " + "(" * 20_000 + "1" + ")" * 20_000 + ";"),
-    "powers": submission("s = " + "2**" * 3_000 + "2;"),
-    "structs": nested(
-        "struct A0 { uint256 a; }",
-        "struct A{0} {{ A{1} a; A{1} b; }}",
-        "contract Submission { A23 x; function f() external { delete x; } }",
-    ),
-    "structs in arrays": nested(
-        "struct A0 { uint256[] a; }",
-        "struct A{0} {{ A{1}[] a; }}",
-        "contract Submission { function f(A23 calldata a) external pure returns (A23 memory) { return a; } }",
-    ),
-    "arrays": submission("s = 1;", inside=f"function f(uint256{'[]' * 60} calldata) external {{}}"),
-    "constants": nested("uint256 constant C0 = 1;", "uint256 constant C{0} = C{1} + C{1};", submission("s = C23;")),
-    "contracts": nested(
-        "contract C0 { uint256 public a = 1; }",
-        "contract B{0} {{ C{1} a = new C{1}(); }} contract C{0} {{ C{1} a = new C{1}(); B{0} b = new B{0}(); }}",
-        "contract Submission { C23 a = new C23(); }",
-    ),
-    "modifiers": submission("s = 1;", inside="modifier m { _; _; } function f() external " + "m " * 30 + "{ this; }"),
-    "a deep call stack": HEAD
-    + "contract Submission { function g() external { assembly { function f0(a) -> b { b := add(a, 1) }"
-    + "".join(f"function f{n}(a) -> b {{ b := f{n - 1}(f{n - 1}(a)) }}" for n in range(1, 40))
-    + " sstore(0, f39(1)) } } }",
-}
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_code_ends_in_a_named_outcome(machine: Machine, name: str) -> None:
     """Each attack has its own measured outcome and passes no test that it should not."""
@@ -394,7 +363,7 @@ def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch
 def test_a_hard_nut_for_the_compiler_is_only_its_own_problem(machine: Machine) -> None:
     """Text made to break the compiler is the submission's own outcome, and the next one is measured as before."""
     before = run(machine, PLAIN)
-    for name, source in NUTS.items():
+    for name, source in COMPILER_BOMBS.items():
         found = run(machine, source, loose(HARNESS))
         assert (name, found.outcome) == (name, "does_not_compile")
         assert found.features["tests_passed"] == 0.0

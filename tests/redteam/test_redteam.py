@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clara_eval.code import similarity
-from clara_eval.code.parsing import parse
 from clara_eval.core.errors import BadInput
+from clara_eval.core.syntax import parse
 from clara_eval.evaluation.features import extract_features
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam import copying, lies, names, placing

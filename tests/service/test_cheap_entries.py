@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.actions.test_objections import by_node
+from tests.support.compiler_bombs import COMPILER_BOMBS
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Entries, forged
 from tests.support.hostile_web import HostileWeb
@@ -32,7 +33,7 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.dev_node import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.harness import Machine, MissingEngine
+from clara_eval.harness import Language, Machine, MissingEngine
 from clara_eval.judge.retry import RetryPolicy
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.engine import Engine
@@ -58,7 +59,24 @@ CONFIG = {
     "language": "javascript",
     "harness": {"language": "javascript", "source": HARNESS},
 }  # fmt: skip
+SOLIDITY_HARNESS = """// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+import {Submission} from "./Submission.sol";
+contract Harness {
+    Submission private work;
+    function setUp() external { work = new Submission(); }
+    function test_two() external view { require(work.double(2) == 4, "two"); }
+    function test_minus() external view { require(work.double(-3) == -6, "minus"); }
+}
+"""
+SOLIDITY_CONFIG = {
+    **CONFIG,
+    "language": "solidity",
+    "harness": {"language": "solidity", "source": SOLIDITY_HARNESS},
+}
 SCORING = 2 * DAY
+MOST_ON_CHAIN = 20_000
+"""Bytes of a text that fits into one transaction as a data URI."""
 
 
 def rated(level: int) -> str:
@@ -71,6 +89,16 @@ SECOND = (
     f"export function double(n) {{ let sum = 0; for (const part of [n, n]) sum += part; return sum + ({rated(6)}); }}"
 )
 THIRD = f"export function double(n) {{ const two = 4 / 2; return two * n + ({rated(4)}); }}"
+HONEST = (FIRST, SECOND, THIRD)
+SOLIDITY = tuple(
+    "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\ncontract Submission {\n"
+    f"    function double(int256 n) external pure returns (int256) {{ {body} }}\n}}\n"
+    for body in (
+        f"return n + n + ({rated(7)});",
+        f"int256 sum = {rated(6)}; for (uint256 part = 0; part < 2; part++) sum += n; return sum;",
+        f"int256 two = 4 / 2; return two * n + ({rated(4)});",
+    )
+)
 STRONG = f"export const double = (value) => 2 * value + ({rated(9)});"
 """Better than the best, by what a reader says."""
 
@@ -184,8 +212,8 @@ async def world_of(chain: LocalChain, place: Path) -> AsyncIterator[World]:
                 yield World(chain, hostile, Turning(engine, reaching))
 
 
-async def post(chain: LocalChain) -> Address:
-    config = json.dumps(CONFIG)
+async def post(chain: LocalChain, config_body: dict[str, Any] = CONFIG) -> Address:
+    config = json.dumps(config_body)
     return await chain.post_challenge(
         PostedTerms(
             challenge_uri=build_metadata(title="Double", problem_statement="Double it.", skills=(), config_text=config),
@@ -198,7 +226,7 @@ async def post(chain: LocalChain) -> Address:
     )
 
 
-def honest(chain: LocalChain, texts: Sequence[str] = (FIRST, SECOND, THIRD)) -> list[Handed]:
+def honest(chain: LocalChain, texts: Sequence[str]) -> list[Handed]:
     return [
         Handed(agent, data_uri(one.encode()), keccak_hex(one.encode()))
         for agent, one in zip(chain.agents, texts, strict=False)
@@ -210,13 +238,15 @@ def handed(world: World, agent: DevAccount, entry: Entry) -> Handed:
     return Handed(agent, address, None if content is None else keccak_hex(content))
 
 
-async def hand_in(world: World, rounds: dict[Address, Sequence[tuple[DevAccount, Entry]]]) -> None:
+async def hand_in(
+    world: World, rounds: dict[Address, Sequence[tuple[DevAccount, Entry]]], texts: Sequence[str] = HONEST
+) -> None:
     """Junk first where it is meant to be, then the honest entries, then, after the cooldown, the others."""
     chain = world.chain
     for address, losers in rounds.items():
         junk = [(agent, entry.early) for agent, entry in losers if entry.early is not None]
         await chain.submit_all(address, [Handed(a, data_uri(raw), keccak_hex(raw)) for a, raw in junk])
-        await chain.submit_all(address, honest(chain))
+        await chain.submit_all(address, honest(chain, texts))
     await chain.move_time(HOUR + 60)
     for address, losers in rounds.items():
         await chain.submit_all(address, [handed(world, agent, entry) for agent, entry in losers])
@@ -248,18 +278,26 @@ async def wrong_about(world: World, address: Address, winners: Sequence[Address]
     return wrong if posted_at - deadline <= 0.6 * SCORING else [*wrong, "late"]
 
 
-@pytest.fixture(autouse=True)
-def _engine() -> None:
+def require(language: Language) -> None:
     try:
-        Machine().require("javascript")
+        Machine().require(language)
     except MissingEngine as missing:
         pytest.skip(str(missing))
+
+
+async def pass_half_the_window(world: World, rounds: Sequence[Address]) -> None:
+    """Let half of the scoring window go by, and wait until every round is posted."""
+    for share in (0.25, 0.25):
+        await world.chain.move_time(int(share * SCORING) + 5)
+        await world.turning.engine.tick()
+    await ticking(world, rounds, "complete")
 
 
 async def test_no_cheap_entry_stalls_a_round_or_moves_its_money(local_chain: LocalChain, tmp_path: Path) -> None:
     """Each of a loser's cheapest entries alone, and all in one round: judged at once, a person is told until when they
     can decide, and half of the window later at the latest the honest winners are posted, by a trace that holds.
     """
+    require("javascript")
     chain = local_chain
     losers, right = chain.agents[3:], [agent.address for agent in chain.agents[:2]]
     async with world_of(chain, tmp_path) as world:
@@ -277,10 +315,7 @@ async def test_no_cheap_entry_stalls_a_round_or_moves_its_money(local_chain: Loc
         for address in waiting:
             review = await known_review(store, chain_id, address)
             assert review.posts_at is not None, (alone.get(address), review.reasons)
-        for share in (0.25, 0.25):
-            await chain.move_time(int(share * SCORING) + 5)
-            await world.turning.engine.tick()
-        await ticking(world, list(rounds), "complete")
+        await pass_half_the_window(world, list(rounds))
         wrong = {alone.get(address, "together"): await wrong_about(world, address, right) for address in rounds}
         assert {name: problems for name, problems in wrong.items() if problems} == {}
         assert await ended_well(world.turning.app, chain, together) == []
@@ -291,6 +326,25 @@ async def test_no_cheap_entry_stalls_a_round_or_moves_its_money(local_chain: Loc
             assert await by_node(tmp_path, forged(lines, lie)) == 1, lie
             with pytest.raises(BadTrace):
                 await check_trace(forged(lines, lie))
+
+
+async def test_no_compiler_bomb_stalls_a_round_or_moves_its_money(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Texts that keep the compiler busy, one alone and all in one round: the honest winners are posted in time."""
+    require("solidity")
+    chain = local_chain
+    losers, right = chain.agents[3:], [agent.address for agent in chain.agents[:2]]
+    bombs = [text(bomb) for bomb in COMPILER_BOMBS.values() if len(bomb) < MOST_ON_CHAIN]
+    assert len(bombs) >= 8
+    async with world_of(chain, tmp_path) as world:
+        alone, together = await post(chain, SOLIDITY_CONFIG), await post(chain, SOLIDITY_CONFIG)
+        structs = text(COMPILER_BOMBS["structs"])
+        await hand_in(
+            world, {alone: [(losers[0], structs)], together: list(zip(losers, bombs, strict=False))}, SOLIDITY
+        )
+        await ticking(world, [alone, together], "review", "complete")
+        await pass_half_the_window(world, [alone, together])
+        assert [await wrong_about(world, address, right) for address in (alone, together)] == [[], []]
+        assert await ended_well(world.turning.app, chain, together) == []
 
 
 def _nobody_ruled(bodies: Entries) -> None:

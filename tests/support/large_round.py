@@ -22,7 +22,7 @@ from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE, data_uri
+from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.evaluation.plan import EvaluationPlan, no_listener
 from clara_eval.evaluation.received import RECEIVED, Received
 from clara_eval.evaluation.record import Entry, entries

@@ -8,15 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from clara_eval.actions.hollow import ANSWERS, hollow
-from clara_eval.harness.machine import Machine
-from clara_eval.harness.model import (
-    Executed,
-    Harness,
-    HarnessSubmission,
-    RunLimits,
-    RunOutcome,
-    feature_name,
-)
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine, RunLimits, RunOutcome
+from clara_eval.harness.model import feature_name
 
 _NOT_TRIED = frozenset(
     {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}

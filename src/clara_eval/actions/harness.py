@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clara_eval.actions.check_harness import HarnessCheck, check_harness
 from clara_eval.app import open_machine
-from clara_eval.code.language import guess_language
+from clara_eval.code import guess_language
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput

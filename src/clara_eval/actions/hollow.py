@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clara_eval.code.editing import Edit, edited
-from clara_eval.code.parsing import parse, walk
-from clara_eval.harness.model import Language
+from clara_eval.core.syntax import Edit, edited, parse, walk
+from clara_eval.harness import Language
 
 if TYPE_CHECKING:
     from tree_sitter import Node

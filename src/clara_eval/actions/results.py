@@ -17,7 +17,6 @@ from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
-from clara_eval.challenges.status import MEANINGS, STOPPED_STATES
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
@@ -33,6 +32,8 @@ from clara_eval.documents.actions import (
     StatusFound,
 )
 from clara_eval.documents.results import (
+    MEANINGS,
+    STOPPED_STATES,
     EvalStatus,
     EvaluationProgress,
     ExecutedRun,

@@ -10,7 +10,7 @@ from contextlib import closing
 from clara_eval.actions.challenges import challenge_at
 from clara_eval.actions.harness import run_public
 from clara_eval.app import Caller, open_machine
-from clara_eval.code.language import guess_language
+from clara_eval.code import guess_language
 from clara_eval.config.eval_config import EvalConfig, compile_schema, read_metadata
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import Untrusted, fence

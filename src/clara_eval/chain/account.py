@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from clara_eval.chain.blocks import TransactionReceipt
+from clara_eval.chain.blocks import TransactionReceipt, is_refused
 from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
@@ -292,13 +292,21 @@ def with_margin(gas: int) -> int:
 async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
     """Ask how much gas the call would use; a contract that would refuse it says so here."""
     request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
-    head = await chain.blocks.head()
-    try:
+
+    async def look() -> int | NodeRefusal:
         # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
-        return quantity(await chain.blocks.ask_present("eth_estimateGas", request, hex(head.number)))
-    except NodeRefusal as refusal:
-        if refusal.meaning is not Meaning.UNSUPPORTED:
-            raise _in_our_terms(call, refusal) from None
+        block = hex((await chain.blocks.head()).number)
+        try:
+            return quantity(await chain.blocks.ask_present("eth_estimateGas", request, block))
+        except NodeRefusal as refusal:
+            return refusal
+
+    # A node that is behind may not know of the wallet's money yet.
+    found = await chain.blocks.rpc.retries.until(lambda told: not is_refused(told, Meaning.INSUFFICIENT_FUNDS), look)
+    if not isinstance(found, NodeRefusal):
+        return found
+    if found.meaning is not Meaning.UNSUPPORTED:
+        raise _in_our_terms(call, found)
     try:
         return quantity(await chain.blocks.rpc.ask("eth_estimateGas", request))
     except NodeRefusal as refusal:

@@ -23,6 +23,10 @@ GROWS_AFTER = 3
 """Groups without a refusal before a larger span is tried again."""
 
 
+_CURED_BY_SMALLER_RANGES = frozenset({Meaning.RANGE_TOO_LARGE, Meaning.UNSUPPORTED, Meaning.OTHER})
+"""Providers have many words for a range that is too large: what they say is not trusted to be known."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogFilter:
     addresses: tuple[Address, ...]
@@ -92,7 +96,8 @@ class Logs:
         return LogGroup(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
 
     def _shrink(self, refusal: NodeRefusal) -> None:
-        if refusal.meaning is not Meaning.RANGE_TOO_LARGE or self.span == 1:
+        if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
+            self.span = max(self.span, FIRST_SPAN)
             raise refusal
         self.span = max(1, self.span // 2)
         self._calm = 0

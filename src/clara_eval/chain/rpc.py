@@ -33,6 +33,8 @@ NULL_MEANS_MISSING = frozenset(
 MAX_ANSWER_BYTES = 64_000_000
 SMALL_BATCH = 10
 """What a node is offered after it refused a larger batch; after that, single calls."""
+GROWS_AFTER_EXCHANGES = 20
+"""Before a larger batch is tried again: a node that never takes one is bothered with a twentieth more requests."""
 SINGLES_AT_ONCE = 8
 PIECES_AT_ONCE = 4
 
@@ -63,7 +65,8 @@ class Node:
         parts, self.host = _parts(url)
         self._retries = retries
         self.url = url
-        self.batch_size = batch_size
+        self.batch_size = self._largest_batch = batch_size
+        self._exchanges_since_refusal = 0
         self.is_checked = False
         self.wrong_chain: int | None = None
         """The chain it is on, if that is not ours: such a node is left out."""
@@ -75,17 +78,28 @@ class Node:
     async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
         """Return a result or refusal for each call; raise NodeDown."""
         results: list[Any] = []
+        self._grow_batches()
         while len(results) < len(calls):
             part = calls[len(results) : len(results) + self.batch_size]
             if len(part) == 1 or self.batch_size == 1:
                 return [*results, *await self._singles(session, calls[len(results) :])]
             answers = await self._batch(session, part)
             if answers is None:
-                self.batch_size = SMALL_BATCH if len(part) > SMALL_BATCH else 1
+                self._shrink_batches(SMALL_BATCH if len(part) > SMALL_BATCH else 1)
                 log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
             else:
                 results += answers
         return results
+
+    def _shrink_batches(self, size: int) -> None:
+        self.batch_size, self._exchanges_since_refusal = size, 0
+
+    def _grow_batches(self) -> None:
+        """Offer a larger batch again after many exchanges without a refusal: the node may have been in trouble."""
+        self._exchanges_since_refusal += 1
+        if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < self._largest_batch:
+            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else self._largest_batch
+            self._exchanges_since_refusal = 0
 
     async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
         gate = asyncio.Semaphore(SINGLES_AT_ONCE)
@@ -102,7 +116,7 @@ class Node:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
             # It may be the size that broke it: the next try is smaller.
-            self.batch_size = min(self.batch_size, SMALL_BATCH)
+            self._shrink_batches(min(self.batch_size, SMALL_BATCH))
             raise
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
             answer = answer[0]

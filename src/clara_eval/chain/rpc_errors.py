@@ -67,7 +67,8 @@ _SENDING: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
          Meaning.REPLACEMENT_UNDERPRICED),
         ((r"underpriced|max fee per gas less than|fee cap less than|feetoolow|less than block base fee"
          r"|lower than the minimum|fee too low|priority fee.*(less|higher) than"), Meaning.FEE_TOO_LOW),
-        (r"insufficient (funds|balance)|overshot|doesn't have enough funds", Meaning.INSUFFICIENT_FUNDS),
+        (r"insufficient (funds|balance)|overshot|doesn't have enough funds|gas required exceeds allowance",
+         Meaning.INSUFFICIENT_FUNDS),
     )
 )  # fmt: skip
 

@@ -19,9 +19,8 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
-from clara_eval.judge.concurrency import Gate
 from clara_eval.judge.costs.caps import caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
 from clara_eval.judge.costs.quote import (
@@ -34,7 +33,7 @@ from clara_eval.judge.costs.quote import (
 from clara_eval.judge.costs.reading import ReadingBudget
 from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.expected_calls import Jury, expected_calls
-from clara_eval.judge.port import Asker, ConnectedLlm, Llm, Prompt
+from clara_eval.judge.port import ConnectedLlm, Llm
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
@@ -45,8 +44,6 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
-from clara_eval.judge.retry import RetryPolicy
-from clara_eval.judge.retrying_llm import CallListener
 from clara_eval.store.sql_store import SqlStore
 
 UNKNOWN_THINKING = 8_192

@@ -32,8 +32,6 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import (
     FINAL_STATES,
     MEANINGS,
-    STATES,
-    STOPPED_STATES,
     EvalStatus,
     StageProgress,
     State,
@@ -44,7 +42,6 @@ from clara_eval.evaluation.plan import Stage
 from clara_eval.store.leases import Busy
 from clara_eval.store.ports import KeyedDocuments
 
-__all__ = ["FINAL_STATES", "MEANINGS", "STATES", "STOPPED_STATES", "StatusWriter", "gravest", "reason_of", "state_of"]
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
     (NotOurs, None),  # its poster scores it: nothing failed

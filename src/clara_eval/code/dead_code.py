@@ -1,7 +1,6 @@
-"""Statements that cannot do anything: after a return, behind a constant condition, without effect, or never read.
+"""Mark statements that do nothing: unreachable, without effect, or never read.
 
-`drop_dead` marks them in a tree of items. It decides by the text alone and leaves what it is not sure of: a condition
-that is false for reasons that only running would show is taken as open.
+Invariant: a condition that only running would decide is left open.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""What the node types of each language mean, so that all languages are measured alike.
+"""Name the node types of each language that are functions, branches, blocks, comments and strings.
 
-A `Grammar` names the node types that are functions, branches, blocks that nest, comments, strings and so on. The same
-walk then counts the same things in Python, JavaScript, TypeScript, Solidity, Rust and Go. Parsers are loaded on first
-use; a language that is not here is not measured (None), it is never guessed at.
+Invariant: a language that is not here is not measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
+
+from clara_eval.core.syntax import load_language
 
 if TYPE_CHECKING:
     from tree_sitter import Language
@@ -157,28 +156,6 @@ GRAMMARS: dict[str, Grammar] = {
     "go": _GO,
 }
 """`tsx` is how TypeScript with markup is parsed; callers say `typescript`."""
-
-
-@cache
-def load_language(name: str) -> Language:
-    """The compiled parser tables of one of `GRAMMARS`."""
-    import warnings
-
-    from tree_sitter import Language
-
-    with warnings.catch_warnings():
-        # Some grammar wheels still hand over a plain integer; the binding reads it and only complains.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return Language(_pointer(name)())
-
-
-def _pointer(name: str) -> Callable[[], object]:
-    import importlib
-
-    module = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
-    made_by = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
-    found: Callable[[], object] = getattr(module, made_by)
-    return found
 
 
 @cache

@@ -1,7 +1,4 @@
-"""A syntax tree as plain objects that can be marked as dropped, for passes that look up, down and sideways.
-
-Asking the parser's own nodes for parents and siblings is slow; here each pass is linear in the number of items.
-"""
+"""A syntax tree as plain objects that can be marked as dropped."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clara_eval.code.parsing import Parsed
+    from clara_eval.core.syntax import Parsed
 
 MOST_ITEMS = 400_000
 """A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""

@@ -1,15 +1,10 @@
-"""Which language a text is written in, from the text alone, wherever in it the signs stand.
-
-A submitter also sends a media type and a file name, but those are claims: whoever may choose the language may choose
-the tool that measures. So the poster's hint counts first, then the text, and the claims only where both are silent.
-Unknown is None, and means prose or a language that no tool here reads.
-"""
+"""Tell the language of a text: by the poster's hint, by the text, by what the submitter claims."""
 
 from __future__ import annotations
 
 import re
 
-from clara_eval.code.parsing import parse
+from clara_eval.core.syntax import parse
 
 # Every repetition is bounded: a stranger writes the text, and must not choose how long a search takes.
 _SIGNS: dict[str, tuple[str, ...]] = {

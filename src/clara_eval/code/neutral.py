@@ -1,9 +1,6 @@
-"""Code without a word of its writer: names replaced, comments and string contents gone, unreached code dropped.
+"""Write code in neutral words: names replaced, comments and strings emptied, unreached code dropped.
 
-Out goes only what is on a list: tokens of the grammar, numbers, words of the language and its libraries, and names that
-the task asks for. Every other word becomes `f1`, `C1` or `v1`, and each
-string `s1`, the same one everywhere. So whatever a submitter writes
-into names, attributes, labels, imports or broken code is not in this view, in whatever grammar rule it stands.
+Invariant: only tokens, numbers, words of the language and names that the task asks for are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from clara_eval.code.dead_code import DeadCode
-from clara_eval.code.editing import edited
 from clara_eval.code.items import (
     COMMENTS,
     STRINGS,
@@ -21,10 +17,10 @@ from clara_eval.code.items import (
     inside,
     read_items,
 )
-from clara_eval.code.parsing import parse
 from clara_eval.code.reach import drop_unreached
 from clara_eval.code.structure import read_structure
 from clara_eval.code.vocabulary import LIBRARY
+from clara_eval.core.syntax import edited, parse
 
 _NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
 _WORD = re.compile(r"\w", re.UNICODE)

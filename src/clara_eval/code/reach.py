@@ -1,10 +1,8 @@
-"""What of a program is reached from the interface that was asked for: the rest is marked as dropped.
+"""Mark what of a program cannot be reached from the interface that the task asks for.
 
-Names decide, not types: code that is reached refers to a name, and whatever is defined under that name is reached too.
-So too much may stay, and little that is used goes. The interface is what the task or the harness names. If it names
-nothing that is here, it is what the program exports or leaves public; then parts that nothing ties to the largest part
-go if they are less than half as large. Tests are kept if they assert something about code that is reached; what only
-tests use is not reached.
+Names decide, not types, so too much may stay. If the task names nothing of the program, the interface is what it
+exports or leaves public, without parts less than half as large as the largest. A test stays if it asserts something
+about reached code.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Each text is parsed once for all that is asked of it: its shapes first, its structure with them.
-
-In: a text as bytes and its language. Out: `shapes_in` for the search for copies, `read_code` for the features; None or
-nothing where the text cannot be parsed. A tree takes a hundred times the room of its text, so it is gone when both have
-been read; the structure is held for a while, because the features of an entry are asked for after all entries have been
-compared. What is held is bounded by its parts, whatever strangers hand in.
-"""
+"""Parse each text once for its shapes and its structure, and hold the structure of recent texts."""
 
 from __future__ import annotations
 
@@ -12,9 +6,9 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from threading import Lock
 
-from clara_eval.code.parsing import Parsed, parse
 from clara_eval.code.shapes import Shape, shapes_of
 from clara_eval.code.structure import Structure, read_structure
+from clara_eval.core.syntax import Parsed, parse
 
 _MOST_PARTS = 100_000
 """Functions, comments and strings that are held of late, and texts."""

@@ -1,10 +1,7 @@
-"""What a program does, statement by statement, without the names, the layout and the order somebody gave it.
+"""Write each statement in words common to all languages, without names, layout and order.
 
-A `Parsed` comes in, `Shape`s go out: one for each statement or header, written in words that are the same for all six
-languages, with the number of leaves it stands for. Names are forgotten, constants and sentences are kept; operands that
-may change places are sorted, `a > b` is `b < a`, `x += 1` is `x = x + 1`, brackets and types do not count. So renaming,
-moving, restyling or translating leaves most shapes as they were. Must hold: time and memory are linear in the text,
-however deep a stranger nests it; nothing here calls itself.
+Constants and sentences are kept; operands that commute are sorted, `a > b` is `b < a`, `x += 1` is `x = x + 1`.
+Invariant: time and memory are linear in the text, however deep it is nested.
 """
 
 from __future__ import annotations
@@ -15,12 +12,12 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from clara_eval.code.grammars import load_language
+from clara_eval.core.syntax import load_language
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from clara_eval.code.parsing import Parsed
+    from clara_eval.core.syntax import Parsed
 
 MOST_LEAVES = 40
 """A larger expression is taken in pieces, so that one changed constant does not hide a whole table."""

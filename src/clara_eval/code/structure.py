@@ -1,8 +1,7 @@
-"""What a syntax tree says about code: functions, branches, nesting, comments, names, tests.
+"""Read functions, branches, nesting, comments, names and tests from a syntax tree.
 
-A `Parsed` comes in, a `Structure` goes out. Cyclomatic complexity is 1 + branches of the innermost named function; a
-closure counts to the function around it unless it is bound to a name. Code outside functions is one more unit when it
-branches, so that nobody hides complexity at top level. `else if` is no deeper than its `if`.
+Cyclomatic complexity is 1 + branches of the innermost named function. Code outside functions is one more unit if it
+branches. `else if` is no deeper than its `if`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from clara_eval.code import grammars as g
 from clara_eval.code.grammars import GRAMMARS, Grammar, kinds_named, roles_by_kind
-from clara_eval.code.parsing import Parsed
+from clara_eval.core.syntax import Parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,10 +1,6 @@
-"""A text as a stream of tokens in which formatting, comments and quotes do not count.
+"""Cut a text into tokens without formatting, comments and quotes, and hash windows of them.
 
-Text and its language come in, tokens go out; every pattern here is linear in the length of the text. Comments are
-dropped only where the language is known, because `//` divides in Python and `#` is a heading in prose; remarks in
-Markdown are dropped from prose. Letters that only look like others, and characters that nobody sees, are no difference.
-Windows over the tokens are 64-bit numbers under a key: of the tokens as they are, without the names that a programmer
-chose, or of what a minifier keeps.
+Invariant: every pattern is linear in the length of the text.
 """
 
 from __future__ import annotations

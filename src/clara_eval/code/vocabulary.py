@@ -1,8 +1,4 @@
-"""Words that belong to a language and its libraries: what stays readable where a programmer's own names are replaced.
-
-A closed list for each language, so that the same text gives the same view everywhere and a submitter's word is never
-taken for a library's. A word that is missing here is replaced like any other name.
-"""
+"""Words of each language and its libraries, which stay when a programmer's own names are replaced."""
 
 from __future__ import annotations
 

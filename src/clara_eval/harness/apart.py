@@ -1,9 +1,6 @@
-"""The submission as its harness knows it: types written by us from its ABI, and its compiled code put in as bytes.
+"""Write the types of a compiled submission for its harness, and put its code in as bytes.
 
-In come the ABI of a submission that was compiled alone and the harness's text; out goes `stand_in`, the only file that
-the harness can import. It declares one contract, `Submission`, with the constructor and those functions and errors that
-the harness names. No word of the submission but such names is compiled with the harness. `linked` puts the submission's
-creation code where the compiler put that of the stand-in.
+Invariant: of the submission's words only names that the harness uses are compiled with the harness.
 """
 
 from __future__ import annotations

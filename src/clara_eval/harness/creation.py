@@ -1,8 +1,6 @@
-"""What building the submission costs where the harness builds it: a constructor can ask who builds it.
+"""Measure what the dearest creation of the submission costs where the harness builds it.
 
-In come a machine, what it is to run and the length of the submission's code; out goes the dearest creation of it. The
-transaction is run once more, step by step, in a child process: revm's Python binding tells its steps on standard output
-only. The child is ended as soon as everything is built that the transaction built.
+The transaction runs once more in a child process: revm's Python binding writes its steps to standard output only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The EVM as a closed machine: revm in the process, every number of its world fixed.
+"""Run compiled code in revm, in a world of fixed numbers (`WORLD`) without a network.
 
-In comes compiled code and the limits; out go calls with gas and values. Each function of the harness is a transaction
-of its own on the state that the deployment and `setUp` left, so its gas is what a node would charge: nothing is warm
-from the function before. No fork, no network; the block, the chain and the balances are those of `WORLD`.
+Each function of the harness is a transaction of its own after `setUp`: its gas is what a node would charge.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A hidden harness: committed by its hash before anybody submits, revealed after the deadline.
-
-`hide` makes the document from a harness and a salt; `privateSetHash` is keccak256 of exactly its bytes (RFC 8785). The
-salt has 32 bytes, so that nobody finds a short harness by guessing. `read_harness_document` takes such bytes back and
-refuses everything else; whoever compares hashes compares those of the bytes as they came.
-"""
+"""Hide a harness behind the hash of its document and a salt of 32 bytes, and read a revealed one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the product and its workers say to each other: one JSON object a line, a job in and an answer out.
-
-Each kind of job has its own answer: what a compiler made, how the functions of a harness ended. A worker that does not
-answer is `WorkerLost`, never an answer.
-"""
+"""The JSON messages between the product and its workers: a job in, an answer out, one a line."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The port: one submission, run under a harness or alone, in the machine of its language.
+"""Run one submission, under a harness or alone, in the machine of its language.
 
-`Machine.run` takes a harness (or None), a submission and limits, and gives `Executed`. It raises `MissingEngine` where
-the engine of that language is not installed; everything a submission does ends in an outcome. Calls block: from async
-code use a thread. Several threads may run at once.
+Calls block; several threads may run at once. Raises `MissingEngine` if the engine of a language is not installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What goes into a run and what comes out of it, the same for every language.
+"""What goes into a run and what comes out of it, for every language.
 
-A harness is the poster's program: `setUp`, any number of `test_…` (passes unless it fails) and `metric_…` (gives a
-number). `Executed` says how every function ended and what it cost; `features` turns that into measured features. An
-outcome is either a measurement, which every machine repeats, or `infrastructure`, which says nothing about anybody.
+Invariant: an outcome is either a measurement, which every machine repeats, or `infrastructure`, which is no verdict.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Plain values of a Python submission, between the form of `marshal` and the tagged JSON that a harness reads.
+"""Translate plain values between the form of `marshal` and the tagged JSON that a harness reads.
 
-`to_guest` writes a message; `from_guest` reads an answer, byte by byte and without `marshal.loads`, because the bytes
-come from a stranger. Only plain values are read: None, booleans, numbers, texts, bytes and their containers; any other
-object is a reference (..., number) to what stays in the submission's instance. Everything else raises `NotPlain`.
+Invariant: hostile bytes are read without `marshal.loads`; an object that is not plain becomes a reference.
 """
 
 from __future__ import annotations

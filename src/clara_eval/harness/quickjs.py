@@ -1,8 +1,6 @@
-"""JavaScript: QuickJS as a WebAssembly module, one instance for the submission and another for the harness.
+"""Run JavaScript: QuickJS as WebAssembly, one instance for the submission, one for the harness.
 
-`QuickJs.open` loads a source into a fresh instance; `Guest.exchange` sends it one message (JSON text) and gives its
-answer. The module is found by its hash in the npm package `quickjs-wasi`. It imports twelve functions, all of them
-below: a clock that stands still, seeded random bytes, a capped output, and the one way to ask the other instance.
+Invariant: every import of the module is defined here.
 """
 
 from __future__ import annotations

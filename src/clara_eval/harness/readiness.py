@@ -1,8 +1,4 @@
-"""Whether an engine really runs here: it is made ready, runs the smallest program, and its cache is written to.
-
-A machine and a language come in; `Readiness` goes out, with the reason and one remedy where something is wrong. It says
-`ready` only of what has just run.
-"""
+"""Check that an engine works here, by running the smallest program and writing to its cache."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""JavaScript and Python: the harness in one instance, the submission in another, for every function a fresh pair.
+"""Run JavaScript and Python harnesses: a fresh pair of instances for every function.
 
-A job comes in from the port, an answer goes out. The harness gets plain data and stand-ins, so that a submission cannot
-reach into it: not its functions, not its results. Fuel is that of the submission's instance alone, from the moment its
-source is loaded, through `setUp`, to the end of the function: there is no work that is not counted. Runs inside the
-worker; `missing` and `script_job` run on the other side.
+Invariant: fuel is that of the submission's instance alone, from loading its source to the end of the function.
 """
 
 from __future__ import annotations

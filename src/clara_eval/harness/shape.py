@@ -1,9 +1,4 @@
-"""How much a short Solidity text makes the compiler write: what unfolds to more than a bound is refused unread.
-
-A source comes in; the reason for refusing it goes out, or None. Structs hold structs, arrays arrays, constants use
-constants, contracts carry the code of contracts, and a modifier repeats what it wraps: a few lines of each become
-billions. What is counted is the size after unfolding, so the answer is the same on every machine.
-"""
+"""Refuse Solidity whose types, constants, contracts or modifiers unfold to more than a bound."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from clara_eval.code.parsing import parse, walk
+from clara_eval.core.syntax import parse, walk
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -1,10 +1,6 @@
-"""Solidity to bytecode, in a subprocess that is given nothing but the sources: compiling is hostile work too.
+"""Compile Solidity in a subprocess that gets nothing but the sources.
 
-In come the submission, the harness if there is one, and which compiler to use (a native `solc`, or the npm package run
-by node); out goes `Compiled`. The submission is compiled alone and can import nothing. The harness is compiled with a
-stand-in that we write from the submission's ABI (`apart`), and the submission's code is put in as bytes: no text of a
-submission is ever compiled with a harness. Runs inside the worker. `CompilerBroke` means that there was no answer: that
-is never said about a submission. `TooHard` is: its text made the compiler pass a limit.
+Invariant: no text of a submission is compiled with a harness. `CompilerBroke` is an outage, `TooHard` an outcome.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""WebAssembly as a closed machine: fuel, a memory limit, a clock that stands still, seeded randomness, nothing else.
-
-In come a compiled module and limits; out goes an instance with the few imports it is given. The same module and
-messages use the same fuel on every machine: NaN has one form, and no import tells anything about the world outside.
-"""
+"""Run WebAssembly with fuel, a memory limit, a fixed clock and seeded randomness, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The process in which everything hostile happens: one JSON job a line comes in, one JSON answer a line goes out.
+"""The process that does all hostile work: one JSON job a line in, one JSON answer a line out.
 
-It has no environment, an empty working folder and limits of its own, and it knows nothing but its jobs: no settings, no
-keys, no store. Whoever started it kills it when it takes too long or dies, starts another, and says `infrastructure`.
-Started as `python -I -m clara_eval.harness.worker`.
+It has no environment, an empty working folder and limits of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A few processes that do the hostile work, kept alive between jobs, replaced when one dies or takes too long.
-
-A job (a JSON object) goes in from any thread; its answer comes back. `WorkerLost` means that there is none: the process
-crashed, or the wall-clock guard ended it. It says something about this machine, never about a submission.
-"""
+"""Keep a few worker processes between jobs, and replace one that dies or takes too long."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def prompt_hash() -> str:
 
 
 class Calibrations(Protocol):
-    """Where they are kept; the store fulfils it."""
+    """The store of calibrations."""
 
     async def put(self, chain_id: int, key: str, value: str) -> None: ...
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...

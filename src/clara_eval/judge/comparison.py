@@ -35,7 +35,7 @@ class Decision(Generic[V]):
     reason: str
     requests: tuple[str, ...]
     outage: bool = False
-    """There is no verdict because nobody answered: later there may be one."""
+    """No verdict because of an outage: later there may be one."""
     pause_seconds: float | None = None
     """How long a judge that did not answer asks to be left alone."""
 

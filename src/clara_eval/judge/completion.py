@@ -31,7 +31,7 @@ def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
         stop = "refusal" if refusal else _STOPS.get(reason, "end")
         said = str(refusal or _words(message.get("content")))
         thought = "".join(_words(message.get(name)) for name in ("reasoning_content", "reasoning"))
-        # Nobody counted: what was cut used up its limit.
+        # Without a count: an answer that was cut used up its limit.
         least = prompt.max_tokens if stop == "max_tokens" else len(said + thought) // 3 + 1
         return Answer(said, str(body.get("model") or model), stop, *_tokens(body.get("usage"), prompt, least))
     except (KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as bad:

@@ -37,7 +37,7 @@ DECOYS = {
     "formulas": "How many formulas it holds.",
     "references": "How many other works or libraries it names.",
 }
-"""Counts that nobody ranks by; which one is asked is decided by a block mined after the deadline."""
+"""Counts without effect on the ranking; a block mined after the deadline decides which one is asked."""
 MOST_COUNTED = 100_000
 LINE = "_line"
 VIEWS = {
@@ -57,11 +57,11 @@ class Canary:
     check: int
     lines: frozenset[str]
     decoy: str = ""
-    """The count that is asked for, and that nobody needs."""
+    """The count that is asked for and not used."""
     words: int = 0
     """More than this many of anything cannot be in the text."""
     rows: tuple[bool, ...] = ()
-    """For each line of the text, whether something stands on it."""
+    """For each line of the text, whether it is not empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def extraction_questions(
 
 
 def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
-    """Choose a count that nobody needs, by a block mined after the deadline."""
+    """Choose a count that is not used, by a block mined after the deadline."""
     taken = {feature.name for feature in schema.features}
     names = [name for name in DECOYS if name not in taken]
     digest = hashlib.sha256(plain_json([subject.block_hash, subject.challenge, "decoy"]).encode()).digest()

@@ -20,7 +20,7 @@ MOST_TOKENS = 2**53
 class Prompt:
     purpose: Purpose
     system: str
-    """The constant part: the same for all calls of one stage of one challenge, so providers can cache it."""
+    """The constant part of a stage, so providers can cache it."""
     user: str
     schema_json: str
     """JSON Schema of the answer, as text, so that a prompt is hashable."""
@@ -41,7 +41,7 @@ class Answer:
     """Of the input tokens, those read from the provider's cache."""
     cache_write_tokens: int = 0
     signed: Signed | None = None
-    """The bytes and the signature, where the endpoint signs."""
+    """The bytes and the signature, if the endpoint signs."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for counts that no model can have used."""

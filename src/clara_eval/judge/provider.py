@@ -13,9 +13,9 @@ from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import AnswerBook, ConnectedLlm, Llm, Prompt
 
 EFFORT = "low"
-"""How much a model that thinks is told to think: judges read short texts and compare a few typed facts."""
+"""Effort of models that think: judges read short texts and compare a few typed facts."""
 LONGEST_CALL_SECONDS = 900.0
-"""Of one call on the wire; how long a call may really take is decided where it is asked, by its limit."""
+"""Time-out of one HTTP call; `RetryPolicy.call_limit` is shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,23 @@ AnswerInBatches = Callable[[BatchRun, Sequence[Prompt], float], Awaitable[bool]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     name: str
-    """What stands before the colon in CLARA_JUDGES."""
+    """The word before the colon in CLARA_JUDGES."""
     form: str
     """How its judges are written, for messages and documents."""
     build: Callable[[JudgeName, Settings], ConnectedLlm] | None
     """Connects nothing yet; a missing key or package is a ConfigError. None: judges without a model."""
     price: Callable[[JudgeName, datetime], PriceCard | None]
-    """What a judge costs at a moment; None where nobody knows."""
+    """The price of a judge at a moment; None if unknown."""
     takes_address: bool = False
     """Whether `@https://host/v1` may follow the model."""
     models: tuple[str, ...] = ()
     """All models there are; empty: any name is passed on."""
     most_at_once: int | None = None
-    """Calls it bears at the same time, where that is less than CLARA_MAX_CONCURRENCY."""
+    """Concurrent calls, if fewer than CLARA_MAX_CONCURRENCY."""
     thinks: Callable[[JudgeName], bool] = lambda _judge: False
     """Whether a judge thinks before it answers, as far as that is known."""
     most_tokens: int | None = None
-    """The longest answer it can give, where that is less than CLARA_ANSWER_TOKENS."""
+    """The longest answer, if shorter than CLARA_ANSWER_TOKENS."""
     answer_in_batches: AnswerInBatches | None = None
     signs: tuple[str, ...] = ()
     """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""

@@ -1,8 +1,4 @@
-"""`clara-eval redteam`: attack the product on this machine, and say how it went beside what it should be.
-
-Without options the simulated models are used: nothing is asked of a provider, nothing costs money. `--judges` attacks a
-real model instead, after its cost was told and accepted. Exit code 1 means that a target was missed.
-"""
+"""`clara-eval redteam`: attack the product here, and show every figure beside its target."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Payloads, what carries them, and where they stand.
-
-Ours are inside the package; other corpora are files with one JSON object a line: a `text`, and perhaps a `class`.
-They are data: nothing here shows them to a person or to a model but as a submission.
-"""
+"""Payloads, what carries them, and where they are placed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Words to the reader and to the judge: does anything a submitter wrote reach whoever decides?
+"""Measure whether the words of a submitter reach the model that decides.
 
-Every payload in every carrier and position is read by an obedient reader (M1) and by the attacker's own extractor (M2),
-and judged by a judge that gives way to any visible word (M3). Counted: prompts whose fences do not hold, judge prompts
-that depend on the payload, wins that the control without the payload's words did not have, rivals touched, and reviews.
+An obedient reader (M1), the attacker's own extractor (M2) and a judge that follows any visible word (M3) are tried.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Lies in numbers: a reader that reports what serves one submission, in six configs, three ways and two heights.
+"""Measure a reader that lies for the worst entry, in six configs, three ways and two heights.
 
-Twelve entries with three paid, or six with two, or twenty-four with three. Honest values come from a hidden quality, in
-eight spreads from narrow to very wide, even and lopsided; two readings of one text differ a little. The liar is the
-worst entry. It *obeys*: every field that looks like a feature gets the best value. It *sees*: it lies where the
-payload is in sight and is honest about the text without comments. It *knows*: it lies in both views and answers every
-check as an honest reader would, which is more than a payload can bring about. Caught is a liar that a person sees first
-or that is not paid. The same rounds without a liar say how often honest entries are flagged, how many rounds wait, and
-in how many a paid place comes with the remark that the field cannot tell who claims too much.
+It *obeys*: every field like a feature gets the best value. It *sees*: it lies while the payload is in sight. It
+*knows*: it lies in both views and passes every check. Caught is a liar that a person sees first or that is not paid.
 """
 
 from __future__ import annotations

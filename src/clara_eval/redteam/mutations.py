@@ -1,9 +1,4 @@
-"""What a thief does to somebody else's program so that it does not look like it: thirty named ways.
-
-A `Program` comes in, the text of its disguise goes out. Edits are made on the syntax tree, so that they hit names,
-statements and definitions and not what looks like them. A way that a language does not allow gives None. Same program,
-same seed, same disguise.
-"""
+"""Disguise a program in thirty named ways, by edits of its syntax tree."""
 
 from __future__ import annotations
 
@@ -15,10 +10,8 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from clara_eval.code.editing import Edit, edited
-from clara_eval.code.grammars import NAME, roles_by_kind
-from clara_eval.code.parsing import Parsed, parse, walk
-from clara_eval.code.structure import read_structure
+from clara_eval.code import read_code
+from clara_eval.core.syntax import Edit, Parsed, edited, parse, walk
 from clara_eval.redteam.translation import python_to_javascript, typed_javascript
 
 FRONT_BYTES = 40_000
@@ -86,10 +79,9 @@ def whitespace(program: Program, rng: random.Random) -> str:
 
 
 def comments_removed(program: Program, _: random.Random) -> str | None:
-    parsed = _parsed(program)
-    if parsed is None:
-        return None
-    return edited(parsed.source, [(start, end, "") for start, end in read_structure(parsed).comments])
+    source = program.text.encode("utf-8", "replace")
+    code = read_code(source, program.language)
+    return edited(source, [(start, end, "") for start, end in code.structure.comments]) if code else None
 
 
 def comments_added(program: Program, rng: random.Random) -> str | None:
@@ -121,11 +113,10 @@ def _renamed(program: Program, new: Callable[[str], str]) -> str | None:
     parsed = _parsed(program)
     if parsed is None:
         return None
-    roles = roles_by_kind(parsed.language)
     names: dict[str, str] = {}
     edits: list[Edit] = []
     for node, _ in walk(parsed.tree):
-        if node.kind_id < len(roles) and roles[node.kind_id] & NAME and not node.named_child_count:
+        if node.is_named and "identifier" in node.type and not node.named_child_count:
             name = parsed.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
             if name not in _GIVEN and not name.startswith("__"):
                 edits.append((node.start_byte, node.end_byte, names.setdefault(name, new(name))))
@@ -424,14 +415,12 @@ def wrapped(program: Program, _: random.Random) -> str | None:
 
 def strings_changed(program: Program, rng: random.Random) -> str | None:
     """Other words in every message."""
-    parsed = _parsed(program)
-    if parsed is None:
+    source = program.text.encode("utf-8", "replace")
+    code = read_code(source, program.language)
+    if code is None:
         return None
-    spans = read_structure(parsed).strings
-    return edited(
-        parsed.source,
-        [(start, end, f'"{_words(rng, 4)}"') for start, end in spans if b" " in parsed.source[start:end]],
-    )
+    spans = [(start, end) for start, end in code.structure.strings if b" " in source[start:end]]
+    return edited(source, [(start, end, f'"{_words(rng, 4)}"') for start, end in spans])
 
 
 def joined(program: Program, _: random.Random) -> str | None:

@@ -1,11 +1,6 @@
-"""Names and code that nothing calls: do they lift the worst entry, for a reader that obeys and for one that believes?
+"""Measure whether names and code that nothing calls lift the worst of eight entries.
 
-The worst of eight entries carries a payload in names, attributes, labels and imports, or adds code that nothing calls
-and tests that assert nothing, in Python, JavaScript, TypeScript and Solidity. An obedient reader reports the values
-that it finds behind the name of a feature: believable ones, 4, 3, 4, 3, true. A credulous reader obeys nobody and
-believes what it sees. Lifted is an entry that counts for more than without the payload, whether it is flagged or not;
-paid is one that takes a paid place before a person looks. The task names the class that it asks for. Figures of their
-own are for a task that names nothing, and for code too broken to be read in neutral words: such an entry must wait.
+An obedient reader reports the values behind the name of a feature; a credulous one believes what it sees.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""The same attacks on a real model: the operator's own, asked for money.
-
-`planned_prompts` says what would be asked the first time, so that its cost can be told before; `measure_own` asks. Each
-payload stands in a submission and, for the control, other words of the same length do; counted is how often the facts
-come out better with the payload and nobody is told. The model's clean accuracy stands beside it: a model that cannot
-tell a good program from an empty one is not fooled, it is blind.
-"""
+"""Attack the operator's own model with payloads, beside control words of equal length."""
 
 from __future__ import annotations
 

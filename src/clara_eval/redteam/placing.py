@@ -1,7 +1,4 @@
-"""Who is paid: ties, entries that lose every game, entries left out, a judge with a favourite side, and the truth.
-
-Everything goes through `ranking.rank`, with results as a noisy judge (M4) gives them.
-"""
+"""Measure who is paid under ties, entries left out, and a judge with a favourite side."""
 
 from __future__ import annotations
 

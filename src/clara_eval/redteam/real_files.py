@@ -1,8 +1,4 @@
-"""Real programs of this machine to try disguises on: Python's own library, installed packages, and folders given.
-
-Paths come in, `RealFile`s go out in an order that a seed decides. Only ordinary sources: of a size that says something,
-UTF-8, parsed, not generated, no tables of data.
-"""
+"""Choose ordinary programs of this machine, or of given folders, to disguise."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clara_eval.code.language import language_name
+from clara_eval.code import language_name
 from clara_eval.evaluation.features.measured import measure
 
 ENDINGS = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "typescript", ".sol": "solidity"} | {

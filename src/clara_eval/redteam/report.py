@@ -1,9 +1,4 @@
-"""Figures with their targets and how sure they are: what a red-team run says.
-
-A `Figure` counts hits among trials, or is a number; `target` is a bound from above or below, or None where a figure is
-only reported. With no hit in n trials the upper bound is 3/n; otherwise Wilson's interval (95 %). A figure meets its
-target by its measured value; the interval stands beside it, so that nobody takes few trials for proof.
-"""
+"""Figures with targets and 95 % intervals: Wilson's, or 3/n from above without a hit in n trials."""
 
 from __future__ import annotations
 

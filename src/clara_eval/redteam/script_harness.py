@@ -1,8 +1,6 @@
-"""Attacks on a Python and on a JavaScript harness, run in the real sandboxes, and what they gained.
+"""Attack a Python and a JavaScript harness in the real sandboxes, and measure what was gained.
 
-An attack is a submission. One that holds the honest solution wants its fuel cheaper than it is: it gains if any cost or
-number of the harness is better than that of the honest solution alone. Any other does no work: it gains with every
-test that it passes and every metric that it gets. All inputs are drawn from a seed that the attacks do not know.
+An attack with the honest solution gains if a cost is below the honest one; any other gains with each test or metric.
 """
 
 # ruff: noqa: E501 - programs of attackers, one on a line

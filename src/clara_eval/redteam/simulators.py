@@ -1,10 +1,4 @@
-"""Models that are programs: they answer prompts by rule, so that judging can be tested and attacked without a provider.
-
-`ScriptedLlm` answers by a function. The others are the attackers and helpers that the defences are measured with: an
-obedient reader (M1), a compromised extractor (M2), a gullible judge (M3), an honest noisy judge (M4), a faulty provider
-(M5), a covert extractor (M6) and a credulous reader (M7). They show what can reach whom. They cannot show how often a
-real model is fooled.
-"""
+"""Models that are programs: they answer prompts by rule, without a provider."""
 
 from __future__ import annotations
 

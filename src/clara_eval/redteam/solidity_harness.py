@@ -1,8 +1,6 @@
-"""Attacks of Solidity submissions on the harness that runs them, as data, and what they come to.
+"""Attack a carelessly written Solidity harness, and measure what was gained.
 
-`SOLIDITY_ATTACKS` are run under `HARNESS`, which is written as carelessly as a poster may: a bare import, calls by the
-submission's own types, builtins everywhere. Idle ones do no work and must pass no test; the others do the work and want
-a better number than `HONEST`, the best that was found without a trick. `measure_solidity` compiles and runs them all.
+Idle attacks must pass no test; the others want a better number than `HONEST`, the best found without a trick.
 """
 
 from __future__ import annotations

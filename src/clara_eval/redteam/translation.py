@@ -1,8 +1,4 @@
-"""A program in another language, statement by statement, as a thief's tool would write it.
-
-Python to JavaScript through Python's own syntax tree; JavaScript to TypeScript by adding types. What has no counterpart
-is written as a call, so that the result parses; it is not meant to run. None where the source cannot be read.
-"""
+"""Translate Python to JavaScript and JavaScript to TypeScript; the result parses."""
 
 from __future__ import annotations
 

@@ -14,24 +14,19 @@ import structlog
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App
-from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
 from clara_eval.challenges.attempt_memory import Attempts, read_attempts, save_attempts
-from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.address import Address
-from clara_eval.core.errors import Temporary
-from clara_eval.documents.results import EvalStatus, State, read
-from clara_eval.documents.store_keys import status_key
+from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.service.alerts import Alerts
-from clara_eval.service.due import window_used
 from clara_eval.service.endings import Ending, ending_of, ending_of_result
 from clara_eval.service.logs import bound_challenge
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
+from clara_eval.service.record import show_posted
 from clara_eval.store.retries import DATABASE
 
 _log = structlog.get_logger(__name__)
@@ -94,20 +89,8 @@ class AttemptRunner:
             self.metrics.swap_consistency.set(ranking.consistency.swap_consistency)
         ending = ending_of_result(evaluation, time.time())
         if ending.outcome == "complete":
-            await self._show_posted(evaluation.challenge)
+            await show_posted(self.app, self.metrics, evaluation.challenge)
         return ending
-
-    async def _show_posted(self, challenge: Challenge) -> None:
-        """Update the index now, not at the next tick; a node that fails changes nothing about the post."""
-        try:
-            now = await look_at_challenge(self.app.chain, challenge.address)
-        except Temporary as bad:
-            _log.warning("index_waits_for_tick", problem=str(bad))
-            return
-        status = await read(self.app.store, self.app.chain_id, EvalStatus, status_key(challenge.address))
-        await save_summary(self.app.store, now, status.postedBy if status else None)
-        left = 1 - window_used(challenge, now.block.timestamp)
-        self.metrics.window_left_at_post.observe(max(0.0, left))
 
     async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
         """Record the next attempt's number first: once it is written, this one can never begin again."""

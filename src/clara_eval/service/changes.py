@@ -21,7 +21,7 @@ LONGEST_GAP_BLOCKS = 50_000
 async def read_changes(tick: Tick) -> set[str] | None:
     chain, head = tick.app.chain, tick.head
     text = await tick.app.store.get(tick.app.chain_id, PLACE)
-    if text is None:
+    if not text:
         return None
     place = json.loads(text)
     last = Checkpoint(place["block"], place["hash"])

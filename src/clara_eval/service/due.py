@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import Self
 
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.challenges.status import FINAL_STATES, STOPPED_STATES
 from clara_eval.core.address import Address, to_address
-from clara_eval.documents.results import Summary
+from clara_eval.documents.results import FINAL_STATES, STOPPED_STATES, Summary
 
 FINALIZATION_DELAY = 12 * 3600
 ALARM_SHARE = 0.5

@@ -7,19 +7,22 @@ from functools import partial
 
 import structlog
 
+from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import send_again
 from clara_eval.challenges.challenge_index import read_many, save_summary
 from clara_eval.challenges.claim_recorder import watch_claims
 from clara_eval.challenges.post_recorder import record_closed, record_posted
-from clara_eval.challenges.read import is_still_current
+from clara_eval.challenges.read import is_still_current, look_at_challenge
 from clara_eval.challenges.result_recorder import has_news, known_results, record_result
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, Temporary
-from clara_eval.documents.results import Summary
-from clara_eval.documents.store_keys import INDEX, index_key
+from clara_eval.documents.results import EvalStatus, Summary, read
+from clara_eval.documents.store_keys import INDEX, index_key, status_key
+from clara_eval.service.due import window_used
 from clara_eval.service.duty import Tick
+from clara_eval.service.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 RECORDED = "engine:recorded:"
@@ -32,6 +35,18 @@ async def record_post(tick: Tick, challenge: Challenge) -> None:
     by = str(posted.by) if posted else None
     await save_summary(tick.app.store, challenge, by)
     _log.info("post_recognised", posted_by=by)
+
+
+async def show_posted(app: App, metrics: Metrics, challenge: Challenge) -> None:
+    """Update the index right after our post; a node that fails now changes nothing about the post."""
+    try:
+        now = await look_at_challenge(app.chain, challenge.address)
+    except Temporary as bad:
+        _log.warning("index_waits_for_tick", problem=str(bad))
+        return
+    status = await read(app.store, app.chain_id, EvalStatus, status_key(challenge.address))
+    await save_summary(app.store, now, status.postedBy if status else None)
+    metrics.window_left_at_post.observe(max(0.0, 1 - window_used(challenge, now.block.timestamp)))
 
 
 async def record_end(tick: Tick, challenge: Challenge) -> None:

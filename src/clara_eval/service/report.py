@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from clara_eval.app import App
-from clara_eval.challenges.status import STATES
 from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import STATES
 from clara_eval.service.metrics import Metrics
 
 LAST_TICK = "engine:last-tick"

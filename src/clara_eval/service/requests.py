@@ -15,10 +15,10 @@ from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.objections import Objection
 from clara_eval.challenges.read import look_at_challenge
-from clara_eval.challenges.status import FINAL_STATES, StatusWriter
+from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet
-from clara_eval.documents.results import EvalStatus, read
+from clara_eval.documents.results import FINAL_STATES, EvalStatus, read
 from clara_eval.documents.store_keys import status_key
 from clara_eval.service.due import DueAction, Memory, due
 from clara_eval.service.queue import Queue

@@ -52,10 +52,8 @@ MIGRATIONS: Migrations = (
 class Driver(Protocol):
     """A database; statements use `?` for values."""
 
-    @property
-    def clock(self) -> str:
-        """SQL of the present moment in seconds, by the one clock that all holders of leases share."""
-        ...
+    clock: str
+    """SQL of the present moment in seconds, by the one clock that all holders of leases share."""
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:

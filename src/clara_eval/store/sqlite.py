@@ -27,13 +27,11 @@ T = TypeVar("T")
 
 
 class SqliteDriver:
+    clock = "lease_clock()"
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._ledger = asyncio.Lock()
-
-    @property
-    def clock(self) -> str:
-        return "lease_clock()"
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         durable = sql.startswith("INSERT INTO transactions")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clara_eval.code.language import guess_language, language_name
+from clara_eval.code import guess_language, language_name
 from clara_eval.submissions.authors import CONTESTED_SECONDS
 from clara_eval.submissions.collecting import SubmissionLimits, check_submission, estimate_tokens, fetch_submission
 from clara_eval.submissions.copies import (

@@ -8,7 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.code.language import choose_language
+from clara_eval.code import choose_language
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from clara_eval.code.similarity import Alike, SimilarKind, Work, compare_works
+from clara_eval.code import SimilarKind, Work, compare_works
 from clara_eval.core.address import Address
 from clara_eval.core.submission import Version
 from clara_eval.submissions.authors import Authors
@@ -116,7 +116,8 @@ def find_likeness(
     clusters = tuple(_with_author(authors, [ordered[n] for n in group]) for group in copies)
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
     similar = [
-        _oriented(authors, _head(heads, ordered[one.earlier]), _head(heads, ordered[one.later]), one) for one in alike
+        _oriented(authors, [_head(heads, ordered[n]) for n in (one.earlier, one.later)], one.kind, one.share)
+        for one in alike
     ]
     ranked = [one for one in ordered if one.submission.submitter not in heads]
     return Likeness(
@@ -145,13 +146,12 @@ def _with_author(authors: Authors, works: Sequence[Solution]) -> Cluster:
     return Cluster(author, tuple(copies))
 
 
-def _oriented(authors: Authors, one: Solution, other: Solution, alike: Alike) -> Similar:
-    """The pair with its author as the earlier one."""
-    works = (one, other)
+def _oriented(authors: Authors, works: Sequence[Solution], kind: SimilarKind, share: float) -> Similar:
+    """Put the author of a pair first."""
     earlier, later = sorted(works, key=lambda work: authors.order(work, works))
     contested = authors.may_be_first(later, earlier, works)
     accounts = earlier.submission.submitter, later.submission.submitter
-    return Similar(*accounts, alike.kind, round(alike.share, 2), contested)
+    return Similar(*accounts, kind, round(share, 2), contested)
 
 
 def _once(similar: Iterable[Similar]) -> tuple[Similar, ...]:

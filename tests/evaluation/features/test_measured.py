@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.code.parsing import CPU_SECONDS, parse
 from clara_eval.code.structure import read_structure
 from clara_eval.config.eval_config import MEASURED
+from clara_eval.core.syntax import CPU_SECONDS, parse
 from clara_eval.evaluation.features.measured import MEASURED_NAMES, is_quick, measure
 from clara_eval.evaluation.features.views import fenced_code, known_language, neutral_view
 

@@ -27,9 +27,10 @@ from tests.support.api_service import (
 )
 
 from clara_eval.challenges.review import request_review
-from clara_eval.challenges.status import MEANINGS, StatusWriter
+from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
+from clara_eval.documents.results import MEANINGS
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.interfaces.api.admin import AdminKey

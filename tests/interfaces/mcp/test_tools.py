@@ -23,7 +23,6 @@ from tests.support.web3_chain import web3_of
 
 from clara_eval.actions.submit import MUTABLE
 from clara_eval.app import make_caller, open_caller
-from clara_eval.challenges.status import MEANINGS
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.hashing import keccak_hex, plain_json
@@ -35,6 +34,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
+from clara_eval.documents.results import MEANINGS
 from clara_eval.interfaces.mcp import build_server
 from clara_eval.interfaces.mcp.asgi import create_asgi
 from clara_eval.interfaces.mcp.server import INSTRUCTIONS

@@ -5,6 +5,7 @@ Submissions are in `data:` URIs, so no network is needed.
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,7 +13,6 @@ from importlib.resources import files
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.demo.task import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.devnet.local_chain import (
     HOUR,
     USDC,
@@ -22,34 +22,38 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.submissions import CONTESTED_SECONDS
 
-__all__ = [
-    "CONFIG",
-    "NAMES",
-    "PAYOUT_BPS",
-    "POOL",
-    "PROBLEM",
-    "TITLE",
-    "DemoRound",
-    "Story",
-    "data_uri",
-    "entry",
-    "post_round",
-    "rate_limiter",
-    "submit_round",
-]
+TITLE = "Sliding-window rate limiter in Python"
+PROBLEM = (
+    "Write a rate limiter that allows at most N events per key in any window of W seconds. "
+    "Memory must stay bounded; the code will be read and maintained by others."
+)
+CONFIG = {
+    "version": 1,
+    "features": [
+        {"name": "parses", "type": "boolean", "better": "higher", "weight": 5, "source": "measured"},
+        {"name": "max_complexity", "type": "integer", "min": 0, "max": 40, "better": "lower", "weight": 3,
+         "source": "measured"},
+        {"name": "max_nesting", "type": "integer", "min": 0, "max": 10, "better": "lower", "weight": 2,
+         "source": "measured"},
+        {"name": "duplicate_share", "type": "number", "min": 0, "max": 1, "better": "lower", "weight": 2,
+         "source": "measured"},
+        {"name": "tests", "type": "integer", "min": 0, "max": 10, "better": "higher", "weight": 2,
+         "source": "measured"},
+        {"name": "documented_share", "type": "number", "min": 0, "max": 1, "better": "higher", "weight": 1,
+         "source": "measured"},
+        {"name": "longest_function", "type": "integer", "min": 0, "max": 80, "better": "lower", "weight": 1,
+         "source": "measured"},
+    ],
+    "criteria": "The best rate limiter is correct, simple and tested: it parses, its functions are short and flat, "
+    "nothing is repeated, its behaviour is covered by tests and its use is explained. Penalise tangled control flow.",
+    "submissionFormat": "code",
+    "language": "python",
+    "judge": "rules",
+}  # fmt: skip
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
 COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS
 """Between the entries and the copy: long enough to say who was first."""
-NAMES = (
-    "deque_window",
-    "ring_buffer",
-    "sliding_log",
-    "token_bucket",
-    "list_filter",
-    "nested_flags",
-    "unfinished",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,10 @@ class DemoRound:
 
     address: Address
     names: dict[Address, str]
+
+
+def data_uri(content: bytes, media_type: str = "text/x-python") -> str:
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 
 def entry(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from clara_eval.code.neutral import wanted_names
+from clara_eval.code import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
@@ -39,7 +39,7 @@ from clara_eval.judge.vector import Value
 from clara_eval.submissions.model import Solution
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
-"""Flags for claims that are unknown: nobody answered, no answer could be used, no answer could be trusted."""
+"""Flags for unknown claims: no answer came, none could be used, none could be trusted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class _Field:
     merits: _Values
     nearly_best: frozenset[Address]
     alike: Mapping[tuple[Value, ...], int]
-    """How many claim exactly the same."""
+    """How many claim exactly these values."""
     most_reviewed: int
     """So many entries with the best claims are reviewed, if their claims are nearly the best possible."""
     might_be_paid: int

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from clara_eval.code.language import guess_language
-from clara_eval.code.reading import Code, is_held, read_code
+from clara_eval.code import Code, guess_language, is_held, read_code
 from clara_eval.evaluation.features.prose import (
     lines_of,
     long_lines_share,

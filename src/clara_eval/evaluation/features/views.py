@@ -5,11 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from clara_eval.code.grammars import GRAMMARS
-from clara_eval.code.language import language_name
-from clara_eval.code.neutral import neutral_code
-from clara_eval.code.reading import read_code
-from clara_eval.code.structure import Span
+from clara_eval.code import READ_AS_CODE, language_name, neutral_code, read_code
 
 # Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
@@ -19,7 +15,7 @@ def known_language(language: str | None) -> str | None:
     """Return the language that people mean (`Solidity ^0.8`, `ts`), or None if it cannot be parsed."""
     for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
         name = language_name(word)
-        if name in GRAMMARS and name != "tsx":
+        if name in READ_AS_CODE:
             return name
     return None
 
@@ -37,7 +33,7 @@ def neutral_view(text: str, language: str | None, wanted: frozenset[str] = froze
     return neutral_code(source, name, wanted)
 
 
-def without(source: bytes, spans: Iterable[Span]) -> bytes:
+def without(source: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     """Blank out the spans of the source and keep its line breaks."""
     blanked = bytearray(source)
     for start, end in spans:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.resources import files
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Scope
 
 from clara_eval.app import evaluator_address, make_caller
@@ -21,15 +21,9 @@ from clara_eval.documents.rest import Health
 from clara_eval.interfaces.api import operator_pages, pages, problems
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.interfaces.api.limits import (
-    Compressed,
-    HeadAsGet,
-    LimitsMiddleware,
-    Rates,
-    RequestLimits,
-)
+from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
 from clara_eval.interfaces.api.problems import Problem, documented
-from clara_eval.interfaces.api.routes import health, router
+from clara_eval.interfaces.api.routes import healthz, router
 from clara_eval.interfaces.api.verify_view import Checks
 from clara_eval.service.metrics import CONTENT_TYPE
 
@@ -76,7 +70,7 @@ def stop_streams(app: FastAPI) -> None:
 
 
 def _operations(app: FastAPI, context: ApiContext) -> None:
-    @app.get(
+    app.get(
         "/healthz",
         tags=["operations"],
         summary="Whether the service is alive, by its own heartbeat",
@@ -85,9 +79,7 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
             503: {"model": Health, "description": "The heartbeat is stale."},
             **documented(429),
         },
-    )
-    async def healthz(request: Request) -> JSONResponse:
-        return health(request)
+    )(healthz)
 
     @app.get(
         "/metrics",

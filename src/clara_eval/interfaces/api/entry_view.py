@@ -10,15 +10,7 @@ from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
-from clara_eval.documents.results import (
-    Features,
-    LeaderboardRow,
-    Outcome,
-    Pairwise,
-    Played,
-    Scores,
-    Value,
-)
+from clara_eval.documents.results import Features, LeaderboardRow, Outcome, Pairwise, Played, Scores, Value
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
 from clara_eval.interfaces.api.leaderboard import scale_of

@@ -23,14 +23,7 @@ from clara_eval.interfaces.api.challenge_list import card_of
 from clara_eval.interfaces.api.context import context_of
 from clara_eval.interfaces.api.pages import known_address
 from clara_eval.interfaces.api.problems import Refusal
-from clara_eval.interfaces.api.sessions import (
-    begin,
-    end,
-    form_of,
-    form_token,
-    operator_form,
-    session_of,
-)
+from clara_eval.interfaces.api.sessions import begin, end, form_of, form_token, operator_form, session_of
 from clara_eval.interfaces.api.templating import page
 from clara_eval.interfaces.api.wording import rejection, shortened
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from os import PathLike, stat_result
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from sse_starlette import ServerSentEvent
@@ -83,38 +82,9 @@ async def index(
     return page("index.html", found=found, wanted=wanted, network=settings.network_name)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    method: str
-    path: str
-    summary: str
-    needs_key: bool
-    parameters: tuple[tuple[str, str, str], ...]
-    """Name, place, meaning."""
-    answers: tuple[tuple[str, str], ...]
-
-
-def operations(document: dict[str, Any]) -> list[Operation]:
-    return [
-        Operation(
-            method=method.upper(),
-            path=path,
-            summary=told["summary"],
-            needs_key=bool(told.get("security")) and {} not in told["security"],
-            parameters=tuple(
-                (one["name"], one["in"], one.get("description", "")) for one in told.get("parameters", ())
-            ),
-            answers=tuple((status, answer["description"]) for status, answer in told["responses"].items()),
-        )
-        for path, methods in document["paths"].items()
-        for method, told in methods.items()
-    ]
-
-
 @router.get("/docs")
 async def api_docs(request: Request) -> HTMLResponse:
-    base = str(request.base_url).rstrip("/")
-    return page("docs.html", operations=operations(request.app.openapi()), base=base)
+    return page("docs.html", document=request.app.openapi(), base=str(request.base_url).rstrip("/"))
 
 
 @router.get("/challenges/{address}/card")

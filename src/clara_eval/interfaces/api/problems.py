@@ -16,16 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
-from clara_eval.core.errors import (
-    BadInput,
-    ClaraError,
-    Deferred,
-    NeedsReview,
-    NotFound,
-    NotPublic,
-    NotYet,
-    Temporary,
-)
+from clara_eval.core.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotPublic, NotYet, Temporary
 from clara_eval.interfaces.api.templating import page
 from clara_eval.interfaces.api.wording import shortened
 

@@ -81,19 +81,15 @@ AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in 
 @router.post(
     "/challenges/evaluate",
     status_code=202,
-    response_model=Accepted,
     dependencies=[Depends(require_admin)],
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
     summary="Trigger the evaluation of a challenge",
 )
-async def evaluate(body: EvaluateRequest, context: Context) -> dict[str, object]:
+async def evaluate(body: EvaluateRequest, context: Context) -> Accepted:
     address = to_address(body.challengeAddress)
     workflow = await context.engine.request(address)
-    return {
-        "challengeAddress": address,
-        "workflowId": workflow,
-        "statusUrl": f"/api/v1/challenges/{address}/eval-status",
-    }
+    status_url = f"/api/v1/challenges/{address}/eval-status"
+    return Accepted(challengeAddress=address, workflowId=workflow, statusUrl=status_url)
 
 
 @router.get("/challenges/evaluate", include_in_schema=False)
@@ -102,7 +98,7 @@ async def evaluate_takes_only_post() -> None:
     raise Refusal(405, "This address takes only POST.", remedy="Send POST.", headers={"allow": "POST"})
 
 
-@router.get("/challenges", response_model=ChallengeList, responses=documented(*_ALWAYS), summary="List challenges")
+@router.get("/challenges", responses=documented(*_ALWAYS), summary="List challenges")
 async def list_challenges(
     reader: Reader,
     status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
@@ -115,7 +111,6 @@ async def list_challenges(
 
 @router.get(
     "/challenges/{address}",
-    response_model=ChallengeDetail,
     responses=documented(404, *_ALWAYS),
     summary="One challenge, with its ranking once that is public",
 )
@@ -158,7 +153,6 @@ async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, reque
 
 @router.get(
     "/challenges/{address}/leaderboard",
-    response_model=Scores,
     responses=documented(403, 404, *_ALWAYS),
     summary="The ranking, public once scores are posted",
 )
@@ -168,7 +162,6 @@ async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> S
 
 @router.get(
     "/agents/{agent_id}",
-    response_model=AgentRecord,
     responses=documented(404, *_ALWAYS),
     summary="An agent's record across challenges: entered, won, earned, average place",
 )
@@ -195,32 +188,30 @@ async def events(address: AddressPath, reader: Reader, request: Request) -> Resp
 
 @router.post(
     "/challenges/{address}/review",
-    response_model=ReviewRecord,
     dependencies=[Depends(require_admin)],
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
     summary="Approve, reject or rule about an evaluation that waits for a person",
 )
-async def review(address: AddressPath, body: ReviewRequest, context: Context) -> dict[str, object]:
+async def review(address: AddressPath, body: ReviewRequest, context: Context) -> ReviewRecord:
     known = to_address(address)
     with _well_formed():
         if body.decision == "rule":
             await context.engine.rule(known, _decree(body), body.traceDigest)
         else:
             await context.engine.decide(known, body.decision, body.note, body.traceDigest, body.by)
-    return {"challengeAddress": known, "decision": body.decision, "note": body.note, "by": body.by}
+    return ReviewRecord(challengeAddress=known, decision=body.decision, note=body.note, by=body.by)
 
 
 @router.post(
     "/challenges/{address}/harness",
-    response_model=RevealRecord,
     responses=documented(400, 404, 409, 413, *_ALWAYS),
     summary="Reveal a hidden harness, signed by the poster",
 )
-async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> dict[str, object]:
+async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> RevealRecord:
     known = to_address(address)
     with _well_formed():
         revealed = await context.engine.reveal(known, body.document, body.signature)
-    return {"challengeAddress": known, "privateSetHash": revealed}
+    return RevealRecord(challengeAddress=known, privateSetHash=revealed)
 
 
 @router.get(
@@ -235,15 +226,14 @@ async def draft(address: AddressPath, reader: Reader) -> object:
 
 @router.post(
     "/challenges/{address}/objections",
-    response_model=ObjectionRecord,
     responses=documented(400, 404, 409, 413, *_ALWAYS),
     summary="Object to an announced result, signed by a submitter",
 )
-async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> dict[str, object]:
+async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> ObjectionRecord:
     known = to_address(address)
     with _well_formed():
         kept = await context.engine.object(known, body.about, body.reason, body.signature)
-    return {"challengeAddress": known, "submitter": kept.submitter, "about": kept.about, "reason": kept.reason}
+    return ObjectionRecord(challengeAddress=known, submitter=kept.submitter, about=kept.about, reason=kept.reason)
 
 
 def _decree(body: ReviewRequest) -> Decree:
@@ -256,7 +246,6 @@ def _decree(body: ReviewRequest) -> Decree:
 
 @router.get(
     "/challenges/{address}/review",
-    response_model=ReviewSheet,
     dependencies=[Depends(require_admin)],
     responses=documented(400, 401, 403, 404, *_ALWAYS),
     summary="Everything needed to decide about a result that waits for a person",
@@ -279,7 +268,7 @@ def _matches(request: Request, etag: str) -> bool:
     return given.strip() == "*" or etag in (part.strip().removeprefix("W/") for part in given.split(","))
 
 
-def health(request: Request) -> JSONResponse:
+async def healthz(request: Request) -> JSONResponse:
     """Report whether the loop still beats, and what this service can do."""
     context = context_of(request)
     about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}

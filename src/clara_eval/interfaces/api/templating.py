@@ -72,18 +72,17 @@ def _spelled(text: str) -> str:
 
 def moment(seconds: int | None) -> str:
     """A time for people; a contract can hold deadlines that no calendar has."""
-    if not seconds:
-        return "–"
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"second {seconds}"
+    return (_calendar(seconds, "%d %b %Y, %H:%M UTC") or f"second {seconds}") if seconds else "–"
 
 
 def iso(seconds: int) -> str:
     """A time for programs; empty if no calendar has it."""
+    return _calendar(seconds, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _calendar(seconds: int, form: str) -> str:
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
         return ""
 

@@ -42,7 +42,7 @@ class Enclave:
     measurements: dict[str, str]
     """MRTD and the four RTMRs, in hex."""
     status: str
-    """Intel's word for the state of the platform's updates; empty where the quote's signature was not checked."""
+    """Intel's word for the platform's updates; empty if the quote's signature was not checked."""
     advisories: tuple[str, ...] = ()
 
 

@@ -16,7 +16,7 @@ PCCS = "https://api.trustedservices.intel.com"
 REFUSED = ("Revoked", "Unknown")
 _HEADER, _REPORT = 48, 584
 _PLACES = {"mrTd": 136, "rtMr0": 328, "rtMr1": 376, "rtMr2": 424, "rtMr3": 472}
-"""Where the measurements stand in the report of a TD."""
+"""Offsets of the measurements in the report of a TD."""
 _TDX = 0x81
 
 

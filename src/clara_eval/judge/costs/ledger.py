@@ -6,7 +6,6 @@ Invariant: an amount is reserved under all caps in one transaction before anythi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 KNOWN_AFTER_SECONDS = 7 * 86400
 """A poster is known once an evaluation of his was paid for this long ago."""
@@ -39,21 +38,3 @@ class Spend:
     reserved_micro_usd: int
     settled_micro_usd: int | None
     at: int
-
-
-class Ledger(Protocol):
-    """The store of spending."""
-
-    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
-        """Reserve under all caps in one transaction and return the line's id. Raises Deferred over a cap."""
-        ...
-
-    async def settle_spend(self, spend_id: int, micro_usd: int) -> None: ...
-
-    async def add_unsure(self, run: str, micro_usd: int) -> None:
-        """Add for good the worst case of calls of this run that were sent and never answered."""
-        ...
-
-    async def unsure_of(self, run: str) -> int: ...
-
-    async def spends(self, *, since: int = 0) -> list[Spend]: ...

@@ -13,7 +13,7 @@ from clara_eval.judge.costs.prices import PriceCard, Tokens
 GAS_MICRO_USD = 10_000
 """Posting the scores on Base, as the specification counts it."""
 TYPICAL_BYTES = 4_000
-"""Size of a submission where the caller names none."""
+"""Assumed size of a submission."""
 MARGIN = 1.3
 """Answers are asked again now and then, and submissions differ in size from the quote's."""
 READING_SHARE = 0.5
@@ -44,7 +44,7 @@ class ExpectedCalls:
     """Of one answer, with the thinking that is expected before it."""
     batch: bool = False
     limits: tuple[int, ...] = ()
-    """Every limit that one question can be asked with, where answers are cut each time."""
+    """Every limit that one question can be asked with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class QuoteLine:
     micro_usd: int | None
     """None: this judge has no known price."""
     most_micro_usd: int | None = None
-    """Where every answer is cut at every limit, and uses it up."""
+    """The cost if every answer uses up every limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from clara_eval.judge.outages import AnswerCut, TooCostly
 from clara_eval.judge.port import Answer, Prompt
 
 MARGIN_PERCENT = 130
-"""Of what an entry usually costs, where there is no full share for it: answers are asked again now and then."""
+"""Share of an entry's usual cost that it may use without a full share: answers are sometimes asked again."""
 SLOW_CALLS = 2
 """A question that got no answer in time was sent so often, and each may have been charged."""
 

@@ -48,7 +48,7 @@ class RunBudget:
     kept_micro_usd: int = 0
     """For comparisons: no other call takes it."""
     extend: Extend | None = None
-    """Reserves more where answers turn out longer than was quoted."""
+    """Reserves more if answers are longer than quoted."""
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 

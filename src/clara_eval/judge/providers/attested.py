@@ -108,7 +108,7 @@ def build_signing(judge: JudgeName, key: str) -> SigningOpenAi:
 
 
 class Reports(Protocol):
-    """Where key reports are kept; the store fulfils it."""
+    """The store of key reports."""
 
     async def entry(self, run: str, key: str) -> str | None: ...
     async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
@@ -117,7 +117,7 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """An `Llm`."""
+    """A signing model for one run; an `Llm` whose answers carry checked evidence."""
 
     llm: SigningOpenAi
     run: str

@@ -35,7 +35,7 @@ OPENAI = "https://api.openai.com/v1"
 NO_KEY = "no-key"
 """Sent to endpoints of one's own that ask for none."""
 SEED = 20_270_101
-"""Any fixed number: the same request asks for the same sample, where the provider honours it."""
+"""Any fixed number: equal requests ask for equal samples, if the provider honours it."""
 _SIGNS = {
     "response_format": ("response_format", "json_schema", "structured output", "grammar"),
     "temperature": ("temperature",),

@@ -1,23 +1,21 @@
-"""A syntax tree of text from a stranger, in bounded time.
+"""Parse hostile text into a syntax tree, in bounded time.
 
-Text and a language come in, a `Parsed` or None goes out. Error recovery of the parser can be made quadratic by hostile
-text, so a parse is cut after `CPU_SECONDS`. For the result not to depend on the speed of the machine, a tree with more
-than a few errors is not used at all: text that would be cut is such a text, so cut or not, it gives None. The two known
-ways to make valid Python slow are taken out before: long runs of comment lines, and of bare line continuations.
+Invariant: the result does not depend on the speed of the machine. Text that takes longer than `CPU_SECONDS` has more
+errors than a tree may have; the two known ways to make valid Python slow are taken out before.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TypeAlias
 
-from clara_eval.code.grammars import load_language
-
-if TYPE_CHECKING:
-    from tree_sitter import Node, Point, Tree
+from tree_sitter import Language, Node, Parser, Point, Tree
 
 MAX_BYTES = 1_048_576
 MAX_ERRORS = 20
@@ -42,6 +40,22 @@ class Parsed:
     """Long runs of comment lines that the parser did not see."""
 
 
+@cache
+def load_language(name: str) -> Language:
+    """Return the compiled parser tables of a language."""
+    with warnings.catch_warnings():
+        # Some grammar wheels still hand over a plain integer; the binding reads it and only complains.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return Language(_pointer(name)())
+
+
+def _pointer(name: str) -> Callable[[], object]:
+    module = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
+    made_by = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
+    found: Callable[[], object] = getattr(module, made_by)
+    return found
+
+
 def parse(source: bytes, language: str) -> Parsed | None:
     """The tree, or None where the text is too broken, too large or too slow to be measured."""
     if len(source) > MAX_BYTES or (language == "python" and b"\\" in source and _CONTINUED.search(source)):
@@ -59,8 +73,6 @@ def parse(source: bytes, language: str) -> Parsed | None:
 
 
 def _parse_as(source: bytes, language: str) -> Parsed | None:
-    from tree_sitter import Parser
-
     ends_at, not_before = time.thread_time() + CPU_SECONDS, time.monotonic() + CPU_SECONDS
     cut = False
 
@@ -137,3 +149,18 @@ def walk(tree: Tree) -> Iterator[tuple[Node, int]]:
             if not cursor.goto_parent():
                 return
             depth -= 1
+
+
+Edit: TypeAlias = tuple[int, int, str]
+"""From this byte, to this byte, the text that stands there instead."""
+
+
+def edited(source: bytes, edits: Iterable[Edit]) -> str:
+    """The source with non-overlapping edits applied; of two that overlap the outer, earlier one counts."""
+    kept: list[bytes] = []
+    position = 0
+    for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):
+        if start >= position:
+            kept += [source[position:start], text.encode("utf-8", "replace")]
+            position = end
+    return b"".join((*kept, source[position:])).decode("utf-8", "replace")
