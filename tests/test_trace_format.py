@@ -20,12 +20,12 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 from tests.challenges.test_attestation import signed_round
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import Dropping, judged, script
 from tests.evaluation.test_execution import public_round
 from tests.evaluation.test_replay import traced
 from tests.support.forged_trace import Entries, forged
 from tests.support.large_round import large_lines
+from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of

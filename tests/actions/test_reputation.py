@@ -43,7 +43,7 @@ class World:
         return web3_of(self.chain).eth.contract(address=to_checksum_address(self.registry), abi=abi)
 
     async def given(self) -> list[dict[str, Any]]:
-        return [dict(one["args"]) for one in await as_web3(self.contract).events.NewFeedback.get_logs(from_block=0)]
+        return [dict(one["args"]) for one in await self.contract.events.NewFeedback.get_logs(from_block=0)]
 
 
 @pytest.fixture

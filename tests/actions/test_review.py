@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import ScriptedModels, model_round, script
 from tests.support.forged_trace import forged
+from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate

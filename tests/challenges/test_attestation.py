@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import CONFIG, model_round
 from tests.support.forged_trace import forged
+from tests.support.rounds import opened
 from tests.support.signing_endpoint import SigningEndpoint
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_thinking import prompt_of
 from tests.service.test_cheap_entries import CLAIMS, words
 from tests.support.fake_endpoint import Seen
 from tests.support.ipfs_gateway import LocalGateway
+from tests.support.rounds import opened
 from tests.support.scripted_llm import shown_vectors, verdict_text
 from tests.support.thinking_endpoint import ThinkingEndpoint
 from tests.support.verifiers import node_refusals

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.rounds import closed_round, opened, run
 from tests.support.web3_chain import as_web3, web3_of
 
-from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.app import App, open_app
-from clara_eval.chain.sender import SendOutcome, SendTimeouts
-from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.chain.sender import SendOutcome
+from clara_eval.challenges.evaluate import read_scores
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import decide
 from clara_eval.challenges.status import read_status
@@ -33,7 +31,7 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
+from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import (
     CONFIG,
     data_uri,
@@ -50,26 +48,6 @@ from clara_eval.judge import RulesJudge
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions import CONTESTED_SECONDS, Fetch, Fetched
-
-PACE = SendTimeouts(poll_seconds=0.02)
-
-
-@asynccontextmanager
-async def opened(chain: LocalChain, place: Path, **changes: Any) -> AsyncIterator[App]:
-    settings = local_settings(chain, place / "store.db", place).model_copy(update=changes)
-    async with open_app(settings, pace=PACE) as app:
-        yield app
-
-
-async def closed_round(chain: LocalChain, **terms: Any) -> Address:
-    address = await post_round(chain, **terms)
-    await submit_round(chain, address)
-    await chain.move_time(HOUR + 1)
-    return address
-
-
-async def run(app: App, address: Address, **changes: Any) -> Evaluation:
-    return await evaluate(app, address, EvaluationRequest(**changes))
 
 
 async def posts(chain: LocalChain, address: Address) -> int:

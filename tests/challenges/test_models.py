@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.support.forged_trace import forged
+from tests.support.rounds import opened
 from tests.support.scripted_llm import (
     ScriptedLlm,
     Task,

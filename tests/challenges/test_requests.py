@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.challenges.test_evaluate import PACE, closed_round
 from tests.support.faulty_node import FaultyNode
+from tests.support.rounds import PACE, closed_round
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.review import approve

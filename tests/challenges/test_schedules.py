@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import CONFIG, ScriptedModels, in_fours
 from tests.support.forged_trace import Change, forged
+from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import opened, run
 from tests.evaluation.test_execution import lines_of, post, values
+from tests.support.rounds import opened, run
 
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.replay import check_trace

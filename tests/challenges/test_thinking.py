@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import CONFIG, NAMES, model_round, script
 from tests.challenges.test_models import judged as judged_by_old_plan
 from tests.support.fake_endpoint import Seen
 from tests.support.forged_trace import forged
+from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm, answer_of, shown_vectors, verdict_text
 from tests.support.thinking_endpoint import ThinkingEndpoint
 
@@ -110,7 +110,7 @@ async def judged(
             checked = await check_trace(lines)
             (line, *more) = await app.store.spends()
             config = parse_eval_config(done.result.given.metadata.config_bytes)
-            quoted = app.models._run_quote(done.challenge, config, checked.plan)
+            quoted = app.models.costs.run_quote(done.challenge, config, checked.plan)
     assert checked.digest == done.digest
     assert "holds" in await by_node(path)
     assert line.settled_micro_usd is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.challenges.test_evaluate import closed_round, opened, run
+from tests.support.rounds import closed_round, opened, run
 
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.core.address import Address
@@ -76,6 +76,11 @@ async def test_every_written_document_has_exactly_the_defined_fields(local_chain
             assert SPECIFIED.get(kind, set()) <= set(stored)
         posted_at = (await app.chain.results.scoring_state(address)).score_posted_at
         scores = await read(app.store, 31337, Scores, scores_key(address))
+        summary = await read(app.store, 31337, Summary, index_key(address))
+    assert summary is not None
+    assert summary.rules is not None
+    assert summary.rules.criteria
+    assert sum(feature.weight for feature in summary.rules.features) == pytest.approx(1)
     assert scores is not None
     assert scores.publishedAt == posted_at > 0
     assert scores.is_posted

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_evaluate import opened
 from tests.challenges.test_models import (
     CONFIG,
     NAMES,
@@ -16,6 +15,7 @@ from tests.challenges.test_models import (
     script,
 )
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Script, Seen
+from tests.support.rounds import opened
 from tests.support.scripted_llm import Task
 
 from clara_eval.challenges.evaluate import Evaluation

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import opened, run
 from tests.support.forged_trace import Entries, forged
+from tests.support.rounds import opened, run
 
 from clara_eval.app import App
 from clara_eval.chain.sender import SendOutcome

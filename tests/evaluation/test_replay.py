@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_evaluate import closed_round, opened, run
 from tests.support.forged_trace import Entries, forged
 from tests.support.large_round import trace_entries
+from tests.support.rounds import closed_round, opened, run
 
 from clara_eval.challenges.read import CHALLENGE
 from clara_eval.challenges.replay import OFFLINE, check_trace

@@ -15,7 +15,8 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
-from clara_eval.actions.service_client import ask_service
+from clara_eval.actions.service_client import ask_service, refusal
+from clara_eval.actions.times import show_moment
 from clara_eval.app import Caller, Connections
 from clara_eval.challenges.objections import (
     ABOUT,
@@ -154,7 +155,7 @@ async def _send(caller: Caller, address: Address, about: str, reason: str, signa
     body = {"about": about, "reason": reason, "signature": signature}
     status, text = await ask_service(caller.settings.api_url or "", address, "objections", body)
     if status != HTTPStatus.OK:
-        raise BadInput(f"The service refuses the objection ({status}): {text[:1000]}")
+        raise refusal("objection", status, text)
 
 
 async def _fetch_draft(api_url: str, address: Address) -> AnnouncedDraft:
@@ -210,7 +211,7 @@ async def _checked(where: Connections, address: Address, about: str, reason: str
     challenge = await look_at_challenge(where.chain, address)
     if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
         raise NotYet(
-            f"Objections to the result of {address} were taken until {draft.until}.",
+            f"Objections to the result of {address} were taken until {show_moment(draft.until)}.",
             remedy="Nothing is to be done: the window is over.",
         )
     signed = normal_signature(signature)

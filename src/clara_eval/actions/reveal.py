@@ -8,7 +8,8 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
-from clara_eval.actions.service_client import ask_service
+from clara_eval.actions.service_client import ask_service, refusal
+from clara_eval.actions.times import show_moment
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.context import Ports
@@ -42,7 +43,8 @@ async def reveal_harness(ports: Ports, address: Address, document: str, signatur
     challenge = await look_at_challenge(ports.chain, address)
     if challenge.block.timestamp < challenge.deadline:
         raise NotYet(
-            f"Submissions to {address} are open until {challenge.deadline}; a harness revealed now would be no secret.",
+            f"Submissions to {address} are open until {show_moment(challenge.deadline)}; "
+            "a harness revealed now would be no secret.",
             remedy="Reveal it after the deadline.",
         )
     if len(document.encode()) > MAX_DOCUMENT_BYTES:
@@ -79,4 +81,4 @@ async def reveal_document(settings: Settings, address: Address, document: Harnes
         return
     status, answer = await ask_service(settings.api_url, address, "harness", {"document": text, "signature": signature})
     if status != HTTPStatus.OK:
-        raise BadInput(f"The service refuses the reveal ({status}): {answer}")
+        raise refusal("reveal", status, answer)

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from http import HTTPStatus
+
 import aiohttp
 
 from clara_eval.core.address import Address
-from clara_eval.core.errors import Temporary
+from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
 from clara_eval.core.http_body import TooLong, read_at_most
 
 MAX_ANSWER_BYTES = 4 * 2**20
 """More than the draft of ten thousand submitters has."""
+
+
+def refusal(what: str, status: int, text: str) -> ClaraError:
+    """The service's own reason, as an error of the same kind; its answer may be anything."""
+    try:
+        problem = json.loads(text)
+        detail, remedy = str(problem["detail"])[:1000], str(problem.get("remedy") or "")[:300]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return BadInput(f"The service refuses the {what} ({status}).", remedy="Check CLARA_API_URL.")
+    message = f"The service refuses the {what}: {detail}"
+    if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
+        return (NotYet if status == HTTPStatus.CONFLICT else NotFound)(message, remedy=remedy)
+    return BadInput(message, remedy=remedy)
 
 
 async def ask_service(api_url: str, address: Address, what: str, body: dict[str, str] | None = None) -> tuple[int, str]:

@@ -1,1 +1,1 @@
-"""Beside: the documents every door reads."""
+"""The on-chain challenge as a venue: read, prepare, evaluate, post, and what is kept about it."""

@@ -1,8 +1,4 @@
-"""The memory of attempts: which number the next one has, how many failed in a row, when it may begin.
-
-One small JSON row a challenge in the store. The number is part of the workflow's id, so that a retried challenge is a
-new workflow while the same attempt can never be started twice.
-"""
+"""The attempts at a challenge: number of the next one, failures in a row, when it may begin."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ class Attempts:
     retry_at: int | None = None
 
     def after(self, retry_at: int | None, *, failed: bool) -> Attempts:
-        """The memory once this attempt has ended."""
         return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
 
     def at_once(self) -> Attempts:

@@ -116,7 +116,6 @@ async def _uncalibrated(case: RoundCase, result: EvaluationResult) -> str | None
 
 
 def _default_words(result: EvaluationResult) -> str:
-    """What is posted if nobody decides."""
     behind = result.behind_by_default
     if not behind:
         return "it is posted as it is ranked"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
-from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import ChainStatus, D, Summary, Token, Values
+from clara_eval.core.errors import BadInput, BadSubmission
+from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
 from clara_eval.documents.store_keys import INDEX, index_key
 from clara_eval.store.ports import PublicKeys
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
@@ -32,14 +33,15 @@ STATUS: dict[ChallengeStatus, ChainStatus] = {
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
-    title, statement, skills = _words(challenge.challenge_uri)
+    document = inline_metadata(challenge.challenge_uri)
     token = challenge.token
     return Summary(
         address=challenge.address,
         chainId=challenge.chain_id,
-        title=title,
-        problemStatement=statement,
-        skills=skills,
+        title=_text(document.get("title"), _MOST_TITLE),
+        problemStatement=_text(document.get("problemStatement"), _MOST_STATEMENT),
+        skills=[_text(skill, _MOST_SKILL) for skill in skills_in(document)],
+        rules=_rules(challenge) if document else None,
         poster=challenge.poster,
         evaluator=challenge.evaluator,
         token=Token(address=token.address, symbol=token.symbol[:20], decimals=token.decimals, isKnown=token.is_known),
@@ -83,12 +85,26 @@ async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
     return {Address(key.removeprefix(INDEX)): Summary.model_validate_json(value) for key, value in rows}
 
 
-def _words(challenge_uri: str) -> tuple[str, str, list[str]]:
-    """Title, problem and skills of metadata in the URI itself; nothing is fetched for a list."""
-    document = inline_metadata(challenge_uri)
-    title, statement = document.get("title"), document.get("problemStatement")
-    skills = [_text(skill, _MOST_SKILL) for skill in skills_in(document)]
-    return _text(title, _MOST_TITLE), _text(statement, _MOST_STATEMENT), skills
+def _rules(challenge: Challenge) -> JudgingRules | None:
+    """The rules of a config that the chain committed to; None if it cannot be used."""
+    try:
+        content = read_data_uri(challenge.challenge_uri, METADATA_BYTES).content
+        config = read_metadata(content, challenge.eval_config_hash).config
+    except (BadInput, BadSubmission):
+        return None
+    judged = compile_schema(config)[0].judged
+    total = sum(feature.weight for feature in judged) or 1.0
+    return JudgingRules(
+        criteria=_text(config.criteria, _MOST_STATEMENT),
+        features=[
+            FeatureRule(name=one.name, weight=one.weight / total, better=one.better, source=one.source)
+            for one in sorted(judged, key=lambda one: -one.weight)
+        ],
+        language=config.language,
+        submissionFormat=config.submission_format,
+        harness=config.harness.language if config.harness else None,
+        hiddenHarness=bool(config.harness and config.harness.hidden),
+    )
 
 
 def skills_in(words: dict[str, object]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads from the chain who took which prize, for the timeline of a challenge."""
+"""Record who claimed which prize, for the timeline of a challenge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = 100
 
 
 async def watch_claims(store: PublicKeys, chain: EthereumChain, address: Address, safe: Block) -> None:
-    """From now on look for claims of this challenge, if it is one that pays; those since its post are found, too."""
+    """Look for claims of this challenge from its post on, if it is one that pays."""
     result = await read(store, chain.chain_id, RoundResult, result_key(address))
     summary = await read(store, chain.chain_id, Summary, index_key(address))
     posted_at = summary.scorePostedAt if summary else None
@@ -36,7 +36,6 @@ async def watch_claims(store: PublicKeys, chain: EthereumChain, address: Address
 
 
 async def record_claims(store: PublicKeys, chain: EthereumChain, safe: Block) -> None:
-    """Write down every claim since the last look."""
     unclaimed = await _unclaimed(store, chain.chain_id)
     for upto in sorted(set(unclaimed.values())):
         together = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
@@ -53,7 +52,7 @@ async def _unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:
 async def _note(
     store: PublicKeys, chain_id: int, found: Sequence[NewClaim], asked: Sequence[Address], upto: int
 ) -> None:
-    """A page of claims, together with how far it is read: neither without the other."""
+    """Keep a page of claims together with how far it is read."""
     before = await _unclaimed(store, chain_id)
     known = before | {address: upto for address in asked if address in before}
     pairs: list[tuple[str, str]] = []

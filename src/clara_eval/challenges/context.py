@@ -33,9 +33,7 @@ class Models(Protocol):
 
 
 class MeteredModels(ModelSource, Protocol):
-    def meter(self) -> tuple[int, float]:
-        """Calls made and dollars spent so far."""
-        ...
+    def meter(self) -> tuple[int, float]: ...
 
     @property
     def estimate_usd(self) -> float | None:

@@ -1,7 +1,4 @@
-"""Evaluate a challenge and post its winners; a second call continues the first.
-
-Invariant: what the world said is journaled before it is used, and nothing is posted that was not recorded.
-"""
+"""Evaluate a challenge and post its winners; a second call continues the first."""
 
 from __future__ import annotations
 

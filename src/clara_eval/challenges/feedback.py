@@ -1,9 +1,4 @@
-"""Results as reputation: one `giveFeedback` (ERC-8004) for an agent and a challenge, exactly once.
-
-Comes in: what is to be said about one agent, fixed beforehand, and the sender of every transaction of ours. Goes out: a
-`Receipt`. Must hold: the chain is asked before anything is sent, so feedback that stands there already, from an
-earlier life or another store, is never given again; the value is the challenge's score with two decimals.
-"""
+"""Results as reputation: one `giveFeedback` (ERC-8004) for an agent and a challenge, exactly once."""
 
 from __future__ import annotations
 
@@ -43,7 +38,6 @@ class EarnedFeedback:
 
 
 async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, agents: AgentRegistries) -> Receipt:
-    """Say it, unless it is said."""
     call = earned.call()
 
     async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:

@@ -1,10 +1,4 @@
-"""Who pays for an evaluation, to the unit.
-
-Comes in: the fee mode, the prize pool the poster offers in base units of a dollar token, its decimals, and the quote.
-Goes out: a `Fee` that adds up: what the poster pays is what is escrowed plus the fee. `platform` takes nothing,
-`prize_pool` takes 1 % (at least $1, at most $50) out of the pool before it is escrowed, `poster` adds the quote on top.
-Refuses a pool that the fee would eat up, and a quote that is not known where the poster has to pay it.
-"""
+"""Who pays for an evaluation, to the unit: the platform, the prize pool, or the poster."""
 
 from __future__ import annotations
 
@@ -36,7 +30,6 @@ class Fee:
 
     @property
     def shown(self) -> str:
-        """One sentence for the poster."""
         if self.amount == 0:
             return "The platform pays for the evaluation."
         words = "is taken from the prize pool before escrow" if self.mode == "prize_pool" else "is added to the prize"

@@ -1,8 +1,4 @@
-"""The last look before a post is signed: is this what was decided, and would the contract take it?
-
-`check_call` decodes the calldata again and holds it against the challenge and the winners; it refuses with
-CannotPublish. What a key signs at all is decided in `policy`.
-"""
+"""The last check before a post is signed: the calldata says what was decided."""
 
 from __future__ import annotations
 

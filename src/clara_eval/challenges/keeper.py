@@ -1,8 +1,4 @@
-"""The two calls nobody is paid for: `advanceToScoring` after the deadline, `finalize` 12 hours after the post.
-
-The same sender as for posting: one intention, one nonce, recorded before it is sent. When somebody else was faster
-that is as good as our own: the outcome says so.
-"""
+"""The calls that move a contract on: `advanceToScoring` after the deadline, `finalize` after the post."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ async def advance(
 
 
 async def finalize(challenge: Challenge, *, sender: TransactionSender, results: PostedResults) -> Receipt:
-    """Open the claims, once the 12 hours are over."""
+    """Open the claims, 12 hours after the post."""
     data = scoring_function("finalize", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, data)
 

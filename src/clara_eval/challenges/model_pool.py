@@ -1,9 +1,6 @@
 """The models of one run: each on its line, all with one budget, within one reservation of the ledger.
 
-In: settings and the store. Out: `RunModels` for a run. Must hold: before the first call what this run may spend (twice
-its quote, at most the challenge's cap) is reserved under every cap in one transaction, and it cannot spend more; where
-answers are longer than quoted, more is reserved in the same way, at most the challenge's cap; at the end the
-reservation becomes what was really spent. Judges that cost nothing reserve nothing.
+Invariant: what a run may spend is reserved under every cap before its first call; it cannot spend more.
 """
 
 from __future__ import annotations
@@ -14,48 +11,31 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from clara_eval.chain.model import Challenge
+from clara_eval.challenges.round_costs import Reservation, RoundCosts, check_worth_starting
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
-from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.costs.caps import caps_of
-from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import (
-    LEAST_RESERVE,
-    READING_SHARE,
-    Quote,
-    Size,
-    quote,
-)
-from clara_eval.judge.costs.reading import ReadingBudget
 from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.expected_calls import Jury, expected_calls
 from clara_eval.judge.port import ConnectedLlm, Llm
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
     build_llm,
     parse_judge,
-    price_card,
     provider_of,
-    thinking_models,
-    token_limits,
 )
 from clara_eval.store.sql_store import SqlStore
 
 UNKNOWN_THINKING = 8_192
 """Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
-LEAST_BOUND = 8_192
-"""The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
 
 
 @dataclass(slots=True)
 class RunModels:
-    """Fulfils `pipeline.evaluate.MeteredModels`."""
-
     lines: dict[str, CachedLlm]
     budget: RunBudget
     run: str
@@ -78,7 +58,7 @@ class RunModels:
 
 @dataclass(slots=True)
 class ModelPool:
-    """Fulfils `pipeline.evaluate.Models`; models are built once and shared by runs."""
+    """Models, built once and shared by runs."""
 
     settings: Settings
     store: SqlStore
@@ -96,6 +76,13 @@ class ModelPool:
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
     @property
+    def costs(self) -> RoundCosts:
+        return RoundCosts(self.settings)
+
+    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+        return self.costs.affordable(challenge, config, plan)
+
+    @property
     def quotes(self) -> Quotes:
         return Quotes(self.settings.pccs_url, self.quote_root)
 
@@ -103,19 +90,17 @@ class ModelPool:
     async def open_run(
         self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
-        """The models of this run; leaving writes what was spent in the place of what was reserved."""
-        cards = {name: self._card(name) for name in plan.models}
+        """Open the models of a run; on leaving, what was spent replaces what was reserved."""
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
-        costly = any(card != FREE for card in cards.values())
-        caps, quoted = caps_of(self.settings), self._run_quote(challenge, config, plan)
-        most = quoted.most_to_spend(caps, spent) if costly else None
-        is_walked = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
-        if is_walked:
+        caps, quoted = caps_of(self.settings), self.costs.run_quote(challenge, config, plan)
+        most = quoted.most_to_spend(caps, spent) if self.costs.is_costly(plan) else None
+        is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
+        if is_answered:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
-            _check_worth_starting(quoted, caps.tightest)
-        ledger = _Reservation(self, challenge, unsure)
+            check_worth_starting(quoted, caps.tightest)
+        ledger = Reservation(self.settings, self.store, challenge, unsure)
         budget = RunBudget(
             most,
             spent_before=spent,
@@ -125,10 +110,10 @@ class ModelPool:
         )
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
-            for name in cards
+            for name in plan.models
         }
         # Last before the run: a model that cannot be built must not leave a reservation behind.
-        if costly and not is_walked:
+        if self.costs.is_costly(plan) and not is_answered:
             await ledger.take(most or spent)
         try:
             expected = quoted.models_micro_usd
@@ -136,7 +121,7 @@ class ModelPool:
                 lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
             )
         finally:
-            for name in cards:
+            for name in plan.models:
                 self._attested.pop((name, challenge.run), None)
             if ledger.line is not None:
                 await self._close_reservation(ledger.line, challenge.run, budget, unsure)
@@ -157,7 +142,7 @@ class ModelPool:
         policy = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
         if name not in self._gates:
             self._gates[name] = Gate(at_once, clock=clock)
-        llm, card = self._judge(name, run), self._card(name)
+        llm, card = self._judge(name, run), self.costs.card(name)
         return CachedLlm(
             llm, self.store, run=run, budget=budget, card=card, policy=policy, watch=self.watch, ahead=ahead,
             gate=self._gates[name], beyond_limit=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
@@ -169,7 +154,7 @@ class ModelPool:
         return judge.base_url is not None and provider_of(judge).thinks(judge)
 
     def _judge(self, name: str, run: str) -> Llm:
-        """The model; where its endpoint signs, behind the checks of its signatures, with the keys of this run."""
+        """The model; if its endpoint signs, behind the checks of its signatures."""
         llm = self._llm(name)
         if not isinstance(llm, SigningOpenAi):
             return llm
@@ -178,14 +163,13 @@ class ModelPool:
         return self._attested[name, run]
 
     async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
-        """The attestation of a key that signed answers of this judge."""
         self._judge(judge, run)
         return await self._attested[judge, run].key_report(key)
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
         """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
-        card = self._card(name)
+        card = self.costs.card(name)
         in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
         if in_batches is None:
             return None
@@ -197,48 +181,6 @@ class ModelPool:
 
         return look
 
-    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
-        cap = caps_of(self.settings).tightest
-        looks = challenge.submission_count * (challenge.submission_count - 1)
-        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
-        quoted = self._quote(challenge, config, plan, looks)
-        while (
-            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
-        ):
-            plan, quoted = less, self._quote(challenge, config, less, looks)
-        plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
-        affordable = quoted.affordable_looks(cap)
-        if affordable is None:
-            return plan
-        games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
-        return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
-
-    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
-        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
-        line = next((line for line in quoted.lines if line.purpose == "features"), None)
-        cards = [self._card(name) for name in plan.readers]
-        if cap is None or line is None or not line.micro_usd or None in cards:
-            return None
-        known = [card for card in cards if card is not None]
-        input_rate = max(max(card.input, card.cache_write) for card in known)
-        output_rate = max(card.output for card in known)
-        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
-
-    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
-        size = Size(challenge.submission_count, looks)
-        thinking = thinking_models(parse_judge(name) for name in plan.models)
-        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
-        return quote(size, expected, {name: self._card(name) for name in plan.models})
-
-    def _run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
-        """What this run will probably cost, with as many games as it may have."""
-        games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
-        return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
-
-    def _card(self, name: str) -> PriceCard | None:
-        return price_card(parse_judge(name), parse_prices(self.settings.prices))
-
     def _llm(self, name: str) -> ConnectedLlm:
         if name not in self._llms:
             self._llms[name] = build_llm(name, self.settings)
@@ -247,49 +189,3 @@ class ModelPool:
     async def close(self) -> None:
         for llm in self._llms.values():
             await llm.close()
-
-
-@dataclass(slots=True)
-class _Reservation:
-    """The line of the ledger under which one run spends; `unsure` has a line of its own."""
-
-    pool: ModelPool
-    challenge: Challenge
-    unsure: int
-    line: int | None = None
-    most: int = 0
-
-    async def take(self, most: int) -> None:
-        """Reserve this in all, under every cap. Raises Deferred over one."""
-        run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.pool.settings)
-        amount = max(0, most - self.unsure)
-        self.line = await self.pool.store.reserve_spend(run, poster, "evaluation", amount, caps)
-
-    async def extend(self, needed: int) -> int:
-        """Reserve more for answers that are longer than quoted, at most the challenge's cap; returns what it is now."""
-        cap = caps_of(self.pool.settings).per_challenge
-        wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
-        if wanted >= needed and wanted > self.most:
-            await self.take(wanted)
-            self.most = wanted
-        return self.most
-
-
-def _check_worth_starting(quoted: Quote, cap: int | None) -> None:
-    """Raise `Deferred` for a cap that does not even pay for entries of usual size: nothing would come of it."""
-    expected = quoted.models_micro_usd
-    if cap is None or expected is None or expected <= cap:
-        return
-    raise Deferred(
-        f"The budget of ${cap / MICRO:.2f} does not pay for {quoted.size.submissions} entries of usual size: about "
-        f"${expected / MICRO:.2f}.",
-        remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD, or name a cheaper model in CLARA_JUDGES.",
-    )
-
-
-def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:
-    """The plan with half the bound of an answer; None where less would leave no room to think."""
-    tokens = plan.tokens
-    if tokens is None or tokens.most // 2 < LEAST_BOUND:
-        return None
-    return replace(plan, tokens=replace(tokens, most=tokens.most // 2))

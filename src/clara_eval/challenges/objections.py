@@ -90,7 +90,6 @@ def objection_message(chain_id: int, address: str, digest: str, about: str, reas
 
 
 async def announced(keys: KeyedDocuments, chain_id: int, address: str, digest: str) -> AnnouncedDraft | None:
-    """The announced draft of exactly this result."""
     text = await keys.get(chain_id, draft_key(address))
     draft = DRAFT_FORM.read_text(text) if text is not None else None
     return draft if draft is not None and draft.digest == digest else None

@@ -1,10 +1,4 @@
-"""Posting the winners: rehearse, sign, record, send, confirm; exactly once.
-
-Comes in: a challenge, its winners and the trace digest. Goes out: a `Receipt` with one of the named outcomes, never
-nothing. Must hold: the contract is asked before anything is signed and again after every wait; what is signed is
-exactly what was decided. Refuses what the contract would refuse, with its reason (`CannotPublish`), and says whose
-result stands when somebody else was first.
-"""
+"""Post the winners exactly once: rehearse, sign, record, send, confirm."""
 
 from __future__ import annotations
 
@@ -31,7 +25,7 @@ async def publish(
     results: PostedResults,
     superseded: frozenset[bytes] = frozenset(),
 ) -> Receipt:
-    """Post these winners, or tell how the challenge's scores came to stand; a second call continues the first."""
+    """Post these winners, or return how scores were posted before; a second call continues the first."""
     data = post_scores_calldata(winners, trace_digest, challenge.contract_version)
     check_call(challenge, winners, trace_digest, data)
     call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data, replaces=superseded - {data})
@@ -64,7 +58,7 @@ async def publish(
 async def _posted(
     call: ContractCall, challenge: Challenge, results: PostedResults, attempts: Sequence[StoredTransaction]
 ) -> Receipt:
-    """Scores stand on the chain, and none of our attempts was seen mined: whose are they?"""
+    """Find out whose scores are posted, when none of our attempts was seen mined."""
     posted = await results.posted_by(challenge)
     is_mine = posted is not None and posted.tx_hash in {attempt.tx_hash for attempt in attempts}
     if posted is None or is_mine or not posted.is_final:

@@ -1,10 +1,4 @@
-"""What the chain decided without us: recorded in the store, so that every door tells the same.
-
-With an empty store this is how the past comes back: who posted, in which transaction, and the winners as the contract
-holds them. A ranking that we made ourselves and that was posted is never replaced by this shorter one; one that was not
-posted, because somebody else's stands, always is: nobody may take it for the result. Where an earlier reading of ours
-was mined although a reorg had made us read again, the documents of that reading are brought back.
-"""
+"""Record results that the chain holds without us: posts of others, and our own after a loss."""
 
 from __future__ import annotations
 
@@ -24,7 +18,7 @@ from clara_eval.store.trace_archive import bring_back
 
 
 async def record_posted(store: Store, results: PostedResults, challenge: Challenge) -> Posted | None:
-    """Write what is posted; gives it back, None where nothing is, or nothing deep enough to stay."""
+    """Write what is posted and return it; None if nothing is, or nothing deep enough."""
     posted = await results.posted_by(challenge)
     if posted is None:
         return None
@@ -49,7 +43,6 @@ async def record_posted(store: Store, results: PostedResults, challenge: Challen
 
 
 def _committed(posted: Posted) -> str | None:
-    """The digest of the trace to which the transaction commits."""
     try:
         return read_calldata(posted.calldata).trace_digest
     except BadInput:
@@ -57,7 +50,7 @@ def _committed(posted: Posted) -> str | None:
 
 
 async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) -> dict[str, object]:
-    """Those paid, as the contract holds them; nothing is known about the others. Winners are only whom we posted."""
+    """The paid places as the contract holds them; winners only if we posted."""
     winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
     rows = [row.model_dump() for row in rows_on_chain(winners)]
     paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
@@ -66,7 +59,6 @@ async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) 
 
 
 async def record_closed(store: Store, challenge: Challenge) -> None:
-    """The contract ended without scores."""
     state: State
     if challenge.status is ChallengeStatus.EXPIRED:
         state, reason = "failed", "It expired without scores: every submitter may claim an equal share."

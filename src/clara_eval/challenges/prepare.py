@@ -30,8 +30,6 @@ TEXT = JsonCodec(str)
 
 @dataclass(frozen=True, slots=True)
 class RoundCase:
-    """One challenge under evaluation, with all that its steps need."""
-
     challenge: Challenge
     given: Round
     journal: Journal
@@ -119,7 +117,6 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
 
 
 async def _is_settled(case: RoundCase) -> bool:
-    """Whether a result was approved or signed."""
     review = await read_review(case.ports.store, case.challenge.chain_id, case.challenge.address)
     return (review is not None and review.state == "approved") or await case.is_signed()
 

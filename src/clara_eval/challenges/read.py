@@ -75,6 +75,5 @@ async def is_still_current(store: Store, chain: EthereumChain, tx: StoredTransac
 
 
 async def superseded(store: Store, run: str) -> frozenset[bytes]:
-    """Calldata that was signed about a block that is gone."""
     recorded = await store.entry(run, _SUPERSEDED)
     return frozenset(bytes.fromhex(data) for data in (json.loads(recorded) if recorded else ()))

@@ -111,7 +111,6 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
 
 
 def _entry_lines(trace: TraceFile) -> Iterator[str]:
-    """The lines of the entries, without the first and the last line of the file."""
     for line in islice(trace, 1, None):
         if line.startswith("]"):
             return

@@ -29,8 +29,6 @@ REPLACED = (
 
 @dataclass(frozen=True, slots=True)
 class Checked(Replay):
-    """A trace of a challenge that holds."""
-
     venue: ChallengeVenue
     posted: Posted | None = None
     is_replaced: bool = False
@@ -46,7 +44,6 @@ class Checked(Replay):
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """What the chain agrees to."""
         if self.posted is None:
             return ()
         facts = "the block and the challenge with its submissions at that block"
@@ -56,7 +53,6 @@ class Checked(Replay):
 
     @property
     def not_proven(self) -> tuple[str, ...]:
-        """What this check leaves open."""
         found = [OFFLINE] if self.posted is None else []
         if self.is_replaced:
             found.append(REPLACED.format(number=self.challenge.block.number))

@@ -1,9 +1,4 @@
-"""Reads from the chain how challenges ended: who entered and who is paid, for the agents' records.
-
-Comes in: a challenge whose deadline has passed, ours or not. Goes out: its `RoundResult` in the store. Must hold:
-everything is read at one safe block, so that no reorg takes it back; a challenge that is over is read once more and
-then never again.
-"""
+"""Record how challenges ended, read at one safe block, for the records of agents."""
 
 from __future__ import annotations
 
@@ -24,7 +19,6 @@ _ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, Challe
 
 
 async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
-    """What is written down about these."""
     return await read_many(store, chain_id, RoundResult, result_key, addresses)
 
 

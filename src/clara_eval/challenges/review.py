@@ -1,8 +1,4 @@
-"""A person's word about one result: waiting, approved or rejected, tied to the digest of its trace.
-
-An approval is for exactly the result that was looked at: if the evaluation comes out differently, it is asked again. It
-stands in the trace, after the digest that it names.
-"""
+"""A decision of a person about one result, tied to the digest of its trace."""
 
 from __future__ import annotations
 
@@ -43,20 +39,17 @@ class Review:
 
     @property
     def unless_decided(self) -> str:
-        """What happens if nobody decides, as one sentence."""
         if self.posts_at is None:
             return "Nothing is posted unless you approve it."
         return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
 
     @property
     def approvals(self) -> tuple[Approval, ...]:
-        """What stands in the trace about it: an approval, once there is one."""
         if self.state != "approved":
             return ()
         return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
 
     def to_json(self) -> dict[str, object]:
-        """The document for the operator; the public never reads it."""
         return {
             "address": self.address,
             "traceDigest": self.digest,
@@ -72,7 +65,6 @@ class Review:
 
 
 def moment_words(at: int) -> str:
-    """A moment of the chain's clock for people."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -93,12 +85,10 @@ async def request_review(
 
 
 async def lapse(keys: PublicKeys, chain_id: int, review: Review) -> None:
-    """Keep that nobody decided in time."""
     await _write(keys, chain_id, replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK))
 
 
 async def approvals_of(keys: PublicKeys, chain_id: int, address: str, digest: str) -> tuple[Approval, ...]:
-    """Who approved exactly this result."""
     review = await read_review(keys, chain_id, address)
     return review.approvals if review is not None and review.digest == digest else ()
 
@@ -112,7 +102,7 @@ async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review |
 
 
 async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:
-    """The review of one challenge, with every reason; NotFound where there is none."""
+    """The review of one challenge, with every reason; NotFound if there is none."""
     review = await read_review(keys, chain_id, address)
     if review is None:
         raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
@@ -167,6 +157,5 @@ def check_waiting(review: Review, digest: str | None) -> Review:
 
 
 async def _write(keys: PublicKeys, chain_id: int, review: Review) -> None:
-    """The review, and its address in the list of reviews."""
     pairs = [(review_key(review.address), plain_json(asdict(review))), (REVIEWS + review.address, review.state)]
     await keys.put_many(chain_id, pairs)

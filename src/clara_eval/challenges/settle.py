@@ -71,7 +71,6 @@ async def save_scores(case: RoundCase, found: RecordedResult) -> None:
 
 
 async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, object]:
-    """The scores of this result: made anew if it was run now, else as they were saved."""
     challenge = case.challenge
     earlier = await read_scores(case.ports.store, challenge.chain_id, challenge.address) or {}
     if found.result is None:
@@ -97,5 +96,4 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
 
 
 async def read_scores(store: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
-    """The scores document as stored, or None."""
     return await read_document(store, chain_id, scores_key(address))

@@ -303,6 +303,26 @@ class Scores(Document):
         return bool(self.publishedAt) or self.postedBy is not None
 
 
+class FeatureRule(Document):
+    """A feature by which entries will be judged."""
+
+    name: str
+    weight: float = Field(description="Its share of all weight, 0 to 1.")
+    better: str | None = Field(None, description="`higher`, `lower`, or null: the judge decides by the criteria.")
+    source: str = Field(description="How it is known: `measured`, `executed` or `llm`.")
+
+
+class JudgingRules(Document):
+    """The rules of a round, from the poster's eval config."""
+
+    criteria: str
+    features: list[FeatureRule]
+    language: str | None = None
+    submissionFormat: str | None = None
+    harness: str | None = Field(None, description="The language of the harness that runs every entry.")
+    hiddenHarness: bool = Field(False, description="The harness is revealed after the deadline.")
+
+
 class Summary(Document):
     """`challenge-index:{address}`: what the contract says about a challenge."""
 
@@ -320,6 +340,9 @@ class Summary(Document):
     deadline: int
     scoringDeadline: int
     submissionCount: int
+    rules: JudgingRules | None = Field(
+        default=None, description="Null if the metadata is not inline, or cannot be used."
+    )
     chainStatus: ChainStatus
     scorePostedAt: int | None = None
     postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`.")

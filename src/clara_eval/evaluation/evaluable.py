@@ -1,9 +1,4 @@
-"""No fact, no ranking: who can be compared at all.
-
-In: the submissions that were read, with their facts. Out: a rejection for each about which nothing is known; they are
-listed apart and a paid place for one of them waits for a person. Where the reading gave nothing for everybody there is
-nothing to rank: that is an error with its reason, and a passing one where nobody answered.
-"""
+"""Which entries can be compared: one about which nothing is known is rejected."""
 
 from __future__ import annotations
 
@@ -18,7 +13,6 @@ from clara_eval.submissions import Rejected, Solution
 
 
 def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
-    """Those about whom nothing is known."""
     found = [(solution, features[solution.submission.submitter]) for solution in solutions]
     if found and all(_is_empty(facts) or _failure(facts) for _, facts in found):
         raise _nothing([facts for _, facts in found])
@@ -30,7 +24,6 @@ def _is_empty(facts: SubmissionFacts) -> bool:
 
 
 def _failure(facts: SubmissionFacts) -> Flag | None:
-    """Why its claims are unknown, where the reading failed."""
     return next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
 
 

@@ -1,8 +1,4 @@
-"""Every submission of a round, run where the config asks for it: with the round's harness, or only compiled or loaded.
-
-In: the chosen harness, the schema and the solutions. Out: `Executed` by account, from the sources, which run it now or
-give back what a trace holds. A submission that no engine takes (prose, another language) is not run, and unknown.
-"""
+"""Run the submissions of a round, with its harness or only to compile or load them."""
 
 from __future__ import annotations
 
@@ -38,19 +34,16 @@ class Executor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What was run in a round."""
-
     chosen: ChosenHarness | None
     executed: Mapping[Address, Executed]
 
     @property
     def machine(self) -> dict[str, object]:
-        """Versions and settings, the same for every submission that came as far as a machine."""
+        """Versions and settings: equal for every submission that a machine ran."""
         return dict(next((one.machine for _, one in sorted(self.executed.items()) if one.machine), {}))
 
     @property
     def summaries(self) -> dict[Address, dict[str, object]]:
-        """What a leaderboard shows of every run."""
         return {account: one.summary() for account, one in self.executed.items()}
 
 
@@ -62,7 +55,7 @@ async def run_all(
     solutions: Sequence[Solution],
     on_run: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Execution | None:
-    """None where nothing is to be run. `on_run` is told how many have run, and of how many."""
+    """Run what is to be run; None if nothing is. `on_run` gets how many have run, of how many."""
     harness = chosen.harness if chosen else None
     programs = {
         s.submission.submitter: program_of(harness, config.language or s.language, schema, s.text) for s in solutions
@@ -84,7 +77,7 @@ async def run_all(
 
 
 def program_of(harness: Harness | None, language: str | None, schema: FeatureSchema, text: str) -> Program | None:
-    """The submission as a program; None where nothing is asked of it that running tells."""
+    """The submission as a program; None if nothing is asked of it that running tells."""
     if harness is not None:
         return Program(harness.language, text)
     try:

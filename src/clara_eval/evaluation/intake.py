@@ -29,7 +29,6 @@ class Entries(NamedTuple):
 
 
 async def collect_entries(given: Round, sources: Sources, listener: ProgressListener) -> Entries:
-    """Collect every submission, and set aside those that are ruled out and copies."""
     pieces = await _collect(given, sources, listener)
     out = excluded(sources.rulings, given.submissions)
     barred = accounts(out)

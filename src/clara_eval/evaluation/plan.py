@@ -1,8 +1,4 @@
-"""What is settled before the walk begins: who judges, how many games, and what a person must look at.
-
-A plan is made once, from the settings and the time left, and is part of the trace: the same plan and the same recorded
-answers always give the same result. a `ProgressListener` is told where it is.
-"""
+"""The plan of a round: who judges and how many games. It is part of the trace."""
 
 from __future__ import annotations
 
@@ -32,18 +28,17 @@ class EvaluationPlan:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Everybody who is asked: the jury's models and who reads."""
         jury = tuple(name for name in self.judges if name != "rules")
         return jury if self.reader is None or self.reader in jury else (*jury, self.reader)
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """Who reads the submissions: the first of these, the next where it cannot answer."""
+        """The models that read the submissions: the first, then the next if it cannot answer."""
         return self.models if self.reader is None else (self.reader,)
 
 
 class ProgressListener(Protocol):
-    """Told after every step; must be cheap."""
+    """Called after every step; must be cheap."""
 
     def __call__(self, stage: Stage, done: int, total: int) -> None: ...
 

@@ -1,10 +1,4 @@
-"""Holding a tournament: ask the schedule for comparisons, put them to the judges, until it has no more.
-
-In: a schedule, judges by name, a vector for each item. Out: one `Comparison` for each pairing, in canonical order.
-Those of a batch are asked together by a fixed number of workers, at most `at_once` at a time, so that memory holds
-results and not waiting tasks. What comes out depends on the answers, never on the order in which they arrive. What
-nobody answered is undecided; when that is most of a batch, it is an outage, and the tournament stops without a result.
-"""
+"""Play a tournament: ask the judges what the schedule asks for, until it has no more."""
 
 from __future__ import annotations
 
@@ -49,7 +43,7 @@ class Comparison:
 
     @property
     def result(self) -> Result:
-        """The verdict as the ranking takes it; only where there is one."""
+        """The verdict as the ranking takes it; only if there is one."""
         assert self.winner is not None, "a comparison without a verdict has no result"
         return Result(self.first, self.second, self.winner, self.judge, self.group)
 
@@ -64,10 +58,9 @@ async def play_tournament(
     at_once: int = 64,
     gives_up: bool = False,
 ) -> tuple[Comparison, ...]:
-    """Play until the schedule is finished. `on_comparison` is told how many questions are done, of how many at most.
+    """Play until the schedule is finished; the result does not depend on the order of the answers.
 
-    An outage stops it, unless it `gives_up` waiting: then whatever was answered has to do, and a person looks at it.
-
+    An outage stops it, unless it `gives_up` waiting. `on_comparison` gets the questions done, and of how many at most.
     `orderers` put several in order, for schedules that ask for it; an order becomes one comparison for each pair.
     """
     table = _Table(judges, orderers or {}, vectors)
@@ -94,8 +87,6 @@ async def play_tournament(
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The judges and what they may see."""
-
     judges: Mapping[str, Judge]
     orderers: Mapping[str, OrderingJudge]
     vectors: Mapping[str, JudgeVector]
@@ -109,7 +100,6 @@ class _Table:
             await orderer.prefetch([[self.vectors[item] for item in group.items] for group in groups])
 
     async def ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | Decision[Ordered]]:
-        """What came of one question, and the judge's own word about it."""
         if isinstance(question, Pairing):
             judge = self.judges[question.judge]
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
@@ -181,7 +171,6 @@ def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, J
 
 
 def compared(pairing: Pairing, decision: Decision) -> Comparison:
-    """What a judge decided about one comparison."""
     verdict = decision.verdict
     if verdict is None:
         return Comparison(pairing.first, pairing.second, pairing.judge, None, None, decision.reason, decision.requests)

@@ -45,7 +45,6 @@ class SubmissionResult:
 
     @classmethod
     def of(cls, submission: Submission, received: Received, language: str | None) -> SubmissionResult:
-        """Check what was received; `language` is the poster's hint."""
         return cls(submission, received, check_submission(submission, received.fetched(submission), language=language))
 
     @property

@@ -24,8 +24,6 @@ PLAN = JsonCodec(EvaluationPlan)
 
 @dataclass(frozen=True, slots=True)
 class VenueRecords:
-    """What a venue adds to a trace."""
-
     header: Mapping[str, object]
     """The names under which the venue knows the round."""
     facts: tuple[Entry, ...]
@@ -123,7 +121,6 @@ def _metadata(given: Round) -> dict[str, object]:
 
 
 def _solution(piece: SubmissionResult) -> dict[str, object]:
-    """One submission: what came, what its hashes are, and whether it is judged."""
     body: dict[str, object] = {
         "received": RECEIVED.body(piece.received),
         "solutionHash": piece.submission.solution_hash,

@@ -58,9 +58,7 @@ class Venue(Protocol):
     @property
     def given(self) -> Round: ...
 
-    def records(self, result: EvaluationResult) -> VenueRecords:
-        """What the venue adds to the trace of this result."""
-        ...
+    def records(self, result: EvaluationResult) -> VenueRecords: ...
 
 
 V = TypeVar("V", bound=Venue)
@@ -91,7 +89,6 @@ class Replay:
 
     @property
     def executed(self) -> int:
-        """How many submissions were run, by the trace."""
         return len(self.result.execution.executed) if self.result.execution else 0
 
     @property
@@ -108,7 +105,6 @@ class Replay:
 
     @property
     def judges(self) -> list[JudgeEvidence]:
-        """Per model that answered: how many of its answers are signed, by which keys, in which enclaves."""
         answered, signed = Counter[str](), Counter[str]()
         for paid in self.result.answers.values():
             answered[paid.llm] += 1
@@ -133,7 +129,6 @@ class Replay:
 
     @property
     def _open(self) -> list[str]:
-        """What only the evaluator's own books could show."""
         found = []
         if self.plan.max_games is not None:
             found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
@@ -236,7 +231,6 @@ def _is_natural(value: object) -> bool:
 
 
 def is_same(key: str, recorded: object, computed: object) -> bool:
-    """Whether an entry is what its evidence gives."""
     return _same(_told(key, recorded), _told(key, computed), _ESTIMATES if key == "ranking" else frozenset())
 
 

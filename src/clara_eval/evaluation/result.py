@@ -52,7 +52,6 @@ class EvaluationResult:
 
 
 def judges_of(comparisons: Sequence[Comparison]) -> list[str]:
-    """The judges that were asked, by name."""
     if isinstance(comparisons, RuledComparisons):
         return list(comparisons.table.judges)
     return sorted({comparison.judge for comparison in comparisons})

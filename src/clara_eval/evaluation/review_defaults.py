@@ -30,8 +30,6 @@ from clara_eval.submissions import Rejected
 
 
 class Then(StrEnum):
-    """What follows when nobody decides."""
-
     STAYS = "posted as ranked"
     GIVES_WAY = "it gives way"
     LATER_GIVES_WAY = "the later one gives way"
@@ -40,8 +38,6 @@ class Then(StrEnum):
 
 
 class Moment(StrEnum):
-    """When the default is posted."""
-
     QUARTER = "after a quarter of the scoring window, at most 12 hours"
     HALF = "after half of the scoring window"
     LAST = "when a tenth of the scoring window is left"
@@ -50,8 +46,6 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReviewDefault:
-    """One row of the table."""
-
     codes: tuple[str, ...]
     cause: str
     then: Then
@@ -159,7 +153,6 @@ def default_of(code: str) -> ReviewDefault:
 
 
 def table() -> str:
-    """The table for the documents, in Markdown."""
     lines = [
         "| Why it waits | Caused by | If nobody decides | Because | Posted |",
         "|---|---|---|---|---|",
@@ -191,7 +184,7 @@ def place(
     *,
     by_default: bool = False,
 ) -> tuple[Placed, ...]:
-    """Ranked first, those who give way last among them; rejected follow in order of submission with score 0.
+    """Ranked entries first, those who give way last among them; rejected ones follow with score 0.
 
     By default those that could not be read are the first of the rejected: it may be no fault of theirs.
     """
@@ -227,7 +220,6 @@ def giving_way(found: JudgedRound) -> dict[Address, str]:
 
 
 def _yielding(flag: Flag, found: JudgedRound) -> list[Address]:
-    """Whom a flag moves behind the others."""
     account = Address(flag.account) if flag.account else None
     if account is None:
         return []
@@ -255,7 +247,7 @@ def _later_members(account: Address, found: JudgedRound) -> list[Address]:
 
 
 def gave_way_flags(behind: dict[Address, str]) -> tuple[Flag, ...]:
-    """Who was moved by the clock, for everybody to see."""
+    """A public flag for every account that the clock moved."""
     return tuple(
         Flag(
             GAVE_WAY,

@@ -49,7 +49,6 @@ class JudgedRound:
 
     @property
     def near_money(self) -> set[Address]:
-        """The paid, and who is just below them."""
         return {place.account for place in self.placed[: self.given.winner_count + 1]}
 
 
@@ -59,7 +58,7 @@ def round_flags(found: JudgedRound) -> tuple[Flag, ...]:
 
 
 def _withheld_harness(found: JudgedRound) -> Iterator[Flag]:
-    """Told first, to everybody: only the poster chose between two results, and may have known both."""
+    """The poster withheld the hidden harness, and so chose between two results."""
     chosen = found.harness
     if chosen is None or chosen.reveal is None or not chosen.reveal.is_withheld:
         return
@@ -87,7 +86,7 @@ def _paid_rejections(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _outages(found: JudgedRound) -> Iterator[Flag]:
-    """What could not be read might have won: an outage that may be ours costs nobody a place unseen."""
+    """What could not be read might have won: an outage may be ours."""
     for refused in found.rejected:
         if refused.is_outage:
             account = refused.submission.submitter
@@ -101,7 +100,7 @@ def _outages(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _contested_copies(found: JudgedRound) -> Iterator[Flag]:
-    """Works of which the chain does not say who wrote them: the earlier one counts, and may be the thief's."""
+    """Works whose author the chain does not show: the earlier one counts."""
     clusters = [one.original.submission.submitter for one in found.likeness.clusters if one.contested]
     pairs = [pair.earlier for pair in found.likeness.similar if pair.contested]
     for account in dict.fromkeys((*clusters, *pairs)):
@@ -117,7 +116,7 @@ def _contested_copies(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _similar_work(found: JudgedRound) -> Iterator[Flag]:
-    """Ranked entries that resemble an earlier one, told beside both; the later one on a paid place waits."""
+    """Ranked entries that resemble an earlier one; the later one on a paid place waits."""
     for pair in found.likeness.similar:
         evidence = {"share": pair.share, "kind": pair.kind, "contested": pair.contested}
         severity: Severity = "review" if pair.later in found.paid else "warn"
@@ -126,7 +125,6 @@ def _similar_work(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _earlier_authors(found: JudgedRound) -> Iterator[Flag]:
-    """Ranked entries whose very bytes somebody else handed in before."""
     for one in found.likeness.taken:
         yield Flag(
             "earlier_author",
@@ -138,7 +136,7 @@ def _earlier_authors(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _paid_families(found: JudgedRound) -> Iterator[Flag]:
-    """One work, one place: two paid members of a family may be one hand."""
+    """Two paid members of a family may be one work."""
     paid: dict[Address, list[Address]] = {}
     for place in found.placed[: found.given.winner_count]:
         if (head := found.likeness.families.get(place.account)) is not None:
@@ -156,7 +154,7 @@ def _paid_families(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _unpinned(found: JudgedRound) -> Iterator[Flag]:
-    """Nobody can say whether what stands at a mutable address stood there at the deadline."""
+    """The content at a mutable address may be newer than the deadline."""
     for solution in found.solutions:
         account = solution.submission.submitter
         if not solution.pinned and account in found.near_money:
@@ -170,7 +168,7 @@ def _unpinned(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _submissions(found: JudgedRound) -> Iterator[Flag]:
-    """What was noticed while reading each submission; far from the money it waits for nobody."""
+    """What was noticed while reading each submission; far from the money it is no reason to wait."""
     for account, facts in sorted(found.features.items()):
         for flag in facts.flags:
             could_be_paid = account in found.near_money or flag.code == UNREAD
@@ -180,10 +178,7 @@ def _submissions(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _paid_for_claims(found: JudgedRound) -> Iterator[Flag]:
-    """Paid for what only a model says, where others claim as much: nobody is accused, and everybody is told.
-
-    It holds nothing back: a person could not tell them apart either, and honest winners are often at the top.
-    """
+    """Paid for what only a model says, while others claim as much; a person could not tell them apart."""
     held = sorted(
         account for account in found.paid & found.features.keys()
         if any(flag.code == UNTOLD for flag in found.features[account].flags)

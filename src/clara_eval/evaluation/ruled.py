@@ -1,10 +1,4 @@
-"""A large round by rules alone: every verdict at once, as columns instead of a million comparisons.
-
-In: a schedule that shows every pair, the rules, the items in canonical order and their vectors. Out: a
-`RuledComparisons`, which reads like the comparisons of any other round and makes each only when it is asked for. Must
-hold: verdict by verdict the same as asking the rules about each pair. A verdict by rules is a function of two vectors,
-so a trace need not list them: it commits to all of them with one hash, which whoever has the vectors can compute again.
-"""
+"""A large round by rules: every verdict at once, as columns, with one hash over all of them."""
 
 from __future__ import annotations
 
@@ -63,7 +57,7 @@ class RuledComparisons(Sequence[Comparison]):
 def judge_by_rules(
     schedule: Schedule, judges: Mapping[str, Judge], items: Sequence[str], vectors: Mapping[str, JudgeVector]
 ) -> RuledComparisons | None:
-    """Every verdict of the schedule, or None where it has to be played: models, few items, chosen pairs."""
+    """Every verdict of the schedule; None if it has to be played: models, few items, chosen pairs."""
     judge = next(iter(judges.values()))
     if len(judges) > 1 or not isinstance(judge, RulesJudge) or len(items) <= LISTED:
         return None
@@ -80,7 +74,7 @@ def judge_by_rules(
 
 
 def verdicts(merits: npt.NDArray[np.float64], first: Ints, second: Ints) -> Ints:
-    """Half points of the first: 2 where its merit is larger, 1 within the tie band, 0 where it is smaller."""
+    """Half points of the first: 2 if its merit is larger, 1 within the tie band, 0 if it is smaller."""
     gap = merits[first] - merits[second]
     points: Ints = np.where(np.abs(gap) <= TIE_BAND, 1, np.where(gap > 0, 2, 0)).astype(np.int64)
     return points

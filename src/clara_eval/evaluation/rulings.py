@@ -1,7 +1,4 @@
-"""What a person ruled about a result that waited, applied to entries, likeness and plan of the next run.
-
-Invariant: of two rulings about one thing the later one counts.
-"""
+"""What a person ruled about a result that waited, applied to the next run; later rulings count."""
 
 from __future__ import annotations
 
@@ -54,12 +51,10 @@ async def rule_by_clock(journal: Journal, digest: str, at: int) -> None:
 
 
 def is_by_default(rulings: Sequence[Ruling]) -> bool:
-    """Whether the time for a decision is over."""
     return any(ruling.kind == "default" for ruling in rulings)
 
 
 def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
-    """A rejection for each entry that a person excluded."""
     words = {r.account: r.note for r in rulings if r.kind == "exclude"}
     return tuple(
         Rejected(s, "excluded", f"A person excluded it in review: {words[s.submitter] or 'no reason given'}.")
@@ -92,7 +87,6 @@ def _with_original(likeness: Likeness, account: Address) -> Likeness:
 
 
 def _settled(pair: Similar, account: Address) -> Similar:
-    """The pair with this account as the earlier one, if it is one of them."""
     if account == pair.later:
         pair = replace(pair, earlier=pair.later, later=pair.earlier)
     return replace(pair, contested=False) if account == pair.earlier else pair
@@ -112,7 +106,6 @@ def _headed_by(cluster: Cluster, account: Address) -> Cluster:
 
 
 def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:
-    """The plan with the judges that a person asked for."""
     for ruling in rulings:
         if ruling.kind == "judge" and ruling.judge is not None:
             changes = {"reader": ruling.judge} if ruling.stage == "reading" else {"judges": (ruling.judge,)}

@@ -36,7 +36,6 @@ class Window:
         return self.scoring_deadline - self.deadline
 
     def moment_left(self, share: float) -> int:
-        """The moment at which this share of the window is left."""
         return int(self.scoring_deadline - share * self.size)
 
     @property
@@ -114,7 +113,7 @@ def needed_seconds(submissions: int, judges: int, speed: Speed) -> float:
 
 
 def most_comparisons(window: Window, submissions: int, judges: int, speed: Speed) -> int | None:
-    """The most games that fit, or None where all do; always enough for a chain through all submissions."""
+    """The most games that fit, or None if all do; always enough for a chain through all submissions."""
     if judges == 0 or needed_seconds(submissions, judges, speed) <= window.seconds_left:
         return None
     affordable = window.seconds_left * speed.calls_per_second / SAFETY - submissions * READS_PER_SUBMISSION
@@ -123,7 +122,7 @@ def most_comparisons(window: Window, submissions: int, judges: int, speed: Speed
 
 
 def how_degraded(games: int | None, submissions: int, judges: int) -> str | None:
-    """For the metric: `one_order` where every pair is still asked once, `fewer_pairs` below that."""
+    """For the metric: `one_order` if every pair is still asked once, `fewer_pairs` below that."""
     if games is None:
         return None
     return "one_order" if games >= all_comparisons(submissions, judges) // 2 else "fewer_pairs"

@@ -30,28 +30,20 @@ _RECEIVED_KEY, _MISSED_KEY = "received/", "outage/"
 
 
 class ModelSource(Protocol):
-    """The models of one run."""
-
     def asker(self, name: str) -> Asker: ...
     def reader(self, names: Sequence[str]) -> Asker:
         """The first of these models; the next when it cannot answer."""
         ...
 
-    async def key_report(self, judge: str, key: str) -> KeyReport:
-        """The attestation of a key that signed answers of this judge."""
-        ...
+    async def key_report(self, judge: str, key: str) -> KeyReport: ...
 
 
 class Sources(ModelSource, Protocol):
     @property
-    def rulings(self) -> tuple[Ruling, ...]:
-        """What a person ruled about an earlier result of this run."""
-        ...
+    def rulings(self) -> tuple[Ruling, ...]: ...
 
     @property
-    def reveal(self) -> Reveal | None:
-        """The hidden harness as it was revealed; None if none is hidden."""
-        ...
+    def reveal(self) -> Reveal | None: ...
 
     @property
     def unanswered(self) -> Mapping[str, str]:
@@ -64,9 +56,7 @@ class Sources(ModelSource, Protocol):
         ...
 
     async def submission(self, submission: Submission, language: str | None) -> SubmissionResult: ...
-    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        """What running this submission measures."""
-        ...
+    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed: ...
 
 
 @dataclass(frozen=True, slots=True)

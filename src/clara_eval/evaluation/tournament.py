@@ -21,8 +21,6 @@ from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedu
 
 @dataclass(frozen=True, slots=True)
 class RoundJury:
-    """The judges of a round; every answer is recorded."""
-
     given: Round
     plan: EvaluationPlan
     schema: FeatureSchema

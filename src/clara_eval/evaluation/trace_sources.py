@@ -117,7 +117,7 @@ class TraceSources:
         return _RecordedAsker(tuple(names), self)
 
     async def recorded(self, request: str, judge: str, prompt: Prompt) -> PaidAnswer | None:
-        """The recorded answer; where the judge's endpoint signs, only with a signature that holds."""
+        """The recorded answer; if the judge's endpoint signs, only with a valid signature."""
         body = self.entries.get(f"answer/{request}")
         if body is None:
             return None
@@ -203,7 +203,7 @@ class _RecordedAsker:
 
 
 def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
-    """Which versions and settings are not the same, in words: what the numbers depend on."""
+    """The versions and settings that differ, in words."""
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
     told = [f"{name} {_word(theirs, name)} (here: {_word(ours, name)})" for name in names[:SHOWN_DIFFERENCES]]
     more = f", and {len(names) - len(told)} more that differ" if len(names) > len(told) else ""

@@ -1,9 +1,4 @@
-"""What the votes on one question say together.
-
-In come the comparisons of one ordered pair, one for each judge; out goes the public document: the majority on top, all
-votes below it. A is the submission that was shown first, the first in the document's key; B is the other. This is for
-readers: the ranking takes every vote as a result of its own.
-"""
+"""The votes of all judges on one ordered pair, as the public document: majority first."""
 
 from __future__ import annotations
 
@@ -33,7 +28,7 @@ class VotesDocument(TypedDict):
 
 
 def votes_document(votes: Sequence[Comparison]) -> VotesDocument:
-    """The specification's pairwise document of one question: two submissions in one order, every judge's vote."""
+    """The public document of one ordered pair, with the vote of every judge."""
     winner = _majority([vote.winner for vote in votes])
     agreeing = [vote for vote in votes if vote.winner == winner]
     confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]

@@ -21,7 +21,7 @@ from clara_eval.documents.actions import (
     ScoreResult,
     StatusFound,
 )
-from clara_eval.documents.results import D, Document
+from clara_eval.documents.results import D, Document, RankedEntry
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
@@ -165,9 +165,8 @@ def _why(found: ScoreFound) -> str:
         return "The submission was rejected and ranks after all that were compared; see its reason."
     parts = [f"Rank {standing.rank}"]
     if standing.elo is not None:
-        low, high = standing.low, standing.high
-        interval = f" (likely {low:.0f} to {high:.0f})" if low is not None and high is not None else ""
-        parts.append(f"Elo {standing.elo:.0f}{interval}")
+        between = interval(standing)
+        parts.append(f"Elo {standing.elo:.0f}{f' (likely {between})' if between else ''}")
     if standing.wins is not None:
         parts.append(f"{standing.wins:g} won, {standing.losses or 0:g} lost, {standing.ties or 0:g} tied")
     if standing.tiedWith:
@@ -177,6 +176,13 @@ def _why(found: ScoreFound) -> str:
         met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
         parts.append(f"closest rival {rival.address} at rank {rival.rank}{met}")
     return "; ".join(parts) + "."
+
+
+def interval(row: RankedEntry) -> str:
+    """`1470 to 1530`, with the rating in it; nothing for an exact rating, as by rules."""
+    if row.elo is None or row.low is None or row.high is None or row.low == row.high:
+        return ""
+    return f"{min(row.low, row.elo):.0f} to {max(row.high, row.elo):.0f}"
 
 
 def tried_text(found: TryResult) -> str:

@@ -5,21 +5,8 @@ from __future__ import annotations
 from clara_eval.code import guess_language, language_name
 from clara_eval.submissions.authors import CONTESTED_SECONDS
 from clara_eval.submissions.collecting import SubmissionLimits, check_submission, estimate_tokens, fetch_submission
-from clara_eval.submissions.copies import (
-    Cluster,
-    Copy,
-    Likeness,
-    Similar,
-    find_likeness,
-)
-from clara_eval.submissions.model import (
-    REJECTIONS,
-    Fetch,
-    Fetched,
-    Outage,
-    Rejected,
-    Solution,
-)
+from clara_eval.submissions.copies import Cluster, Copy, Likeness, Similar, find_likeness
+from clara_eval.submissions.model import REJECTIONS, Fetch, Fetched, Outage, Rejected, Solution
 
 __all__ = [
     "CONTESTED_SECONDS",

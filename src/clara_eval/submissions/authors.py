@@ -26,7 +26,6 @@ class Authors:
 
     @classmethod
     def of(cls, solutions: Sequence[Solution], versions: Sequence[Version]) -> Authors:
-        """Collect who committed to what, and when."""
         current = [
             Version(s.submission.submitter, s.submission.solution_hash, s.submission.submitted_at) for s in solutions
         ]

@@ -22,8 +22,6 @@ _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 @dataclass(frozen=True, slots=True)
 class SubmissionLimits:
-    """What one submission may cost us."""
-
     max_bytes: int = 262_144
     max_tokens: int = 100_000
     """By `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code."""

@@ -1,8 +1,4 @@
-"""`data:` URIs: the content is in the URI, so the chain itself holds it.
-
-A URI comes in, its bytes and media type go out. Strict, because two readers must never see two contents: base64 without
-stray characters, whole percent escapes, no fragment, no control characters; otherwise BadSubmission says what is wrong.
-"""
+"""`data:` URIs, read strictly: two readers must never see two contents."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The bytes behind each submission, or the reason why there are none that can be judged.
-
-A `Solution` holds content whose hash was checked against the chain; a `Rejected` holds a code for programs and a
-reason for people. `Fetch` is the port to the outside: it raises BadSubmission for a permanent verdict about this
-submission and Temporary (best: `Outage`) for anything that may be different in a minute.
-"""
+"""A submission with its bytes (`Solution`), or the reason why it is not judged (`Rejected`)."""
 
 from __future__ import annotations
 
@@ -37,8 +32,6 @@ REJECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a URI gave."""
-
     content: bytes
     media_type: str
     immutable: bool

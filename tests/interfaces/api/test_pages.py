@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shlex
+import time
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
@@ -33,7 +34,7 @@ from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.rounds import Claim, Created, PrizeClaims
-from clara_eval.documents.store_keys import claims_key, created_key, scores_key
+from clara_eval.documents.store_keys import claims_key, created_key, index_key, scores_key
 from clara_eval.interfaces.api.challenge_view import timeline
 from clara_eval.interfaces.api.leaderboard import around_line, leaderboard_of
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
@@ -419,3 +420,32 @@ async def test_wrong_keys_are_counted(tmp_path: Path) -> None:
             async with service.http.post(f"{service.url}/operator/sign-in", data={"key": "wrong"}) as answer:
                 answers.append(answer.status)
     assert (answers[0], answers[-1]) == (401, 429)
+
+
+async def test_an_open_challenge_says_what_wins_and_what_is_paid(service: Service) -> None:
+    """Criteria, features with weight and source, harness, format and the prize of each place are on its page and in REST."""
+    address = Address("0x" + "0d" * 20)
+    rules = {
+        "criteria": "<b>Cheapest</b> wins.",
+        "features": [
+            {"name": "gas_send", "weight": 0.75, "better": "lower", "source": "executed"},
+            {"name": "readability", "weight": 0.25, "better": None, "source": "llm"},
+        ],
+        "submissionFormat": "code",
+        "harness": "solidity",
+        "hiddenHarness": True,
+    }
+    row = summary(address, "Open one", int(time.time()) + 3600) | {"payoutBps": [7000, 3000], "rules": rules}
+    await service.store.put(CHAIN, index_key(address), json.dumps(row))
+    page = await text_of(service, f"/challenges/{address}")
+    for words in (
+        "&lt;b&gt;Cheapest&lt;/b&gt; wins.",
+        "Gas send <small>Lower is better, executed</small>",
+        "Readability <small>read by a model</small>",
+        "<span>75 %</span>",
+        "<dt>Place 2</dt><dd>300 USDC</dd>",
+        "solidity, revealed after the deadline",
+        "<dt>Format</dt><dd>code</dd>",
+    ):
+        assert words in page, words
+    assert json.loads(await text_of(service, f"/api/v1/challenges/{address}"))["rules"]["features"][0]["weight"] == 0.75

@@ -209,6 +209,14 @@ def test_a_new_key_is_told_wherever_it_is(place: Path) -> None:
     assert f"CLARA_EVALUATOR_KEYSTORE={folder}/key.json and" in done.stdout
 
 
+def test_a_key_needs_a_password_that_can_be_asked_for(place: Path) -> None:
+    """Without a terminal and without the setting there is one sentence with the remedy, and no file."""
+    refused = CliRunner().invoke(app, ["keys", "new", str(place / "key.json")], env={"CLARA_EVALUATOR_PASSWORD": None})
+    assert isinstance(refused.exception, ConfigError)
+    assert "CLARA_EVALUATOR_PASSWORD" in refused.exception.remedy
+    assert not (place / "key.json").exists()
+
+
 @pytest.mark.usefixtures("place")
 def test_a_reader_that_has_enough_is_no_error() -> None:
     """A closed pipe ends a command without noise."""

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from clara_eval.core.errors import NotFound
+from clara_eval.documents.results import RankedEntry
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli.leaderboard import flag_sentence
 from clara_eval.interfaces.cli.output import NAMES, error_document
 from clara_eval.interfaces.mcp import text
 from clara_eval.interfaces.mcp.reading import TOOLS as READING
@@ -52,3 +54,23 @@ def test_no_action_names_a_tool() -> None:
         source = page.read_text(encoding="utf-8")
         named = {name for name in tools if re.search(rf"[ `]{name}\b", source)}
         assert not named, f"{page.name} names {named}"
+
+
+@pytest.mark.parametrize(
+    ("elo", "low", "high", "shown"),
+    [
+        (1500.0, 1470.0, 1530.0, "1470 to 1530"),
+        (1469.4, 1470.1, 1530.0, "1469 to 1530"),
+        (1469.4, 1469.6, 1469.6, ""),
+        (1500.0, None, None, ""),
+    ],
+)
+def test_a_rating_is_inside_its_interval(elo: float, low: float | None, high: float | None, shown: str) -> None:
+    """No rating is told beside an interval that it is not in; an exact one has none."""
+    assert words.interval(RankedEntry(address=ADDRESS, elo=elo, low=low, high=high)) == shown
+
+
+def test_a_flag_is_told_as_its_sentence() -> None:
+    """A person reads the sentence of a flag and not its JSON, unless that was cut."""
+    assert flag_sentence('{"code": "x", "sentence": "It speaks to the judge."}') == "It speaks to the judge."
+    assert flag_sentence('{"code": "x", "sente') == '{"code": "x", "sente'

@@ -1,1 +1,1 @@
-"""The record: what is kept while walking, and the document a stranger can check."""
+"""The trace: its document, its evidence, and the journal of a run."""

@@ -5,11 +5,8 @@
     …
     ],"digest":"0x…","approvals":[{"hash":"0x…","approval":{"at":…,"by":"…","note":"…","of":"0x…","prev":"0x…","seq":0}}]}
 
-`hash` is the SHA-256 of the bytes of `entry` exactly as they stand in the line: cut the line, hash it, compare. An
-entry has one spelling: plain JSON without white space, repeated keys, other escapes or other forms of a number. `prev`
-is the hash of the line before; the digest is the hash of the last. Where a person approved the result, that stands
-after the digest, because it names the digest: chained in the same way, from the digest on. Reading and writing stream:
-memory does not grow with the number of entries.
+`hash` is the SHA-256 of the bytes of `entry` in the line, `prev` the hash of the line before, `digest` the last hash.
+Approvals follow the digest that they name. The whole format: docs/trace-format.md.
 """
 
 from __future__ import annotations
@@ -69,7 +66,6 @@ class Approval:
 
 
 def render(lines: Iterable[str], digest: str, approvals: Iterable[Approval] = ()) -> Iterator[str]:
-    """The file's text, piece by piece."""
     yield OPENING + "\n"
     waiting: str | None = None
     for line in lines:
@@ -82,7 +78,6 @@ def render(lines: Iterable[str], digest: str, approvals: Iterable[Approval] = ()
 
 
 def _ending(digest: str, approvals: Iterable[Approval]) -> str:
-    """The last line: the digest, and who approved it."""
     previous, links = digest, []
     for seq, approval in enumerate(approvals):
         text = plain_json({**asdict(approval), "prev": previous, "seq": seq})
@@ -128,7 +123,7 @@ def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) 
 
 
 def _other_format(opening: str, header: str) -> BadTrace:
-    """What to say of a file in another format: of ours, which version wrote it; its header may be anything."""
+    """The error about a file in another format; of ours it names the version that wrote it."""
     ours = _OTHER_FORMAT.fullmatch(opening)
     if ours is None:
         return BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
@@ -204,7 +199,7 @@ def _is_encodable(value: object) -> bool:
 
 
 def _name(text: str, seq: int) -> str:
-    """The entry's key where it can still be read, with its number."""
+    """The entry's key if it can still be read, with its number."""
     try:
         return f"#{seq} {str(_DECODER.decode(text)['key'])[:120]}"
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -222,7 +217,7 @@ def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> li
 
 
 def _approvals(line: str, digest: str) -> list[Approval]:
-    """What the last line says about approvals; nothing where it is not readable, which its comparison then tells."""
+    """The approvals in the last line; nothing if it is not readable, which its comparison then shows."""
     try:
         links = _DECODER.decode("{" + line.removeprefix("],")).get("approvals", [])
         found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]

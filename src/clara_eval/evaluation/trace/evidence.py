@@ -1,9 +1,4 @@
-"""What a checked trace says, entry by entry, decoded when it is asked for.
-
-Comes in: the lines of a trace. Goes out: its entries by key and by number. Must hold: every line was checked
-(`document.read_entries`) before anything is asked; memory holds keys and places, not texts and not decoded objects, so
-it does not follow the size of what models and submissions said. The lines wait in a file until this is forgotten.
-"""
+"""The entries of a checked trace, decoded when asked for; texts stay in a file."""
 
 from __future__ import annotations
 
@@ -37,7 +32,6 @@ class Evidence(Mapping[str, object]):
         return max(0, len(self._ends) - 3)  # the file's first and last lines are no entries
 
     def at(self, seq: int) -> tuple[str, object]:
-        """Key and body of the entry with this number."""
         begin, end = self._ends[seq + 1], self._ends[seq + 2]
         self._file.seek(begin)
         line = self._file.read(end - begin).decode()

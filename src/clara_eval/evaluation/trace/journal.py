@@ -1,7 +1,4 @@
-"""The journal of one run: what the world answered, and what was computed from it.
-
-Invariant: the first write of a key counts; a second run continues the first.
-"""
+"""The journal of one run. The first write of a key counts, so a second run continues the first."""
 
 from __future__ import annotations
 
@@ -20,17 +17,11 @@ _RESTART = (
 
 
 class JournalEntries(Protocol):
-    """The journals of all runs, as the store keeps them."""
-
     async def entry(self, run: str, key: str) -> str | None: ...
     async def add_entry(self, run: str, key: str, value: str) -> str: ...
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
-        """All (key, value) below `prefix`, in order of key."""
-        ...
+    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
 
-    async def forget_entry(self, run: str, key: str) -> None:
-        """Drop one entry, so that it is made anew."""
-        ...
+    async def forget_entry(self, run: str, key: str) -> None: ...
 
     async def forget_run(self, run: str) -> None: ...
 
@@ -41,7 +32,6 @@ class Journal:
         self.run = run
 
     async def saved(self, key: str, form: JsonCodec[T]) -> T | None:
-        """The saved result, or None."""
         text = await self._entries.entry(self.run, key)
         return None if text is None else self._read(key, form, text)
 
@@ -49,7 +39,6 @@ class Journal:
         return bool(await self._entries.entries(self.run, prefix))
 
     async def all(self, prefix: str, form: JsonCodec[T]) -> tuple[T, ...]:
-        """Every result below `prefix`, in order of key."""
         return tuple(self._read(key, form, text) for key, text in await self._entries.entries(self.run, prefix))
 
     async def keep(self, key: str, form: JsonCodec[T], value: T) -> T:
@@ -83,7 +72,6 @@ class Journal:
             )
 
     async def drop(self, *keys: str) -> None:
-        """Drop these entries, so that they are made anew."""
         for key in keys:
             await self._entries.forget_entry(self.run, key)
 

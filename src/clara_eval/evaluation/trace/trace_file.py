@@ -1,8 +1,4 @@
-"""The lines of a trace that lies in a file: one at a time, as often as they are asked for.
-
-In: a file that somebody named, or what arrives in pieces, which waits in a file of its own. Out: the lines with their
-endings. Must hold: only a line feed ends a line, as it was written; memory holds one line, never the text.
-"""
+"""The lines of a trace in a file: one in memory at a time, ended by a line feed only."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ class TraceFile:
 
     @classmethod
     def at(cls, path: Path) -> TraceFile:
-        """The file of this name; what can be read only once, as a pipe can, waits in a file of its own."""
+        """Open the file of this name; one that can be read only once, as a pipe, is copied first."""
         file = path.open("rb")
         if file.seekable():
             return cls(file)
@@ -34,7 +30,7 @@ class TraceFile:
 
     @classmethod
     async def of(cls, pieces: AsyncIterable[str | bytes]) -> TraceFile | None:
-        """What arrives in pieces, cut anywhere; None where nothing arrives."""
+        """Keep what arrives in pieces, cut anywhere; None if nothing arrives."""
         file = TemporaryFile()  # noqa: SIM115 - whoever gets it closes it
         try:
             async for piece in pieces:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_text
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -103,9 +104,17 @@ def _print_facts(found: ScoreResult) -> None:
         screen.print(Text("Facts by which it was judged", style="bold"))
     for fact in found.features:
         screen.print(Text(f"  {fact.name:<28} {fact.value}"))
-    for note in (*found.notes, *found.flags):
-        for number, line in enumerate(wrapped(short_hex(bare(note)), 4)):
+    for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
+        for number, line in enumerate(wrapped(short_hex(note), 4)):
             screen.print(Text(f"{'    ' if number else '  - '}{line}"))
+
+
+def flag_sentence(text: str) -> str:
+    """The sentence of a flag; its JSON may be cut."""
+    try:
+        return str(json_text.loads(text)["sentence"])
+    except (ValueError, LookupError, TypeError):
+        return text
 
 
 def _print_comparisons(games: Sequence[ComparisonRow]) -> None:

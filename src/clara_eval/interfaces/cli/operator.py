@@ -25,7 +25,7 @@ from clara_eval.actions.times import show_moment
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.dollars import usd
-from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.core.errors import BadInput, ConfigError, NotFound
 from clara_eval.documents.results import EvalStatus, Scores
 from clara_eval.interfaces.cli.leaderboard_table import print_result, stage_text
 from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
@@ -200,6 +200,11 @@ def new(
 ) -> None:
     """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
     password = Settings.from_env().evaluator_password
+    if password is None and not sys.stdin.isatty():
+        raise ConfigError(
+            "There is no terminal to ask for the password.",
+            remedy="Set CLARA_EVALUATOR_PASSWORD or CLARA_EVALUATOR_PASSWORD_FILE.",
+        )
     if password is None:
         password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     address = new_key(path, password)

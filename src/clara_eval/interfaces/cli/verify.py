@@ -80,13 +80,13 @@ def _print_rejudged(found: Rejudged) -> None:
 
 
 def print_verified(checked: Checked) -> None:
-    screen, walk = console(stderr=False), checked.result
+    screen = console(stderr=False)
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
     if warning := checked.execution_warning:
         screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
     else:
         screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
-    counts = f"{len(checked.challenge.submissions)} submissions, {len(walk.comparisons)} games"
+    counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} games"
     screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
     for point in checked.compared:
         screen.print(f"compared with the chain: {point}", soft_wrap=True)

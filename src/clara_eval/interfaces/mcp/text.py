@@ -14,6 +14,7 @@ from clara_eval.documents.actions import (
     ScoreResult,
     StandingRow,
 )
+from clara_eval.interfaces.words import interval
 
 NAMES = {
     "browse": "challenge_browse",
@@ -95,7 +96,7 @@ def leaderboard(found: LeaderboardResult) -> str:
 
 def _place(item: StandingRow) -> str:
     elo = f", Elo {item.elo:.0f}" if item.elo is not None else ""
-    band = f" ({item.low:.0f} to {item.high:.0f})" if item.low is not None and item.high is not None else ""
+    band = f" ({between})" if (between := interval(item)) else ""
     prize = f", prize {item.prize}" if item.prize and item.prizeAmount not in {None, "0"} else ""
     tied = f", tied with {', '.join(item.tiedWith)} (the earlier submission is first)" if item.tiedWith else ""
     return f"{item.rank}. {item.address}: score {item.score}{elo}{band}{prize}, {item.status}{tied}"

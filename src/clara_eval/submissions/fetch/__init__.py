@@ -1,8 +1,4 @@
-"""The outside of `solutions`: URIs of strangers, read safely.
-
-A URI comes in, its bytes go out with a word on whether the URI itself fixes them. `data:`, `https:` and `ipfs:` are
-read; everything else is refused. BadSubmission is a lasting verdict about the submission, Outage (a Temporary) is not.
-"""
+"""Read strangers' URIs safely: `data:`, `https:` and `ipfs:`."""
 
 from __future__ import annotations
 

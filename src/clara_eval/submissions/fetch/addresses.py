@@ -1,9 +1,4 @@
-"""Which hosts may be asked: public ones, by https, on port 443, and nothing else.
-
-A stranger chooses the URL, so a URL is an attack until it is checked. `check_url` refuses by form; `PublicResolver`
-refuses by what the name resolves to, and hands the connection exactly the addresses it checked: there is no second
-look-up that could give another answer. `exempt` names (address, port) pairs that tests serve from; settings have none.
-"""
+"""Which hosts may be asked: public ones, by https, on port 443, by the address that was checked."""
 
 from __future__ import annotations
 
@@ -50,7 +45,7 @@ def is_public(address: str) -> bool:
 
 
 def check_url(text: str, *, exempt: Exempt = frozenset()) -> URL:
-    """The URL as the client will use it, or BadSubmission; it is parsed once, so nobody can read it differently."""
+    """The URL as the client will use it, parsed once; else BadSubmission."""
     if len(text) > _LONGEST_URL or re.search(r"[\x00-\x20\x7f\\]", text):
         raise BadSubmission("The URL is too long, or holds spaces, control characters or backslashes.", code="bad_uri")
     try:

@@ -1,8 +1,4 @@
-"""Content identifiers of IPFS: read from text or bytes, and recomputed from a block.
-
-CIDv0 (`Qm…`) and CIDv1 in base32, base36, base58, base16 and base64url. `matches` is True only if the block hashes to
-the CID with a hash function known here; an unknown function is an error of its own, so that nothing unverified passes.
-"""
+"""Content identifiers of IPFS: read from text or bytes, and recomputed from a block."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Where submitted content goes to and comes from: an IPFS node's HTTP API, and the evaluator's own fetching.
-
-What is fetched for hashing is read under the same limits and refusals as the evaluator
-reads it: no private addresses, bounded size and time.
-"""
+"""Pin submitted content to an IPFS node, and fetch content as the evaluator does."""
 
 from __future__ import annotations
 
@@ -15,8 +11,6 @@ from clara_eval.submissions.fetch import UriFetch
 
 
 class IpfsContents:
-    """Pins to one node, if there is one."""
-
     def __init__(self, ipfs_api: str | None, ipfs_gateway: str) -> None:
         self._api = ipfs_api.rstrip("/") if ipfs_api else None
         self._fetch = UriFetch(ipfs_gateway)
@@ -31,7 +25,6 @@ class IpfsContents:
         return await self._add(content, "pin=true")
 
     async def _add(self, content: bytes, how: str) -> str | None:
-        """`ipfs://CID` of the content as one raw file."""
         if self._api is None:
             return None
         form = aiohttp.FormData()

@@ -1,9 +1,4 @@
-"""The CID that an IPFS node gives a file, computed here: nobody's word is needed for it.
-
-In: the file, piece by piece. Out: its CIDv1 in base32, and on the way every block of it. As Kubo adds with
-`cid-version=1&raw-leaves=true&chunker=size-262144`: raw leaves of 256 KiB in a balanced tree of at most 174 links. What
-is kept in memory is one leaf, and a name and a size for each leaf before it.
-"""
+"""The CID of a file, computed as Kubo adds it: raw leaves of 256 KiB, at most 174 links a node."""
 
 from __future__ import annotations
 
@@ -73,7 +68,6 @@ class FileCid:
 
 
 def file_cid(content: bytes) -> str:
-    """The CID of a whole file."""
     building = FileCid()
     building.update(content)
     return building.finish()
@@ -84,7 +78,6 @@ def _text(cid: bytes) -> str:
 
 
 def _field(number: int, value: bytes | int) -> bytes:
-    """One field of a protobuf message."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
     return _varint(number << 3 | 2) + _varint(len(value)) + value

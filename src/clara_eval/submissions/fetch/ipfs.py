@@ -1,9 +1,6 @@
 """`ipfs:` URIs through the operator's gateways, with the CID recomputed from what came.
 
-First the file is asked for as an archive of blocks and verified from the root CID; where a gateway gives no archive, as
-one raw block; where it gives no blocks at all, as plain bytes, recorded as not verified and not immutable, unless the
-CID is the hash of the bytes themselves. A gateway that sends wrong blocks or bytes, or says "not found", proves nothing
-about the submission: that is an Outage.
+Invariant: what a gateway does not prove, or says is missing, is an outage and no verdict.
 """
 
 from __future__ import annotations
@@ -56,10 +53,7 @@ def parse_ipfs_uri(uri: str) -> IpfsPath:
 
 
 async def fetch_ipfs(web: Web, gateways: Sequence[str], uri: str) -> Fetched:
-    """From the first gateway that proves what it gives, else from the first that gives anything.
-
-    A gateway's refusal is a verdict only where no other one is out of order.
-    """
+    """Fetch from the first gateway that proves what it gives, else from the first that gives anything."""
     wanted = parse_ipfs_uri(uri)
     unverified: Fetched | None = None
     failures: list[Outage | BadSubmission] = []

@@ -1,9 +1,4 @@
-"""Files out of verified IPFS blocks: CAR archives, dag-pb nodes, UnixFS trees.
-
-An archive from an untrusted gateway comes in; each block counts only under the CID that it hashes to. `read_file` walks
-from the root CID along the path and joins the chunks. ValueError means the archive is malformed or incomplete (the
-gateway's fault), BadSubmission that the CID itself names something that is no file or is too large.
-"""
+"""Files out of verified IPFS blocks: CAR archives, dag-pb nodes, UnixFS trees."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""One GET over the open internet, bounded in every direction.
-
-A checked URL comes in; status, media type and at most `max_bytes` of decoded body go out. Redirects are followed by
-hand, each one checked again; compressed bodies are unpacked under the same limit; one clock covers everything, so a
-server that drips bytes gains nothing. No cookies, no credentials, no proxy, one connection per fetch. Outage is raised
-for what may pass, BadSubmission for what will not.
-"""
+"""One GET over the open internet, bounded in size, time and redirects."""
 
 from __future__ import annotations
 
@@ -180,7 +174,6 @@ def _unpack(raw: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def refuse_status(reply: WebReply, text: str) -> None:
-    """Turn anything but 200 into its verdict."""
     if reply.status == 200:
         return
     if reply.status in {404, 410}:
