@@ -33,7 +33,8 @@ from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector, make_vector
-from clara_eval.ranking.schedule import Both, Field
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.schedule import Fixed
 from clara_eval.store.sqlite import SqliteStore
 
 CRITERIA = "The best solution is complete, tested and simple: more tests and a lower complexity are better."
@@ -69,7 +70,9 @@ async def recorded(items: int) -> list[Comparison]:
         line = CachedLlm(llm, store, run="bench", budget=budget, card=card, policy=policy)
         judges = {"j": ModelJudge(StructuredLlm(line), CRITERIA, schema)}
         try:
-            return list(await play_tournament(Both(Field(tuple(shown), ("j",))), judges, shown, at_once=1))
+            return list(
+                await play_tournament(Fixed(Field(tuple(shown), ("j",)), is_both=True), judges, shown, at_once=1)
+            )
         finally:
             await llm.close()
             await store.close()

@@ -213,7 +213,8 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     from clara_eval.judge.costs.run_budget import RunBudget
     from clara_eval.judge.providers.openai import OpenAiLlm
     from clara_eval.judge.retry import RetryPolicy
-    from clara_eval.ranking.schedule import Field, Full
+    from clara_eval.ranking.field import Field
+    from clara_eval.ranking.schedule import Fixed
     from clara_eval.store.sqlite import SqliteStore
 
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
@@ -227,7 +228,7 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     judge = ModelJudge(StructuredLlm(line), CRITERIA, schema)
 
     async def run() -> Any:
-        played = await play_tournament(Full(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
+        played = await play_tournament(Fixed(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
         assert all(comparison.winner for comparison in played)
         assert line.answered == len(played) == budget.stages["comparison"].calls
         await llm.close()

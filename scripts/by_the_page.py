@@ -1,7 +1,7 @@
 """The arithmetic of docs/trace-format.md in plain Python, written from that page alone: nothing of the product is used.
 
 In: the entries of a trace as a map from key to body. Out: what the page says follows from them, for the worked examples
-of the page and for the test that holds the page to real traces. Only Keccak comes from a package.
+of the page and for the test that holds the page to real traces. Only Keccak and linear algebra come from packages.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import ceil, copysign, fsum, log1p
 from struct import pack
 from typing import Any
 
+import numpy as np
 from eth_hash.auto import keccak
 
 Bodies = dict[str, Any]
@@ -138,11 +139,25 @@ def results(bodies: Bodies, items: list[str]) -> list[tuple[int, int, int, int]]
     if "verdicts" in bodies:
         return [(a, b, 0, half) for a, b, half in rules_rows(bodies, items)]
     played = [body for key, body in bodies.items() if key.startswith("comparison/") and body["winner"]]
-    judges = sorted({game["judge"] for game in played})
+    voices = judges(bodies)
     half = {"first": 2, "tie": 1, "second": 0}
     return sorted(
-        (items.index(g["first"]), items.index(g["second"]), judges.index(g["judge"]), half[g["winner"]]) for g in played
+        (
+            items.index(g["first"]),
+            items.index(g["second"]),
+            voices.index((g["judge"], bool(g["group"]))),
+            half[g["winner"]],
+        )
+        for g in played
     )
+
+
+def judges(bodies: Bodies) -> list[tuple[str, bool]]:
+    """Section 9: by name, and right after each the pairs from its orders."""
+    if "verdicts" in bodies:
+        return [("rules", False)]
+    played = [body for key, body in bodies.items() if key.startswith("comparison/") and body["winner"]]
+    return sorted({(game["judge"], bool(game["group"])) for game in played})
 
 
 def shuffle(count: int, seed: bytes, label: str) -> list[int]:
@@ -253,3 +268,214 @@ def ties(found: list[tuple[str, float, int]]) -> list[list[str]]:
 
 def solution_bytes(bodies: Bodies, account: str) -> bytes:
     return base64.b64decode(bodies[f"solution/{account}"]["received"]["content"])
+
+
+class Fit:
+    """Section 9: the model at its mode, and the draws from it."""
+
+    def __init__(self, bodies: Bodies) -> None:
+        self.items = canonical_order(bodies)
+        self.voices = judges(bodies)
+        self.games = results(bodies, self.items)
+        rows = np.array(self.games, dtype=int).reshape(-1, 4)
+        self.first, self.second, self.judge, points = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] / 2
+        self.points = points
+        size = len(self.items)
+        self.design = np.zeros((len(rows), size + max(1, len(self.voices))))
+        each = np.arange(len(rows))
+        self.design[each, self.first], self.design[each, self.second] = 1.0, -1.0
+        self.design[each, size + self.judge] = 1.0
+        self.count = np.array([0.64 if group else 1.0 for _, group in self.voices])[self.judge] if len(rows) else each
+        self._fit(size)
+
+    def _fit(self, size: int) -> None:
+        shown = np.zeros((size, size))
+        np.add.at(shown, (self.first, self.second), 1.0)
+        n, m = shown[self.first, self.second], shown[self.second, self.first]
+        s, pair, same, v = 1.5, 0.3, 0.6, np.full(len(self.points), 0.25)
+        at = np.zeros(self.design.shape[1])
+        for number in range(8):
+            prior = np.array([s**-2] * size + [4.0] * (len(at) - size))
+            w = self.count / (1 + v * ((n - 1) * same + m * pair))
+            at, c = self._mode(at, w, prior)
+            p = 1 / (1 + np.exp(-self.design @ at))
+            if number == 7:
+                break
+            v = p * (1 - p)
+            known = max(0.0, size - np.trace(c[:size, :size]) / s**2)
+            s = float(((at[:size] @ at[:size] + 3 * 1.5**2) / (known + 3)) ** 0.5)
+            pair, same = self._shared(self.points - p, v, c)
+        self.theta, self.side, self.covariance = at[:size], at[size:], c
+
+    def _mode(self, at: Any, w: Any, prior: Any) -> tuple[Any, Any]:
+        for _ in range(100):
+            p = 1 / (1 + np.exp(-self.design @ at))
+            slope = self.design.T @ (w * (self.points - p)) - prior * at
+            curvature = (self.design.T * (w * p * (1 - p))) @ self.design + np.diag(prior)
+            step = np.linalg.solve(curvature, slope)
+            at = at + step / max(1.0, float(np.abs(step).max()))
+            if float(np.abs(step).max()) < 1e-7:
+                break
+        return at, np.linalg.inv(curvature)
+
+    def _shared(self, r: Any, v: Any, c: Any) -> tuple[float, float]:
+        found, most = [2.4 * 0.3, 2.4 * 0.6], [2.4, 2.4]
+        looks: dict[tuple[int, int], list[int]] = {}
+        for number, (a, b) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True)):
+            looks.setdefault((min(a, b), max(a, b)), []).append(number)
+        for (a, b), numbers in looks.items():
+            u = c[a, a] + c[b, b] - 2 * c[a, b]
+            for place, one in enumerate(numbers):
+                for other in numbers[:place]:
+                    is_same = int(self.first[one] == self.first[other])
+                    sign = 1 if is_same else -1
+                    found[is_same] += sign * r[one] * r[other] + u * v[one] * v[other]
+                    most[is_same] += v[one] * v[other]
+        return min(max(found[0] / most[0], 0.0), 2.2), min(max(found[1] / most[1], 0.0), 4.0)
+
+    def draws(self, theta: Any, covariance: Any) -> Any:
+        size = len(self.items)
+        count = 1000 * size
+        stream = hashlib.shake_256(b"clara-eval normals draws").digest(16 * ((count + 1) // 2))
+        words = [int.from_bytes(stream[k : k + 8], "little") for k in range(0, len(stream), 8)]
+        numbers = np.array([((word >> 11) + 0.5) / 2**53 for word in words])
+        u, t = np.split(numbers, 2)
+        radius = np.sqrt(-2 * np.log(u))
+        n = np.concatenate((radius * np.cos(2 * np.pi * t), radius * np.sin(2 * np.pi * t)))[:count].reshape(1000, size)
+        half = n @ np.linalg.cholesky(covariance).T
+        return np.concatenate((theta + half, theta - half))
+
+
+def estimates(bodies: Bodies) -> dict[str, Any]:
+    """Section 9: every estimate of `ranking`, with standings in the order of `standings`."""
+    fit, ranked = Fit(bodies), bodies["ranking"]
+    size, paid = len(fit.items), ranked["winnerCount"]
+    theta, covariance = fit.theta, fit.covariance[:size, :size]
+    verdicts = consistency(fit)
+    if is_exact(bodies, verdicts):
+        theta, covariance = np.array(_levelled(fit.games, [round(t, 6) for t in theta])), 1e-18 * np.eye(size)
+    draws = fit.draws(theta, covariance)
+    places = np.argsort(np.argsort(-draws, axis=1, kind="stable"), axis=1)
+    centred = np.sort(draws - draws.mean(axis=1, keepdims=True), axis=0)
+    half, ranks = (centred[1949] - centred[50]) / 2, np.sort(places, axis=0) + 1
+    order = [fit.items.index(row["item"]) for row in ranked["standings"]]
+    elo = np.array([row["elo"] for row in ranked["standings"]])
+    strength = theta[order] - theta.mean()
+    slope = max(float((elo - 1500) @ strength) + 4 * 173.7178, 1.0) / (float(strength @ strength) + 4)
+    rows = [
+        {
+            "theta": strength[k],
+            "thetaLow": strength[k] - half[i],
+            "thetaHigh": strength[k] + half[i],
+            "low": elo[k] - slope * half[i],
+            "high": elo[k] + slope * half[i],
+            "pTop": np.mean(places[:, i] < paid),
+            "pRank": [np.mean(places[:, i] == place) for place in range(min(size, paid + 2))],
+            "rankLow": ranks[100, i],
+            "rankHigh": ranks[1899, i],
+        }
+        for k, i in enumerate(order)
+    ]
+    due = np.array([*ranked["payoutBps"], *[0] * size])[:size]
+    share = np.zeros(size)
+    share[order] = due
+    misplaced = np.abs(due[places] - share).sum(axis=1).mean() / 2 / 10_000
+    margins = [_margin(ranked, order, places, place) for place in range(1, paid + 1)]
+    return {
+        "standings": rows,
+        "margins": margins,
+        "misallocation": misplaced,
+        "consistency": verdicts,
+        "decidingVerdicts": deciding(bodies, fit, order),
+    }
+
+
+def deciding(bodies: Bodies, fit: Fit, order: list[int]) -> int | None:
+    """Section 9: the fewest verdicts found whose reversal pays others."""
+    paid, size, found = bodies["ranking"]["winnerCount"], len(fit.items), []
+    if size <= paid or size * len(fit.games) > 20_000:
+        return None
+    now = _paid(bodies, fit, fit.games)
+    for one, other in ((paid - 1, paid), (paid - 1, paid + 1), (paid - 2, paid)):
+        if one < 0 or other >= size:
+            continue
+        above, below, games = order[one], order[other], list(fit.games)
+        wins = [(a == below and h < 2) or (b == below and h > 0) for a, b, _, h in games]
+        loses = [(a == above and h > 0) or (b == above and h < 2) for a, b, _, h in games]
+        rows = [k for k in range(len(games)) if wins[k] and loses[k]]
+        rows += [k for k in range(len(games)) if wins[k] != loses[k]]
+        for count, row in enumerate(rows[:12], 1):
+            a, b, judge, _ = games[row]
+            games[row] = (a, b, judge, 0 if a == above or b == below else 2)
+            if _paid(bodies, fit, games) != now:
+                found.append(count)
+                break
+    return min(found, default=None)
+
+
+def _paid(bodies: Bodies, fit: Fit, games: list[tuple[int, int, int, int]]) -> set[str]:
+    challenge = bodies["challenge"]
+    rated = ratings(games, len(fit.items), f"{challenge['chainId']}:{challenge['address']}".encode())
+    at = {s["submitter"]: s["submittedAt"] for s in challenge["submissions"]}
+    order = sorted(range(len(fit.items)), key=lambda i: (-rated[i], at[fit.items[i]], fit.items[i]))
+    return {fit.items[i] for i in order[: bodies["ranking"]["winnerCount"]]}
+
+
+def _margin(ranked: Any, order: list[int], places: Any, place: int) -> dict[str, Any]:
+    if place >= len(order):
+        return {"place": place, "probability": 1.0, "setChance": 1.0, "word": "clear", "tied": False}
+    here, there = ranked["standings"][place - 1], ranked["standings"][place]
+    tied = here["elo"] == there["elo"]
+    ahead = 0.5 if tied else float(np.mean(places[:, order[place - 1]] < places[:, order[place]]))
+    chance = float(np.mean(np.max(places[:, order[:place]], axis=1) < place))
+    word = "toss-up" if ahead < 0.6 else "clear" if chance >= 0.9 else "uncertain"
+    return {"place": place, "probability": ahead, "setChance": chance, "word": word, "tied": tied}
+
+
+def is_exact(bodies: Bodies, verdicts: dict[str, Any]) -> bool:
+    """Section 2, `ranking`: rules judged measured facts, every pair met, and no verdicts contradict each other."""
+    measured = all(f["source"] == "measured" for f in bodies["schema"]["features"] if f["type"] != "text")
+    by_rules = {judge for judge, _ in judges(bodies)} <= {"rules"}
+    return measured and by_rules and verdicts["coverage"] == 1.0 and not verdicts["cycles"]
+
+
+def consistency(fit: Fit) -> dict[str, Any]:
+    """Section 2: counts over all results, and per judge."""
+    size = len(fit.items)
+    lead, net = np.zeros((size, size)), {}
+    for a, b, judge, half in fit.games:
+        lead[a, b] += half - 1
+        lead[b, a] -= half - 1
+        net[judge, a, b] = net.get((judge, a, b), 0) + half - 1
+    met = {frozenset((a, b)) for a, b, *_ in fit.games}
+    wins = lead > 0
+    triples = [(i, j, k) for i in range(size) for j in range(i) for k in range(j)] if size <= 30 else []
+    decided = [t for t in triples if all(lead[a, b] for a, b in ((t[0], t[1]), (t[1], t[2]), (t[0], t[2])))]
+    cycles = [t for t in decided if len({sum(wins[a, b] for b in t) for a in t}) == 1]
+    sign = {key: (value > 0) - (value < 0) for key, value in net.items()}
+    swaps = [key for key in sign if key[1] < key[2] and (key[0], key[2], key[1]) in sign]
+    kept = [key for key in swaps if sign[key] == -sign[key[0], key[2], key[1]]]
+    found: dict[str, Any] = (
+        {"cycles": len(cycles), "decidedTriples": len(decided)} if triples or size < 3 else {"cycles": 0}
+    )
+    found["coverage"] = round(len(met) / max(1, size * (size - 1) // 2), 4)
+    found["swaps"], found["swapConsistency"] = len(swaps), round(len(kept) / len(swaps), 4) if swaps else None
+    found["judges"] = [_judge(fit, number, sign) for number in range(len(fit.voices))]
+    return found
+
+
+def _judge(fit: Fit, number: int, sign: dict[tuple[int, int, int], int]) -> dict[str, Any]:
+    size, mine = len(fit.items), fit.judge == number
+    shared = [
+        sign[number, a, b] == verdict
+        for (judge, a, b), verdict in sign.items()
+        if judge != number and (number, a, b) in sign
+    ]
+    return {
+        "games": int(mine.sum()),
+        "agreement": round(sum(shared) / len(shared), 4) if shared else None,
+        "compared": len(shared),
+        "positionBias": fit.side[number],
+        "positionBiasSd": fit.covariance[size + number, size + number] ** 0.5,
+        "firstShare": fit.points[mine].mean(),
+    }

@@ -1,9 +1,7 @@
 """Write docs/ranking.md: how good the ranking is for how many calls, and how true its words are.
 
-Comes in: docs/ranking.json, what `bench/ranking.py` told (its standard output; several runs are put together with
-`--from FILE`, a later row of the same name takes the place of an earlier one). Goes out: the page's table between two
-marks. What must hold: a row that failed says so, and one with fewer trials than wanted is not called a pass.
-`tests/test_ranking_page.py` holds the page to the document.
+Input: docs/ranking.json, what `bench/ranking.py` printed; several runs are put together with `--from FILE…`, a later
+row of one name replaces an earlier one. Output: the tables of the page between two marks.
 """
 
 from __future__ import annotations
@@ -17,78 +15,75 @@ ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "ranking.json"
 PAGE = ROOT / "docs" / "ranking.md"
 BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
-FEW = 0.1  # of the trials wanted: below that a pass is luck
-CHANCES = "How often the chance that was said came true, tenth by tenth:"
-HEAD = "| part | target | measured | trials | |\n|---|---|---|---|---|"
+CALLS = "| case | trials | method | set right | misplaced | to both: set | misplaced |\n|---|---|---|---|---|---|---|"
+WORDS = (
+    "| case | trials | calls | set right / said | misplaced / said | clear: right (rounds) | P(paid) ≥ .9: right "
+    "| intervals / rank ranges hold |\n|---|---|---|---|---|---|---|---|"
+)
+WAITS = "| case | prize | waited before | wait now | right if posted | right if waiting |\n|---|---|---|---|---|---|"
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """One line for each row."""
-    return "\n".join([HEAD, *map(_line, rows)])
+def tables(rows: list[dict[str, Any]]) -> str:
+    calls = [line for row in rows if "methods" in row for line in _calls(row)]
+    words = [_words(row) for row in rows if "said" in row and "waits" in row]
+    waits = [line for row in rows if "waits" in row for line in _waits(row)]
+    rest = [f"- {row['id']}: {_plain(row)}" for row in rows if "methods" not in row and "waits" not in row]
+    parts = [(CALLS, calls), (WORDS, words), (WAITS, waits)]
+    shown = ["\n".join([head, *lines]) for head, lines in parts if lines]
+    return "\n\n".join([*shown, *(["\n".join(rest)] if rest else [])])
 
 
-def reliability(rows: list[dict[str, Any]]) -> str:
-    """What was said about the paid set and how often it was so, in tenths of the chance; empty where nothing was."""
-    told = [(row["id"], row["measured"]["setChance"]) for row in rows if "setChance" in row["measured"]]
-    if not told:
-        return ""
-    head = "| case | chance of the paid set, mean of each tenth → share that was right (rounds) |\n|---|---|"
-    lines = [
-        f"| {name} | " + ", ".join(f"{b['predicted']:.2f} → {b['actual']:.2f} ({b['items']})" for b in tenths) + " |"
-        for name, tenths in told
-    ]
-    return "\n".join(["", CHANCES, "", head, *lines, ""])
-
-
-def _line(row: dict[str, Any]) -> str:
-    measured = row["measured"]
-    trials, wanted = measured.get("trials"), measured.get("wanted")
-    count = "" if trials is None else f"{trials:,}" + (f" of {wanted:,}" if wanted and trials < wanted else "")
-    word = {True: _passes(trials or 0, wanted or 0), False: "**fails**", None: "no target"}[row["pass"]]
-    return f"| {row['id']} | {row['target']} | {_measured(measured) or row.get('note', '')} | {count} | {word} |"
-
-
-def _passes(trials: int, wanted: int) -> str:
-    """A pass from a few trials is none; a failure is told in any case."""
-    if trials >= wanted:
-        return "passes"
-    return "passes so far" if trials >= FEW * wanted else "too few trials to tell"
-
-
-def _measured(found: dict[str, Any]) -> str:
-    """The figures with their standard errors."""
-    if "setGain" in found:
-        return (
-            f"set {found['set']:.3f} ({found['setGain']:+.3f} ± {found['setError']:.3f}), misallocation "
-            f"{found['misallocation']:.3f} ({found['misallocationGain']:+.3f} ± {found['misallocationError']:.3f})"
+def _calls(row: dict[str, Any]) -> list[str]:
+    methods = row["methods"]
+    lines = []
+    for name, told in methods.items():
+        if name == "auto calls":
+            continue
+        shown = f"auto, ended by itself after {methods['auto calls']['set']:.0f} calls" if name == "auto" else name
+        gaps = [f"{told[key][0]:+.3f} ± {told[key][1]:.3f}" for key in ("setToBoth", "misplacedToBoth")]
+        case = row["id"].removeprefix("calls ")
+        lines.append(
+            f"| {case} | {row['trials']} | {shown} | {told['set']:.3f} | {told['misplaced']:.3f} | {' | '.join(gaps)} |"
         )
-    if "setRightWhenClear" in found:
-        names = {"setRightWhenClear": "clear", "rightWhenTossUp": "toss-up", "rightWhenP90": "p ≥ .9"}
-        shares = [f"{name} {_share(found[key])}" for key, name in names.items()]
-        return ", ".join([*shares, f"intervals cover {found['coverage']:.3f} ± {found['coverageError']:.3f}"])
-    if "coverage" in found and "error" in found:
-        return f"{found['coverage']:.3f} ± {found['error']:.3f}; ranges of ranks {found['rankCoverage']:.3f}"
-    plain = {key: value for key, value in found.items() if key not in ("trials", "wanted", "bins")}
-    return ", ".join(f"{key} {_plain(value)}" for key, value in plain.items())
+    return lines
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return "(" + ", ".join(f"{key} {_plain(one)}" for key, one in value.items()) + ")"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _words(row: dict[str, Any]) -> str:
+    clear, sure = (_share(row[key]) for key in ("clear", "pPaid90"))
+    case = row["id"].removeprefix("words ")
+    return (
+        f"| {case} | {row['trials']} | {row['calls']:.0f} | {row['right']:.3f} / {row['said']:.3f} "
+        f"| {row['misplaced']:.3f} / {row['saidMisplaced']:.3f} | {clear} | {sure} "
+        f"| {row['inside']:.3f} / {row['rankInside']:.3f} |"
+    )
 
 
-def _share(told: dict[str, Any]) -> str:
-    if told["share"] is None:
-        return "never said"
-    return f"{told['share']:.3f} ± {told['error']:.3f} ({told['cases']:,} times)"
+def _share(told: list[Any]) -> str:
+    return "never said" if told[1] is None else f"{told[1]:.3f} ({told[0]})"
+
+
+def _waits(row: dict[str, Any]) -> list[str]:
+    case = row["id"].removeprefix("words ")
+    return [
+        f"| {case} | {prize} | {told['before']:.3f} | {told['share']:.3f} | {_or_none(told['rightPosted'])} "
+        f"| {_or_none(told['rightWaiting'])} |"
+        for prize, told in row["waits"].items()
+    ]
+
+
+def _or_none(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _plain(row: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value:g}" for key, value in row.items() if key != "id")
 
 
 def page(text: str, told: dict[str, Any]) -> str:
-    """The page with its table written anew."""
+    """The page with its tables written anew."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(told['rows'])}\n{reliability(told['rows'])}{END}{after}"
+    return f"{before}{BEGIN}\n{tables(told['rows'])}\n{END}{after}"
 
 
 def gathered(files: list[Path]) -> dict[str, Any]:
@@ -96,7 +91,7 @@ def gathered(files: list[Path]) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for file in files:
         for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
-            rows[row["id"]] = {key: value for key, value in row.items() if key != "seconds"}
+            rows[row["id"]] = row
     return {"rows": list(rows.values())}
 
 

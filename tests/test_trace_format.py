@@ -226,6 +226,7 @@ def check_arithmetic(bodies: dict[str, Any], page: ModuleType) -> None:
     assert [(row[0], row[2]) for row in found] == [(s["item"], s["score"]) for s in told]
     assert [row[1] for row in found] == pytest.approx([s["elo"] for s in told], abs=2e-6)
     assert page.ties(found) == bodies["ranking"]["ties"]
+    check_estimates(bodies["ranking"], page.estimates(bodies))
     assert page.prizes(bodies) == [winner["prizeAmount"] for winner in bodies["winners"]]
     assert page.calldata(bodies) == bodies["calldata"]
     played = [body for key, body in bodies.items() if key.startswith("comparison/")]
@@ -246,6 +247,18 @@ def check_arithmetic(bodies: dict[str, Any], page: ModuleType) -> None:
         assert {name: counted[name] for name in counted if name in facts["measured"]}.items() <= facts[
             "measured"
         ].items()
+
+
+def check_estimates(told: Any, found: Any, where: str = "ranking") -> None:
+    """Every estimate that the page gives is the published one, within the rounding of the trace."""
+    for key, value in found.items() if isinstance(found, dict) else enumerate(found):
+        published, place = told[key], f"{where}.{key}"
+        if isinstance(value, dict | list):
+            check_estimates(published, value, place)
+        elif value is None or isinstance(value, bool | str):
+            assert published == value, place
+        else:
+            assert published == pytest.approx(float(value), abs=0.06 if key in {"low", "high"} else 2e-3), place
 
 
 EXAMPLES: dict[str, Any] = {"list": [], "string": "x", "integer": 7, "fraction": 1.5, "boolean": True, "null": None}

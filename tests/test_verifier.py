@@ -233,7 +233,8 @@ def test_the_program_is_small_and_alone() -> None:
     text = PROGRAM.read_text(encoding="utf-8")
     imports = {line.split('"')[1] for line in text.splitlines() if line.startswith("import ")}
     assert text.count("\n") <= 490
-    assert imports == {"node:crypto", "node:fs", "js-sha3"}
+    assert imports == {"node:crypto", "node:fs", "js-sha3", "./model.mjs"}
+    assert PROGRAM.with_name("model.mjs").read_text(encoding="utf-8").count("\n") <= 40
 
 
 @pytest.mark.xdist_group("verifier")

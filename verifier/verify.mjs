@@ -3,16 +3,15 @@
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
-const ZERO = "0x" + "0".repeat(64), RULES = 7, K = 32;
+import { drawn, fit } from "./model.mjs";
+const ZERO = "0x" + "0".repeat(64), RULES = 8, K = 32;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
 let problems = []; const fail = (entry, reason) => { problems.push({ entry, reason }); return false; }, hold = (condition, entry, reason) => condition || fail(entry, reason);
 // ---- JSON whose numbers keep their text: 1 and 1.0 are different bytes ----
 class Num { constructor(text) { this.text = text; } valueOf() { return Number(this.text); } } class Unreadable extends Error {}
 const MOST_DEEP = 64, LARGEST = 2n ** 53n, NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 function parse(text, isStrict = false) { // numbers keep their text; strict: no key twice, no half of a surrogate pair, no number beyond a double or 2^53
-  let at = 0; const wrong = (why) => { throw new Unreadable(`not JSON: ${why} at ${at}`); };
-  const next = () => { while (" \t\n\r".includes(text[at] ?? "x")) at++; return text[at]; }, expect = (sign) => (next() === sign ? at++ : wrong(`no ${sign}`));
-  const string = () => {
+  let at = 0; const wrong = (why) => { throw new Unreadable(`not JSON: ${why} at ${at}`); }; const next = () => { while (" \t\n\r".includes(text[at] ?? "x")) at++; return text[at]; }, expect = (sign) => (next() === sign ? at++ : wrong(`no ${sign}`)); const string = () => {
     const from = at++; for (let c; (c = text.charCodeAt(at)) !== 34; at += c === 92 ? 2 : 1) if (!(c >= 32)) wrong("a string does not end");
     try { const found = JSON.parse(text.slice(from, ++at)); if (!isStrict || !/\p{Cs}/u.test(found)) return found; } catch { } return wrong("a string is not text");
   };
@@ -20,8 +19,7 @@ function parse(text, isStrict = false) { // numbers keep their text; strict: no 
     NUMBER.lastIndex = at; const [found] = NUMBER.exec(text) ?? wrong("no value"); at += found.length; const digits = found.replace("-", "");
     return isStrict && (/^[0-9]+$/.test(digits) ? digits.length > 16 || BigInt(digits) > LARGEST : !Number.isFinite(Number(found))) ? wrong("a number is too large") : new Num(found);
   };
-  const many = (open, close, one) => { at++; if (next() === close) return void at++; for (;;) { one(); if (next() === close) return void at++; expect(","); } };
-  const value = (deep) => {
+  const many = (open, close, one) => { at++; if (next() === close) return void at++; for (;;) { one(); if (next() === close) return void at++; expect(","); } }; const value = (deep) => {
     const sign = next(); if (deep > MOST_DEEP) wrong("it is nested too deep"); if (sign === '"') return string();
     if (sign === "[") { const list = []; many("[", "]", () => list.push(value(deep + 1))); return list; }
     if (sign === "{") { const found = Object.create(null); many("{", "}", () => { if (next() !== '"') wrong("no key"); const key = string(); if (isStrict && key in found) wrong("a key occurs twice"); expect(":"); found[key] = value(deep + 1); }); return found; }
@@ -65,9 +63,7 @@ function add(p, q) { // points of the curve; null is the neutral one
 }
 const times = (p, k) => { let sum = null; for (; k; k >>= 1n, p = add(p, p)) if (k & 1n) sum = add(sum, p); return sum; };
 function signer(text, signature) { // the address; null where that is not a signature
-  const found = /^0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)$/.exec(signature), message = utf8(text); if (!found) return null;
-  const [r, s] = [BigInt("0x" + found[1]), BigInt("0x" + found[2])], square = mod(r ** 3n + 7n, P); let y = 1n;
-  for (let e = (P + 1n) / 4n, b = square; e; e >>= 1n, b = (b * b) % P) if (e & 1n) y = (y * b) % P;
+  const found = /^0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)$/.exec(signature), message = utf8(text); if (!found) return null; const [r, s] = [BigInt("0x" + found[1]), BigInt("0x" + found[2])], square = mod(r ** 3n + 7n, P); let y = 1n; for (let e = (P + 1n) / 4n, b = square; e; e >>= 1n, b = (b * b) % P) if (e & 1n) y = (y * b) % P;
   if (!r || !s || r >= N || s >= N || (y * y) % P !== square) return null; if (Number(y & 1n) !== parseInt(found[3], 16) % 27) y = P - y;
   const hash = BigInt(keccak(Buffer.concat([utf8(`\x19Ethereum Signed Message:\n${message.length}`), message]))), back = inverse(r, N), key = add(times([r, y], mod(s * back, N)), times(G, mod(-hash * back, N)));
   return key && "0x" + keccak(Buffer.from(key.map((c) => c.toString(16).padStart(64, "0")).join(""), "hex")).slice(-40);
@@ -110,7 +106,7 @@ const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s not
   features: `features.*:nbs? text.*:s measured.*:nb? claimed.*:nbs? ${FLAG("flags")} requests[]:h secondView:=read|same|missing|none unsupported[]:s`, attestation: "[].run:s [].judge:s [].key:s [].report:s [].collateral:s [].fetchedAt:i", answers: "count:i",
   answer: ANSWERED, signed: `${ANSWERED} signed.interface:=near|aci signed.key:s signed.request:e signed.response:e signed.proof:s`, unanswered: "*:s", schedule: "name:s reason:s games:i", verdicts: "judge:s items[]:a count:i sha256:h",
   comparison: "first:a second:a judge:s winner:=first|second|tie|? confidence:f? reason:s requests[]:h group[]:a",
-  ranking: `standings[].item:a standings[].rank:i standings[].elo:f standings[].score:i standings[].low:f standings[].high:f standings[].pTop:f standings[].wins:i standings[].losses:i standings[].ties:i standings[].theta:f standings[].thetaLow:f standings[].thetaHigh:f standings[].rankLow:i standings[].rankHigh:i standings[].pRank[]:f winnerCount:i payoutBps[]:i ${MARGIN("margin")} ${MARGIN("margins[]")} misallocation:f positionBias:f consistency.cycles:i consistency.decidedTriples:i consistency.cyclicShare:f? consistency.coverage:f consistency.swapConsistency:f? consistency.swaps:i consistency.judges[].judge:s consistency.judges[].games:i consistency.judges[].agreement:f? consistency.judges[].compared:i consistency.judges[].positionBias:f consistency.judges[].positionBiasSd:f consistency.judges[].firstShare:f consistency.groups:i consistency.unplayed[]:a consistency.pivotalItems[]:a consistency.pivotalClusters[]:a ${FLAG("flags")} results:i literal:b ties[][]:a orderedBy:s`,
+  ranking: `standings[].item:a standings[].rank:i standings[].elo:f standings[].score:i standings[].low:f standings[].high:f standings[].pTop:f standings[].wins:i standings[].losses:i standings[].ties:i standings[].theta:f standings[].thetaLow:f standings[].thetaHigh:f standings[].rankLow:i standings[].rankHigh:i standings[].pRank[]:f winnerCount:i payoutBps[]:i ${MARGIN("margin")} ${MARGIN("margins[]")} misallocation:f decidingVerdicts:i? positionBias:f consistency.cycles:i consistency.decidedTriples:i consistency.cyclicShare:f? consistency.coverage:f consistency.swapConsistency:f? consistency.swaps:i consistency.judges[].judge:s consistency.judges[].games:i consistency.judges[].agreement:f? consistency.judges[].compared:i consistency.judges[].positionBias:f consistency.judges[].positionBiasSd:f consistency.judges[].firstShare:f consistency.groups:i consistency.unplayed[]:a consistency.pivotalItems[]:a consistency.pivotalClusters[]:a ${FLAG("flags")} results:i literal:b ties[][]:a orderedBy:s`,
   placed: "[].account:a [].score:i", flags: FLAG(""), winners: "[].account:a [].agentId:d [].score:i [].prizeAmount:d", calldata: ":x" }).map(([kind, told]) => [kind, shapeOf(told)]));
 function shapeOf(told) { // a tree: the names of an object, * for any name, [] for each of a list; under "" the types of a value
   const root = {}; for (const field of told.split(" ")) { const [path, types] = field.split(":"); let at = root; for (const step of path.match(/\[\]|[^.[\]]+/g) ?? []) at = at[step] ??= {}; at[""] = types; } return root;
@@ -132,8 +128,7 @@ function checkEntries(bodies) { // all that section 2 names, in its order, and n
 }
 // ---- objections ----
 function checkObjections({ of, at, raised, judge }, rulings, challenge) {
-  const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order");
-  for (const { submitter, about, reason, signature } of raised) {
+  const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order"); for (const { submitter, about, reason, signature } of raised) {
     const text = `Clara Eval: object to a draft result\nchain: ${+challenge.chainId}\nchallenge: ${challenge.address}\ntraceDigest: ${of}\nabout: ${about}\nreason: ${reason}`, isLow = /^0x[0-9a-f]{128}1[bc]$/.test(signature) && BigInt("0x" + signature.slice(66, 130)) <= N / 2n;
     hold(who.has(submitter) && isLow && signer(text, signature) === submitter, "objections", `the objection of ${submitter} is not signed by that submitter`);
     const stage = { feature: "reading", game: "comparing" }[about.split(":")[0]]; if (!stage || judge === null) continue;
@@ -147,8 +142,7 @@ function shown(text) {
   do { before = now; now = without(without(now).normalize("NFKC")); } while (now !== before); return now.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 function checkConfig(body, challenge) {
-  const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash");
-  const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
+  const content = Buffer.from(body.content, "base64"); hold(keccak(utf8(body.evalConfig)) === challenge.evalConfigHash && body.evalConfigHash === challenge.evalConfigHash, "metadata", "the config's Keccak is not the committed evalConfigHash"); const uri = /^data:/i.test(challenge.challengeUri) ? dataUri(challenge.challengeUri) : null;
   if (uri) hold(uri.bytes && !Buffer.compare(uri.bytes, content), "metadata", "the content is not what challengeUri holds");
   const told = parse(content.toString("utf8"), true), config = told.evalConfig; hold((body.hashKind === "string" ? config : jcs(config)) === body.evalConfig, "metadata", "evalConfig is not the member of the metadata");
   hold(body.title === (typeof told.title === "string" ? told.title : ""), "metadata", "the title is not the metadata's");
@@ -161,9 +155,7 @@ function checkSchema(config, features, adapted) { // as the config says, field b
 }
 // ---- 4. submissions ----
 function dataUri(uri) {
-  const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null };
-  const parts = rest.slice(0, comma).split(";").map((part) => part.trim()); let payload = rest.slice(comma + 1), bytes;
-  const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
+  const rest = uri.slice(5), comma = rest.indexOf(","); if (comma < 0 || comma > 256) return { bytes: null }; const parts = rest.slice(0, comma).split(";").map((part) => part.trim()); let payload = rest.slice(comma + 1), bytes; const type = parts[0].toLowerCase(), mediaType = /^[a-z0-9!#$&^_.+-]{1,64}\/[a-z0-9!#$&^_.+-]{1,64}$/.test(type) ? type : "text/plain";
   if (parts.length > 1 && parts.at(-1).toLowerCase() === "base64") {
     if (payload.includes("%")) { const decoded = percent(payload); if (!decoded) return { bytes: null, mediaType }; payload = decoded.toString("latin1"); }
     bytes = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(payload) ? Buffer.from(payload, "base64") : null;
@@ -196,10 +188,8 @@ function checkSolution(submission, body) {
   hold(body.hashKind === kind && body.pinned === (kind === "content" || received.immutable), key, "hashKind or pinned is wrong");
 }
 function checkRejected(bodies, submissions) {
-  const rejected = bodies.get("rejected"), at = new Map(submissions.map((s) => [s.submitter, Number(s.submittedAt)]));
-  const order = [...rejected].sort((a, b) => at.get(a.account) - at.get(b.account) || (a.account < b.account ? -1 : 1));
-  hold(rejected.every((row, i) => row === order[i]) && new Set(rejected.map((r) => r.account)).size === rejected.length, "rejected", "they are not in order, or twice");
-  const named = new Map(rejected.map((row) => [row.account, row])); for (const { submitter } of submissions) {
+  const rejected = bodies.get("rejected"), at = new Map(submissions.map((s) => [s.submitter, Number(s.submittedAt)])); const order = [...rejected].sort((a, b) => at.get(a.account) - at.get(b.account) || (a.account < b.account ? -1 : 1));
+  hold(rejected.every((row, i) => row === order[i]) && new Set(rejected.map((r) => r.account)).size === rejected.length, "rejected", "they are not in order, or twice"); const named = new Map(rejected.map((row) => [row.account, row])); for (const { submitter } of submissions) {
     const body = bodies.get(`solution/${submitter}`), row = named.get(submitter);
     if (!body.accepted && row?.code !== "excluded") hold(row && row.code === body.code && row.reason === body.reason, "rejected", `${submitter} was not accepted and does not stand here as such`);
     else if (row) hold(["copy", "unevaluable", "excluded"].includes(row.code), "rejected", `${submitter} was accepted: only a copy, an unevaluable or an excluded one may stand here`);
@@ -211,8 +201,7 @@ function checkRejected(bodies, submissions) {
 // ---- 5. facts ----
 const WORD = /[\p{L}\p{N}_]+(?:['’][\p{L}\p{N}_]+)?/gu;
 function textFeatures(content, isProse) {
-  const text = content.toString("utf8"), lines = text.replaceAll("\r\n", "\n").split("\n"); if (lines.at(-1) === "") lines.pop(); const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null);
-  const found = { bytes: content.length, lines: lines.length, words: words.length,
+  const text = content.toString("utf8"), lines = text.replaceAll("\r\n", "\n").split("\n"); if (lines.at(-1) === "") lines.pop(); const words = text.match(WORD) ?? [], share = (n) => (lines.length ? n / lines.length : null); const found = { bytes: content.length, lines: lines.length, words: words.length,
     blank_share: share(lines.filter((line) => !line.trim()).length), long_lines_share: share(lines.filter((line) => [...line].length > 120).length),
     todo_count: (text.match(/(?<![\p{L}\p{N}_])(?:TODO|FIXME|XXX|HACK)(?![\p{L}\p{N}_])/gu) ?? []).length,
   };
@@ -228,8 +217,7 @@ function quantised(feature, value) {
 const fits = (feature, value) => value !== undefined && value !== null && (feature.type === "boolean" ? typeof value === "boolean" : feature.type === "enum" ? feature.values.includes(value) : isNumber(value));
 const featureName = (name) => name.toLowerCase().replace(/[^a-z0-9_]/g, "_").slice(0, 40), within = (value) => (value === null ? null : Math.min(Math.max(+value, -1e12), 1e12));
 function runFeatures(run) {
-  const tests = run.calls.filter((call) => call.kind === "test"), passed = (call) => call.outcome === "passed", runs = run.calls.length > 0 && run.calls.every((call) => ["passed", "failed", "not_a_number"].includes(call.outcome));
-  const found = run.outcome === "infrastructure" ? {} : { ...run.facts }, share = tests.length ? tests.filter(passed).length / tests.length : runs ? null : 0;
+  const tests = run.calls.filter((call) => call.kind === "test"), passed = (call) => call.outcome === "passed", runs = run.calls.length > 0 && run.calls.every((call) => ["passed", "failed", "not_a_number"].includes(call.outcome)); const found = run.outcome === "infrastructure" ? {} : { ...run.facts }, share = tests.length ? tests.filter(passed).length / tests.length : runs ? null : 0;
   if (run.outcome === "infrastructure" || !run.withHarness) return found;
   const ofCall = (call) => [[featureName(call.name), call.kind === "test" ? passed(call) : within(call.value)], [featureName(`${run.language === "solidity" ? "gas" : "fuel"}_${call.name.replace(/^[^_]*_/, "")}`), passed(call) ? call.used : null]];
   return { ...found, runs, tests_passed: share, ...Object.fromEntries(run.calls.filter((call) => call.kind !== "setUp").flatMap(ofCall)) };
@@ -239,8 +227,7 @@ function checkFeatures(key, body, schema, solution, run) {
   if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
   for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
     if (name in body.measured) hold(value === null ? body.measured[name] === null : isNumber(body.measured[name]) && body.measured[name].text === (name.endsWith("_share") ? double(value) : String(value)), key, `measured ${name} is ${value}`);
-  hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema");
-  for (const feature of schema) {
+  hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema"); for (const feature of schema) {
     const { name } = feature, measured = body.measured[name], claimed = body.claimed[name]; const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
     const got = body.features[name], wanted = quantised(feature, value), place = (v) => (feature.type === "enum" ? feature.values.indexOf(v) : +v), sign = { higher: 1, lower: -1 }[feature.better];
     if (body.unsupported.includes(name) && value === claimed && (got === null || (sign && fits(feature, got) && sign * place(got) < sign * place(wanted)))) continue; // a claim without support may count for less
@@ -250,8 +237,7 @@ function checkFeatures(key, body, schema, solution, run) {
 // ---- 6. requests of comparisons ----
 const general = (value) => { const v = +value; if (v === 0) return "0"; const e = Number(v.toExponential(5).split("e")[1]); if (e >= -4 && e < 6) return String(Number(v.toPrecision(6))); const [m, x] = v.toExponential(5).split("e"); return `${Number(m)}e${x[0]}${x.slice(1).padStart(2, "0")}`; };
 function featureLine(feature) {
-  const kind = { enum: `one of ${feature.values.map(shown).join(", ")}`, boolean: "true or false" }[feature.type] ?? feature.type;
-  const span = !["enum", "boolean"].includes(feature.type) && feature.min !== null && feature.max !== null ? ` from ${general(feature.min)} to ${general(feature.max)}` : "";
+  const kind = { enum: `one of ${feature.values.map(shown).join(", ")}`, boolean: "true or false" }[feature.type] ?? feature.type; const span = !["enum", "boolean"].includes(feature.type) && feature.min !== null && feature.max !== null ? ` from ${general(feature.min)} to ${general(feature.max)}` : "";
   const better = feature.better ? `; ${feature.better} is better` : "", weight = +feature.weight === 1 ? "" : `; weight ${general(feature.weight)}`;
   const anchors = feature.anchors.map((anchor, i) => `\n    ${+(feature.min ?? 0) + i}: ${shown(anchor).replaceAll("\n", " ")}`).join("");
   const words = shown(feature.description).replaceAll("\n", " "); return `- ${feature.name} (${kind}${span}${better}${weight}): ${words}${anchors}`;
@@ -385,6 +371,23 @@ function elo(results, count, seed) {
     ratings.forEach((rating, i) => sums[i].push(rating)); } return sums.map((all) => rounded(exactSum(all) / 100, 6));
 }
 const level = (own, groups) => own.map((_, i) => { const members = own.filter((_, j) => groups[j] === groups[i]); return members.length > 1 ? rounded(exactSum(members) / members.length, 6) : own[i]; });
+function checkEstimates(ranking, results, place, isOrder, groups, isMeasured) {
+  const size = place.size, { standings, payoutBps, winnerCount } = ranking, near = (a, b, what) => hold(Math.abs(a - b) <= 0.02 * Math.max(1, Math.abs(b)), "ranking", `${what} is ${+b.toFixed(4)} by the model`), lead = Array.from({ length: size }, () => new Float64Array(size)), met = new Set(); let { theta, side, C } = fit(results, size, isOrder), cycles = 0;
+  for (const [a, b, , half] of results) { lead[a][b] += half - 1; lead[b][a] -= half - 1; met.add(Math.min(a, b) * size + Math.max(a, b)); } for (let i = 0; i < size; i++) for (let j = 0; j < size; j++) if (lead[i][j] > 0) for (let k = 0; k < size; k++) if (lead[j][k] > 0 && lead[k][i] > 0) cycles++; hold(+ranking.consistency.cycles === cycles / 3, "ranking", `there are ${cycles / 3} cycles`);
+  if (isMeasured && met.size === (size * (size - 1)) / 2 && !cycles) { theta = level(theta.map((t) => rounded(t, 6)), groups); C = theta.map((_, i) => theta.map((_, j) => (i === j ? 1e-18 : 0))); } isOrder.forEach((_, j) => near(+(ranking.consistency.judges[j]?.positionBias ?? 0), side[j], "the side effect of a judge"));
+  const draws = drawn(theta, C), mean = theta.reduce((sum, t) => sum + t, 0) / size, places = draws.map((draw) => { const found = []; draw.map((_, i) => i).sort((i, j) => draw[j] - draw[i] || i - j).forEach((i, rank) => { found[i] = rank; }); return found; }), centred = draws.map((draw) => { const own = draw.reduce((sum, t) => sum + t, 0) / size; return draw.map((t) => t - own); });
+  const share = (is) => places.filter(is).length / 2000, order = standings.map((s) => place.get(s.item)), due = (rank) => +(payoutBps[rank] ?? 0), slope = Math.max(1, standings.reduce((sum, s) => sum + (s.elo - 1500) * (theta[place.get(s.item)] - mean), 694.8712)) / theta.reduce((sum, t) => sum + (t - mean) ** 2, 4);
+  standings.forEach((s, k) => { const i = order[k], column = (rows) => rows.map((row) => row[i]).sort((a, b) => a - b), own = column(centred), ranks = column(places), half = (own[1949] - own[50]) / 2; near(+s.theta, theta[i] - mean, `the strength of ${s.item}`); near(+s.thetaLow, theta[i] - mean - half, `thetaLow of ${s.item}`); near(+s.thetaHigh, theta[i] - mean + half, `thetaHigh of ${s.item}`);
+    near(+s.low, s.elo - slope * half, `low of ${s.item}`); near(+s.high, +s.elo + slope * half, `high of ${s.item}`); near(+s.pTop, share((row) => row[i] < winnerCount), `pTop of ${s.item}`); near(+s.rankLow, ranks[100] + 1, `rankLow of ${s.item}`); near(+s.rankHigh, ranks[1899] + 1, `rankHigh of ${s.item}`); s.pRank.forEach((chance, rank) => near(+chance, share((row) => row[i] === rank), `pRank of ${s.item}`)); });
+  near(+ranking.misallocation, places.reduce((sum, row) => sum + order.reduce((all, i, k) => all + Math.abs(due(row[i]) - due(k)), 0), 0) / 2000 / 2 / 10000, "misallocation"); ranking.margins.forEach((m, k) => { if (k + 1 >= size) return; const tied = +standings[k].elo === +standings[k + 1].elo;
+    hold(m.tied === tied && m.item === standings[k].item && m.nextItem === standings[k + 1].item, "ranking", `margin ${k + 1} is about others`); near(+m.probability, tied ? 0.5 : share((row) => row[order[k]] < row[order[k + 1]]), `the chance of place ${k + 1}`); near(+m.setChance, share((row) => order.slice(0, k + 1).every((i) => row[i] <= k)), `the set chance of place ${k + 1}`); hold(m.word === (m.probability < 0.6 ? "toss-up" : m.setChance >= 0.9 ? "clear" : "uncertain"), "ranking", `the word of place ${k + 1}`); });
+}
+function deciding(results, size, paid, order, paidBy) { // the fewest verdicts found whose reversal pays others
+  let best = 13; if (size <= paid || size * results.length > 20000) return null; const now = paidBy(results).slice(0, paid).sort().join();
+  for (const [above, below] of [[paid - 1, paid], [paid - 1, paid + 1], [paid - 2, paid]]) { if (above < 0 || below >= size) continue; const turned = results.map((r) => [...r]), [p, u] = [order[above], order[below]], open = (r, k, h) => (r[0] === k && r[3] !== h) || (r[1] === k && r[3] !== 2 - h), rows = [0, 1].flatMap((other) => results.flatMap((r, i) => ((open(r, p, 0) && open(r, u, 2)) === !other && (open(r, p, 0) || open(r, u, 2)) ? [i] : [])));
+    for (let k = 1; k < best && k <= rows.length; k++) { const r = turned[rows[k - 1]]; r[3] = r[0] === p || r[1] === u ? 0 : 2; if (paidBy(turned).slice(0, paid).sort().join() !== now) best = k; } }
+  return best > 12 ? null : best;
+}
 function checkRanking(bodies, items, judges, comparisons, challenge) {
   const ranking = bodies.get("ranking"), standings = ranking?.standings, place = new Map(items.map((item, i) => [item, i])), sorted = [...judges].sort();
   if (!items.length) return hold(ranking === null, "ranking", "nobody is ranked");
@@ -393,15 +396,16 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
   const record = Array(3 * items.length).fill(0); for (const [a, b, , half] of results) { record[3 * a + half]++; record[3 * b + 2 - half]++; }
   const met = new Set(results.map(([a, b]) => Math.min(a, b) * items.length + Math.max(a, b))).size, paid = +challenge.winnerCount;
   if (!hold(standings.length === items.length && standings.every((s) => place.has(s.item)) && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once")) return;
-  const told = items.map((who) => bodies.get(`features/${who}`).features), isFours = bodies.get("schedule").name === "fours", varies = Object.keys(told[0]).some((name) => new Set(told.map((facts) => facts[name]).filter((value) => value !== null).map(plain)).size > 1);
-  const isSparse = items.length >= 10 && met < (items.length * (items.length - 1)) / 2, [from, by] = isFours && (varies || results.some(([, , judge]) => judge % 2)) ? [0, "strength"] : isSparse ? [paid, "elo, then strength"] : [items.length, "elo"]; hold(ranking.orderedBy === by, "ranking", `it is ordered by ${by}`); // from this place on by strength
+  const isSparse = items.length >= 10 && met < (items.length * (items.length - 1)) / 2, [from, by] = isSparse ? [paid, "elo, then strength"] : [items.length, "elo"]; hold(ranking.orderedBy === by, "ranking", `it is ordered by ${by}`); // from this place on by strength
   const theta = []; for (const s of standings) theta[place.get(s.item)] = +s.theta; const fitted = level(theta, groups), own = (s) => place.get(s.item), earlier = (s, o) => at.get(s.item) - at.get(o.item) || (s.item < o.item ? -1 : 1), order = [...standings].sort((s, o) => o.elo - s.elo || earlier(s, o)), isPaid = new Set(order.slice(0, from).map((s) => s.item));
   standings.forEach((s, i) => {
     const tally = (h) => record[3 * place.get(s.item) + h]; hold(Math.abs(+s.elo - ratings[place.get(s.item)]) <= 2.1e-6, "ranking", `the rating of ${s.item} is ${ratings[place.get(s.item)]}`);
-    hold(+s.score === rounded(10000 / (1 + 10 ** ((from ? 1500 - s.elo : -173.7178 * s.theta) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
+    hold(+s.score === rounded(10000 / (1 + 10 ** ((1500 - s.elo) / 400)), 0), "ranking", `the score of ${s.item} does not follow from its rating`);
     hold(+s.rank === i + 1 && +s.wins === tally(2) && +s.ties === tally(1) && +s.losses === tally(0), "ranking", `the record of ${s.item} is not that of its comparisons`);
     if (i < from) return hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`); const before = standings[i - 1], gap = i > from ? fitted[own(before)] - fitted[own(s)] : 1; // the mean that was taken off is rounded, too
     hold(!isPaid.has(s.item) && (i > from && groups[own(before)] === groups[own(s)] ? earlier(before, s) < 0 : gap > -3e-6), "ranking", `place ${i + 1} does not belong to ${s.item}`); });
+  const heard = [...new Set(results.map((r) => r[2]))].sort((x, y) => x - y), isMeasured = judges.join() === "rules" && bodies.get("schema").features.every((f) => f.type === "text" || f.source === "measured"); checkEstimates(ranking, results.map(([a, b, j, half]) => [a, b, heard.indexOf(j), half]), place, heard.length ? heard.map((j) => j % 2 === 1) : [false], groups, isMeasured);
+  const seed = utf8(`${+challenge.chainId}:${challenge.address}`), paidBy = (rows) => { const rated = level(elo(rows, items.length, seed), classes(rows, items.length)); return items.map((_, i) => i).sort((i, j) => rated[j] - rated[i] || at.get(items[i]) - at.get(items[j]) || (items[i] < items[j] ? -1 : 1)); }, fewest = deciding(results, items.length, paid, standings.map((s) => place.get(s.item)), paidBy); hold(fewest === (ranking.decidingVerdicts === null ? null : +ranking.decidingVerdicts), "ranking", `${fewest} verdicts decide who is paid`);
   hold(+ranking.results === results.length && +ranking.winnerCount === +challenge.winnerCount && plain(ranking.payoutBps) === plain(challenge.payoutBps), "ranking", "its number of results, places or shares is wrong");
 }
 // ---- 10. winners, prizes, the call ----
@@ -482,4 +486,4 @@ for (const path of given) {
   if (given.length > 1) console.log(path); if (told && !problems.length) { const ran = told.executed ? `, but execution was not checked: what ${told.executed} runs gave is taken as recorded` : ""; console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}${ran}`); continue; }
   for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`); console.log(`${problems.length} problem(s): this trace does not hold.`); process.exitCode = 1;
 }
-if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions, and how far a claim without support counts for less; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags and the estimates (strengths, intervals, chances, margins, consistency); that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions, and how far a claim without support counts for less; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags, and of the consistency report all but cycles and side effects; that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));

@@ -33,7 +33,7 @@ from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.interfaces.cli import app as command
 from clara_eval.judge import RulesJudge
-from clara_eval.ranking.tally import Tally
+from clara_eval.ranking import Tally
 
 
 def test_the_draw_is_fair_and_the_same_for_everybody() -> None:

@@ -345,7 +345,7 @@ def boasting(prompt: Prompt) -> str:
 async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_is_told(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
-    """Two of five claim the best of the only scale: neither is flagged, the round says so, and it is posted."""
+    """Two of five claim the best of the only scale: neither is flagged, the round says so, and only the doubt waits."""
     address = await model_round(local_chain, CONFIG | {"features": ["code_correctness"]})
     async with opened(local_chain, tmp_path) as app:
         done = await judged(app, address, {"scripted:model": ScriptedLlm(boasting)}, dry_run=False)
@@ -353,8 +353,9 @@ async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_is_told(
     told = [flag for flag in done.result.flags if flag.code == "paid_for_claims"]
     assert [(flag.severity, flag.account, flag.evidence["entries"]) for flag in told] == [("warn", None, 2)]
     assert {flag.severity for facts in done.result.features.values() for flag in facts.flags} == {"info"}
-    assert done.receipt is not None
-    assert (status["status"] if status else None) == "complete"
+    assert done.review is not None
+    assert all("is expected at wrong addresses" in reason for reason in done.review.reasons)
+    assert (status["status"] if status else None) == "review"
 
 
 def in_fours(prompt: Prompt) -> str:
@@ -378,7 +379,7 @@ async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: Lo
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     assert done.result.schedule == "fours"
     assert done.result.ranking is not None
-    assert done.result.ranking.ordered_by == "strength"
+    assert done.result.ranking.ordered_by == "elo"
     assert 4 in {len(comparison.group) for comparison in done.result.comparisons}
     assert len({comparison.requests for comparison in done.result.comparisons}) <= 11
     checked = await check_trace(lines)

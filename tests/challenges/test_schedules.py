@@ -117,8 +117,8 @@ def questions(done: Evaluation) -> int:
         ("full+", 63, (ONE,), "elo"),
         ("adaptive", 30, (ONE,), "elo, then strength"),
         ("adaptive", 60, (ONE, TWO), "elo, then strength"),
-        ("fours", 34, (ONE,), "strength"),
-        ("fours", 68, (ONE, TWO), "strength"),
+        ("fours", 20, (ONE,), "elo, then strength"),
+        ("fours", 40, (ONE, TWO), "elo, then strength"),
     ],
 )
 async def test_both_verifiers_repeat_a_round_of_every_schedule(
@@ -136,7 +136,7 @@ async def test_both_verifiers_repeat_a_round_of_every_schedule(
     assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
 
 
-@pytest.mark.parametrize(("schedule", "games", "lost"), [("adaptive", 30, 0.15), ("fours", 34, 0.1)])
+@pytest.mark.parametrize(("schedule", "games", "lost"), [("adaptive", 30, 0.15), ("fours", 20, 0.1)])
 async def test_what_nobody_answered_stays_so_where_the_schedule_chooses(
     schedule: str, games: int, lost: float, local_chain: LocalChain, tmp_path: Path
 ) -> None:
@@ -156,7 +156,7 @@ async def test_what_nobody_answered_stays_so_where_the_schedule_chooses(
     assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
 
 
-@pytest.mark.parametrize(("schedule", "games"), [("adaptive", 30), ("fours", 34)])
+@pytest.mark.parametrize(("schedule", "games"), [("adaptive", 30), ("fours", 20)])
 async def test_a_round_cut_short_goes_on_with_the_very_same_questions(
     schedule: str, games: int, local_chain: LocalChain, tmp_path: Path
 ) -> None:
@@ -218,9 +218,13 @@ def _swap_two_places(bodies: dict[str, Any]) -> None:
     rows[0], rows[1] = {**rows[1], "rank": 1}, {**rows[0], "rank": 2}
 
 
-def _score_by_elo(bodies: dict[str, Any]) -> None:
+def _score_by_strength(bodies: dict[str, Any]) -> None:
     rows = bodies["ranking"]["standings"]
-    rows[0]["score"] = round(10000 / (1 + 10 ** ((1500 - rows[0]["elo"]) / 400)))
+    rows[0]["score"] = round(10000 / (1 + 10 ** (-173.7178 * rows[0]["theta"] / 400)))
+
+
+def _surer(bodies: dict[str, Any]) -> None:
+    bodies["ranking"]["standings"][2]["pTop"] = 0.99
 
 
 def _order_by_elo(bodies: dict[str, Any]) -> None:
@@ -234,7 +238,8 @@ FORGERIES: dict[str, Change] = {
     "called a pair": _call_it_a_pair,
     "one of six pairs forgotten": _forget_a_pair_of_an_order,
     "places swapped": _swap_two_places,
-    "a score by Elo": _score_by_elo,
+    "a score by strength": _score_by_strength,
+    "a chance that the model does not give": _surer,
     "said to be ordered by Elo": _order_by_elo,
 }
 

@@ -16,8 +16,9 @@ from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector, make_vector
 from clara_eval.judge.verdict import Verdict
-from clara_eval.ranking.results import Pairing
-from clara_eval.ranking.schedule import Both, Field, Full
+from clara_eval.ranking import Pairing
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.schedule import Fixed
 
 SCHEMA = FeatureSchema((Feature("level", "integer", min=0, max=9, better="higher"),))
 ITEMS = tuple(f"item{number}" for number in range(6))
@@ -49,8 +50,8 @@ def by_rules(first: JudgeVector, second: JudgeVector) -> Decision:
     return Decision(RulesJudge(SCHEMA).verdict(first, second), "", ())
 
 
-def both() -> Both:
-    return Both(Field(ITEMS, ("rules",)))
+def both() -> Fixed:
+    return Fixed(Field(ITEMS, ("rules",)), is_both=True)
 
 
 async def test_all_games_are_played_in_canonical_order() -> None:
@@ -149,7 +150,7 @@ async def test_a_full_purse_is_told_as_itself() -> None:
 async def test_every_judge_of_a_jury_sees_every_game() -> None:
     """The comparisons name their judge."""
     jury = {name: Judge(by_rules, lambda _: 0) for name in ("one", "two")}
-    played = await play_tournament(Full(Field(ITEMS, ("one", "two"))), jury, VECTORS)
+    played = await play_tournament(Fixed(Field(ITEMS, ("one", "two"))), jury, VECTORS)
     assert {comparison.judge for comparison in played} == {"one", "two"}
     assert [judge.asked for judge in jury.values()] == [15, 15]
 

@@ -26,8 +26,7 @@ from clara_eval.evaluation.review_defaults import (
 from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, JudgedRound
 from clara_eval.evaluation.scoring_window import Window
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.ranking.rank import rank_table
-from clara_eval.ranking.tally import tally
+from clara_eval.ranking import rank, tally
 from clara_eval.submissions import Likeness, Rejected, Solution
 from clara_eval.submissions.copies import Similar, Taken
 
@@ -60,7 +59,7 @@ def a_round(
     names = [str(account(number)) for number in range(6)]
     played = [Comparison(a, b, "j", "first", None, "", ()) for n, a in enumerate(names) for b in names[n + 1 :]]
     table_of = tally(names, [one.result for one in played])
-    ranking = rank_table(table_of, seed=b"", winner_count=2, payout_bps=(6000, 4000))
+    ranking = rank(table_of, seed=b"", winner_count=2, payout_bps=(6000, 4000))
     return JudgedRound(
         replace(round_of_large(large_challenge(8)), winner_count=2, submissions=challenge(8, (6000, 4000)).submissions),
         ranking,

@@ -8,14 +8,15 @@ from struct import pack
 
 import pytest
 
+from clara_eval.challenges.comparisons import is_shown
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.evaluation.play import play_tournament
 from clara_eval.evaluation.ruled import LISTED, judge_by_rules
 from clara_eval.judge import RulesJudge
 from clara_eval.judge.vector import JudgeVector, make_vector
-from clara_eval.ranking.field import Field, balanced_columns, balanced_looks, is_shown
-from clara_eval.ranking.schedule import Both, Full, Schedule
-from clara_eval.ranking.tally import tally
+from clara_eval.ranking import Schedule, tally
+from clara_eval.ranking.field import Field, balanced_columns, balanced_looks
+from clara_eval.ranking.schedule import Fixed
 
 SCHEMA = FeatureSchema(
     (
@@ -46,7 +47,9 @@ def vectors() -> dict[str, JudgeVector]:
 
 
 @pytest.mark.parametrize(
-    "schedule", [Full(Field(ITEMS)), Both(Field(ITEMS)), Both(Field(ITEMS, max_comparisons=6000))], ids=lambda s: s.name
+    "schedule",
+    [Fixed(Field(ITEMS)), Fixed(Field(ITEMS), True), Fixed(Field(ITEMS, max_comparisons=6000), True)],
+    ids=lambda s: s.name,
 )
 async def test_every_verdict_is_that_of_asking_pair_by_pair(schedule: Schedule) -> None:
     """The columns, and each comparison made from them, are what the rules say about each pair alone."""
@@ -65,7 +68,7 @@ async def test_every_verdict_is_that_of_asking_pair_by_pair(schedule: Schedule) 
 
 async def test_the_hash_is_over_nine_bytes_a_verdict() -> None:
     """Both indices and the half points, in order; one turned verdict gives another hash."""
-    found = judge_by_rules(Both(Field(ITEMS)), {"rules": RulesJudge(SCHEMA)}, ITEMS, vectors())
+    found = judge_by_rules(Fixed(Field(ITEMS), is_both=True), {"rules": RulesJudge(SCHEMA)}, ITEMS, vectors())
     assert found is not None
     table = found.table
     rows = zip(table.first.tolist(), table.second.tolist(), table.half_points.tolist(), strict=True)
@@ -78,8 +81,8 @@ async def test_the_hash_is_over_nine_bytes_a_verdict() -> None:
 def test_small_rounds_models_and_chosen_pairs_are_played() -> None:
     """Up to a hundred entries, with a second judge, or where the schedule chooses, comparisons are listed."""
     judge, shown = RulesJudge(SCHEMA), vectors()
-    assert judge_by_rules(Both(Field(ITEMS[:LISTED])), {"rules": judge}, ITEMS[:LISTED], shown) is None
-    assert judge_by_rules(Both(Field(ITEMS)), {"rules": judge, "other": judge}, ITEMS, shown) is None
+    assert judge_by_rules(Fixed(Field(ITEMS[:LISTED]), is_both=True), {"rules": judge}, ITEMS[:LISTED], shown) is None
+    assert judge_by_rules(Fixed(Field(ITEMS), is_both=True), {"rules": judge, "other": judge}, ITEMS, shown) is None
 
 
 @pytest.mark.parametrize("size", [2, 3, 7])

@@ -7,9 +7,9 @@ from random import Random
 
 from tests.support.judge_confidence import measure_confidence
 
+from clara_eval.core.verdict import Winner
 from clara_eval.evaluation.play import Comparison
-from clara_eval.ranking import rank
-from clara_eval.ranking.results import Winner
+from clara_eval.ranking import rank, tally
 
 
 def round_of(informed: float, seed: int, pairs: int = 200) -> list[Comparison]:
@@ -42,7 +42,8 @@ def test_confidence_moves_nobody() -> None:
     played = round_of(0.15, 2, 30)
     timid = [replace(each, confidence=0.01) for each in played]
     items = sorted({each.first for each in played})
-    first, second = (rank(items, [c.result for c in games], seed=b"s", winner_count=3) for games in (played, timid))
+    tables = (tally(items, [comparison.result for comparison in games]) for games in (played, timid))
+    first, second = (rank(table, seed=b"s", winner_count=3) for table in tables)
     assert repr(first) == repr(second)
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from clara_eval.ranking.elo import (
     PERMUTATIONS,
-    draw_rounds,
+    chain_score,
+    deal_rounds,
     elo,
     expected,
     literal_elo,
     permutation,
-    score,
     shuffle,
 )
 
@@ -48,7 +48,7 @@ def test_mean_over_permutations_is_the_naive_loop_over_each_of_them(
     """The published rating is the mean of 100 naive passes over the permutations that are spelled out."""
     size, games = case
     first, second, points = columns(games)
-    plan = draw_rounds(size, first, second, b"seed")
+    plan = deal_rounds(size, first, second, b"seed")
     passes = [naive(size, [games[i] for i in permutation(plan, b"seed", p)]) for p in range(PERMUTATIONS)]
     assert np.allclose(np.mean(passes, axis=0), elo(size, first, second, points, b"seed"), atol=2e-6, rtol=0)
 
@@ -61,9 +61,9 @@ def test_a_permutation_holds_every_result_once_and_no_item_twice_in_a_round(
     """Rounds are conflict-free, and their order loses or repeats nothing."""
     size, games = case
     first, second, _ = columns(games)
-    plan = draw_rounds(size, first, second, b"s")
+    plan = deal_rounds(size, first, second, b"s")
     assert sorted(permutation(plan, b"s", number).tolist()) == list(range(len(games)))
-    for row in plan.table.tolist():
+    for row in plan.tolist():
         players = [player for i in row if i >= 0 for player in games[i][:2]]
         assert len(players) == len(set(players))
 
@@ -95,8 +95,8 @@ def test_known_bits_of_the_permutation_source() -> None:
 def test_every_second_permutation_is_the_one_before_backwards() -> None:
     """Late and early games change places, so that neither end of the order counts more."""
     first, second = np.array([0, 0, 0, 1, 1, 2]), np.array([1, 2, 3, 2, 3, 3])
-    plan = draw_rounds(4, first, second, b"s")
-    home = {game: number for number, row in enumerate(plan.table.tolist()) for game in row if game >= 0}
+    plan = deal_rounds(4, first, second, b"s")
+    home = {game: number for number, row in enumerate(plan.tolist()) for game in row if game >= 0}
     for number in range(0, PERMUTATIONS, 2):
         order, back = (
             [home[game] for game in permutation(plan, b"s", which).tolist()] for which in (number, number + 1)
@@ -106,4 +106,4 @@ def test_every_second_permutation_is_the_one_before_backwards() -> None:
 
 def test_score_on_chain_is_the_expected_share_in_basis_points() -> None:
     """1500 maps to 5000, far ratings stay inside 0–10000."""
-    assert [score(1500), score(1900), score(1100), score(1e6), score(-1e6)] == [5000, 9091, 909, 10000, 0]
+    assert [chain_score(rating) for rating in (1500, 1900, 1100, 1e6, -1e6)] == [5000, 9091, 909, 10000, 0]

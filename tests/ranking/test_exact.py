@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from itertools import permutations
 
-from clara_eval.ranking.rank import Ranking, rank_table
-from clara_eval.ranking.results import Result, Winner
-from clara_eval.ranking.tally import tally
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Ranking, Result, rank, tally
 
 ITEMS = [f"i{k}" for k in range(7)]
 
@@ -23,7 +22,7 @@ def by_merit(merits: list[int]) -> list[Result]:
 
 
 def ranked(results: list[Result], *, exact: bool = True) -> Ranking:
-    return rank_table(tally(ITEMS, results), seed=b"challenge", winner_count=3, exact=exact)
+    return rank(tally(ITEMS, results), seed=b"challenge", winner_count=3, exact=exact)
 
 
 def test_arithmetic_leaves_no_doubt_about_the_paid_places() -> None:
@@ -76,7 +75,5 @@ def test_whoever_leaves_a_settled_field_changes_nothing() -> None:
             Result(items[a], items[b], verdict(merits[a], merits[b]), "rules")
             for a, b in permutations(range(len(items)), 2)
         ]
-        found = [
-            rank_table(tally(items, results), seed=b"seed", winner_count=2, exact=exact) for exact in (True, False)
-        ]
+        found = [rank(tally(items, results), seed=b"seed", winner_count=2, exact=exact) for exact in (True, False)]
         assert [ranking.consistency.pivotal_items for ranking in found] == [(), ()]

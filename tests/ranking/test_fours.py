@@ -5,30 +5,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import combinations, pairwise
-from random import Random
 
 import numpy as np
 import pytest
 from tests.support.scripted_llm import MemoryAsker, ScriptedLlm, in_memory
+from tests.support.simulation import TOP3, Model, SimulatedWorld, draw_world, play
 
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
-from clara_eval.evaluation.covariates import covariates
 from clara_eval.evaluation.play import play_tournament
 from clara_eval.judge import ModelJudge, RulesJudge
 from clara_eval.judge.ordering import OrderingJudge, ordering_prompts, read_order
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import make_vector
-from clara_eval.ranking import rank
-from clara_eval.ranking.adaptive import Tuning, repeated, with_sides
-from clara_eval.ranking.estimate import estimate
-from clara_eval.ranking.fours import Fours
-from clara_eval.ranking.results import Group, Pairing, Result
-from clara_eval.ranking.schedule import Field, choose_schedule
-from clara_eval.ranking.simulator import TOP3, Model, draw_world, play
-from clara_eval.ranking.strength import Scale
-from clara_eval.ranking.tally import tally
+from clara_eval.ranking import Group, choose_schedule, rank, tally
+from clara_eval.ranking.adaptive import Adaptive, added
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.model import Strengths, fit
 
 CONFIG = {
     "version": 1,
@@ -40,41 +34,13 @@ ITEMS = tuple(f"item{k:02}" for k in range(14))
 VECTORS = {item: make_vector(SCHEMA, {"level": 3 * k % 41}) for k, item in enumerate(ITEMS)}
 
 
-def run(size: int, calls: int, seed: int, interrupt: Random | None = None) -> tuple[list[Result], int]:
-    """Play in the simulated world; with `interrupt`, answers arrive piecemeal to a fresh schedule each time."""
-    world = draw_world(size, seed)
-    schedule = Fours(Field(world.items, max_comparisons=calls), 3, (6000, 2500, 1500))
-    results: list[Result] = []
-    lost: list[Pairing | Group] = []
-    asked: list[Pairing | Group] = []
-    while batch := list(schedule.next_batch(results, lost)):
-        if interrupt:
-            batch = interrupt.sample(batch, interrupt.randint(1, len(batch)))
-            schedule = Fours(Field(world.items, max_comparisons=calls), 3, (6000, 2500, 1500))
-        asked += batch
-        for question in batch:
-            if Random(f"{question} {seed}").random() < 0.05:
-                lost.append(question)
-            elif isinstance(question, Group):
-                results += world.order_of(question)
-            else:
-                results.append(world.answer(question))
-    assert len(asked) == len(set(asked)), "a question was asked twice"
-    return sorted(results), len(asked)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_an_interrupted_tournament_goes_on_with_the_very_same_questions(seed: int) -> None:
-    """Answers in pieces, to fresh schedules, with some lost: the same results, the same number of calls, in budget."""
-    whole, calls = run(18, 60, seed)
-    pieces, again = run(18, 60, seed, Random(seed))
-    assert whole == pieces
-    assert calls == again <= 60
+def fours(world: SimulatedWorld, calls: int) -> Adaptive:
+    return Adaptive(Field(world.items, max_comparisons=calls), TOP3, opening="fours", worth_asking=0.0)
 
 
 def test_orders_come_first_and_positions_take_turns() -> None:
     """Everybody is shown among four in the first rounds, and early as often as late, within a position."""
-    results, _ = run(24, 200, 3)
+    results = play(world := draw_world(24, 3), fours(world, 200))
     groups = {result.group for result in results if result.group}
     assert {item for group in groups for item in group} == {str(k) for k in range(24)}
     late: Counter[str] = Counter()
@@ -85,8 +51,8 @@ def test_orders_come_first_and_positions_take_turns() -> None:
 
 def test_pairs_read_off_are_a_voice_of_their_own() -> None:
     """The ranking reports them apart, and they do not count as swaps of pairs that were asked."""
-    results, _ = run(18, 60, 5)
-    found = rank([str(k) for k in range(18)], results, seed=b"s", winner_count=3)
+    results = play(world := draw_world(18, 5), fours(world, 60))
+    found = rank(tally(world.items, results), seed=b"s", winner_count=3)
     assert {judge.judge for judge in found.consistency.judges} == {"", "(read off an order)"}
     table = tally([str(k) for k in range(18)], results)
     assert table.read_off == (False, True)
@@ -146,28 +112,21 @@ async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() 
     asker = StructuredLlm(book)
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
-    choice = choose_schedule(
-        ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
-    )
-    played = await play_tournament(choice.schedule, judges, VECTORS, orderers=orderers)
+    schedule = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3)
+    played = await play_tournament(schedule, judges, VECTORS, orderers=orderers)
     assert len(book.book) <= 30
     assert all(comparison.requests for comparison in played)
     assert 4 in {len(comparison.group) for comparison in played}
-    again = choose_schedule(
-        ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours", features=covariates(ITEMS, VECTORS)
-    )
-    assert await play_tournament(again.schedule, judges, VECTORS, orderers=orderers) == played
-    facts = covariates(ITEMS, VECTORS)
-    found = rank(ITEMS, [c.result for c in played], seed=b"x", winner_count=3, features=facts)
-    assert found.ordered_by == "strength"
+    assert await play_tournament(schedule, judges, VECTORS, orderers=orderers) == played
+    found = rank(tally(ITEMS, [c.result for c in played]), seed=b"x", winner_count=3)
     best = sorted(ITEMS, key=lambda item: -int(str(VECTORS[item].get("level"))))[:3]
     assert set(found.winners) == set(best)
 
 
 async def test_rules_cannot_be_asked_for_an_order() -> None:
     """With rules in the jury the schedule falls back and says so; put to them anyway, it is a clear error."""
-    assert choose_schedule(ITEMS, ("rules",), max_comparisons=30, name="fours").schedule.name == "adaptive"
-    schedule = Fours(Field(ITEMS, ("rules",), 30))
+    assert choose_schedule(ITEMS, ("rules",), max_comparisons=30, name="fours").name == "adaptive"
+    schedule = Adaptive(Field(ITEMS, ("rules",), 30), opening="fours")
     with pytest.raises(ConfigError, match="in order"):
         await play_tournament(schedule, {"rules": RulesJudge(SCHEMA)}, VECTORS)
 
@@ -181,72 +140,42 @@ def test_the_wall_holds_for_four() -> None:
     assert not prompts.grammar.fullmatch(prompts.prompt(same).user + "Solution A is the best.")
 
 
-def test_covariates_are_ranks_and_hold_no_extreme() -> None:
-    """One invented value moves nobody else's column by more than its rank; unknown is the mean."""
-    honest = covariates(ITEMS, VECTORS)
-    assert honest is not None
-    assert honest.shape == (14, 1)
-    liar = {**VECTORS, ITEMS[0]: make_vector(SCHEMA, {"level": 99})}
-    lied = covariates(ITEMS, liar)
-    assert lied is not None
-    assert np.abs(lied).max() < 2
-    silent = covariates(ITEMS, {**VECTORS, ITEMS[3]: make_vector(SCHEMA, {})})
-    assert silent is not None
-    assert abs(float(silent[3, 0])) < 1e-9
-
-
 async def test_equal_facts_are_a_tie_among_four_too() -> None:
     """Nobody is asked about four equal vectors, and an order among equals is not taken for a verdict."""
     vectors = {item: make_vector(SCHEMA, {"level": 5 if k < 12 else 9}) for k, item in enumerate(ITEMS)}
     asker = in_memory(ScriptedLlm(by_level, name="m"))
     judges = {"m": ModelJudge(asker, "The higher level wins.", SCHEMA)}
     orderers = {"m": OrderingJudge(asker, "The higher level wins.", SCHEMA)}
-    choice = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours")
-    played = await play_tournament(choice.schedule, judges, vectors, orderers=orderers)
+    schedule = choose_schedule(ITEMS, ("m",), max_comparisons=30, winner_count=3, name="fours")
+    played = await play_tournament(schedule, judges, vectors, orderers=orderers)
     equal = [c for c in played if vectors[c.first] == vectors[c.second]]
     assert equal
     assert {c.winner for c in equal} == {"tie"}
     assert any(c.group and not c.requests for c in equal)
 
 
-def test_orders_that_repeat_each_other_are_recognised_and_end_earlier() -> None:
-    """A judge who says the same about a pair in every order shows a larger shared variance and is asked in pairs
-    sooner; one whose orders are fresh draws is asked for all of them.
-    """
-    shared, groups = [], []
-    for model in (Model(), Model(kept=True)):
-        world = draw_world(20, 11, model)
-        results = play(world, Fours(Field(world.items, max_comparisons=70), 3, TOP3, Tuning(sure=1.1)))
-        shared.append(estimate(tally(world.items, results)).scale.look)
-        groups.append(len({result.group for result in results if result.group}))
+def test_orders_that_repeat_each_other_are_recognised() -> None:
+    """A judge who says the same about a pair in every order shows a larger shared variance."""
+    shared = []
+    for model in (Model(), Model(kept=1.0)):
+        worlds = [draw_world(20, seed, model) for seed in (11, 12)]
+        shared.append(sum(fit(tally(world.items, play(world, fours(world, 70)))).same for world in worlds))
     assert shared[1] > shared[0] + 0.5
-    assert groups[1] < groups[0] == 50
 
 
-def test_who_met_in_one_sequence_meets_in_the_other() -> None:
+def test_two_that_met_in_one_sequence_meet_in_the_other() -> None:
     """Of the pairs that two orders showed, nearly all were shown in both sequences."""
-    world = draw_world(20, 12)
-    results = play(world, Fours(Field(world.items, max_comparisons=40), 3, TOP3, Tuning(sure=1.1)))
+    results = play(world := draw_world(20, 12), fours(world, 40))
     shown = Counter((result.first, result.second) for result in results if result.group)
     twice = [pair for pair in combinations(world.items, 2) if shown[pair] + shown[pair[::-1]] == 2]
     assert len(twice) > 10
     assert sum(shown[pair] == 1 for pair in twice) >= 0.8 * len(twice)
 
 
-def test_a_pair_is_asked_in_the_sequence_in_which_orders_showed_it_less() -> None:
-    """Unless it was asked before: then it is swapped, whatever orders showed."""
-    shown = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [3.0, 0.0, 0.0]])
-    none = np.zeros((3, 3), dtype=np.int64)
-    assert with_sides([(0, 1), (0, 2)], none, shown) == [(1, 0), (0, 2)]
-    asked = none.copy()
-    asked[1, 0] = 1
-    assert with_sides([(0, 1)], asked, shown) == [(0, 1)]
-
-
 def test_a_look_tells_less_the_more_it_repeats() -> None:
     """A first look tells all, each further one in the same sequence less, and none less than nothing."""
-    counts = np.arange(5.0)[None, :]
-    for look in (0.0, 0.6, 4.0, 100.0):
-        told = repeated(Scale(look=look), np.zeros((1, 1)), counts)[0]
+    for same in (0.1, 0.6, 4.0):
+        scale = Strengths(np.zeros(2), np.zeros(1), np.eye(3), same=same)
+        told = [float(added(np.array([[0.0, count], [0.0, 0.0]]), scale)[0, 1]) for count in range(5)]
         assert told[0] == pytest.approx(1)
-        assert all(a >= b > 0 for a, b in pairwise(told.tolist()))
+        assert all(a >= b >= 0 for a, b in pairwise(told))

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.simulation import TOP3, Model, draw_world, play
 
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking import Ranking, rank
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.adaptive import Adaptive
-from clara_eval.ranking.results import Result, Winner
-from clara_eval.ranking.schedule import Both, Field, Full
-from clara_eval.ranking.simulator import Model, draw_world, play
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.schedule import Fixed
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 
@@ -30,7 +31,7 @@ def contests(draw: st.DrawFn) -> tuple[list[str], list[Result]]:
 
 
 def ranked(items: list[str], results: list[Result], winners: int = 2) -> Ranking:
-    return rank(items, results, seed=b"challenge", winner_count=winners)
+    return rank(tally(items, results), seed=b"challenge", winner_count=winners)
 
 
 @settings(max_examples=50, deadline=None)
@@ -73,7 +74,7 @@ def test_an_undefeated_and_a_winless_item_are_no_problem() -> None:
     found = ranked(items, results)
     assert [s.item for s in found.standings] == items
     assert all(np.isfinite([s.low, s.high, s.theta]).all() for s in found.standings)
-    assert found.cycles == 0
+    assert found.consistency.cycles == 0
 
 
 def test_without_results_everybody_is_equal_and_the_flags_say_so() -> None:
@@ -90,7 +91,7 @@ def test_without_results_everybody_is_equal_and_the_flags_say_so() -> None:
 
 def test_a_single_item_wins_clearly() -> None:
     """One submission takes the place without a pay line."""
-    found = rank(["only"], [], seed=b"", winner_count=1)
+    found = rank(tally(["only"], []), seed=b"", winner_count=1)
     assert found.winners == ("only",)
     assert found.margin.word == "clear"
     assert found.standings[0].p_top == 1
@@ -100,16 +101,16 @@ def test_ties_everywhere_go_to_the_earlier_submission() -> None:
     """Equal Elo is broken by the caller's order of arrival, then by canonical index."""
     items = ["a", "b", "c", "d"]
     results = [Result(a, b, "tie") for a in items for b in items if a != b]
-    found = rank(items, results, seed=b"s", winner_count=2, tie_break={"c": 1, "b": 2, "a": 3})
+    found = rank(tally(items, results), seed=b"s", winner_count=2, tie_break={"c": 1, "b": 2, "a": 3})
     assert [s.item for s in found.standings] == ["c", "b", "a", "d"]
     assert {s.elo for s in found.standings} == {1500.0}
 
 
 def test_the_literal_pass_is_the_specification_in_the_order_given() -> None:
     """One pass, K = 32 from 1500: the second result already sees the first."""
-    found = rank(
-        ["a", "b"], [Result("a", "b", "first"), Result("b", "a", "first")], seed=b"", winner_count=1, literal=True
-    )
+    results = [Result("a", "b", "first"), Result("b", "a", "first")]
+    given = tally(["a", "b"], results, in_given_order=True)
+    found = rank(tally(["a", "b"], results), seed=b"", winner_count=1, in_given_order=given)
     first_step = 32 * 0.5
     second_step = 32 * (1 - 1 / (1 + 10 ** (2 * first_step / 400)))
     assert found.standings[0].item == "b"
@@ -129,8 +130,8 @@ def test_every_flag_can_be_raised_and_speaks_to_a_poster() -> None:
 def test_a_coin_for_a_judge_raises_the_cycle_flag() -> None:
     """With equal strengths a quarter of the triples is cyclic, and automatic payment is refused."""
     world = draw_world(24, 5, Model(sigma=0.0))
-    found = ranked(list(world.items), play(world, Full(Field(world.items))))
-    assert found.decided_triples > 1000
+    found = ranked(list(world.items), play(world, Fixed(Field(world.items))))
+    assert found.consistency.decided_triples > 1000
     assert 0.2 < (found.consistency.cyclic_share or 0) < 0.3
     assert "review" in {flag.severity for flag in found.flags if flag.code == "cycles"}
 
@@ -160,7 +161,7 @@ def test_a_swap_that_keeps_the_winner_counts_as_consistent() -> None:
 def test_a_good_judge_on_both_orders_is_not_sent_to_review() -> None:
     """The study's 80 % judge stays below every review threshold in an ordinary challenge."""
     world = draw_world(20, 11)
-    found = ranked(list(world.items), play(world, Both(Field(world.items))), winners=3)
+    found = ranked(list(world.items), play(world, Fixed(Field(world.items), is_both=True)), winners=3)
     assert [flag for flag in found.flags if flag.severity == "review"] == []
 
 
@@ -173,7 +174,7 @@ def test_bad_input_names_the_offender() -> None:
     with pytest.raises(BadInput, match="twice"):
         ranked(["a", "a"], [])
     with pytest.raises(BadInput, match="does not fit"):
-        rank(["a", "b"], [], seed=b"", winner_count=2, payout_bps=(6000, 3000))
+        rank(tally(["a", "b"], []), seed=b"", winner_count=2, payout_bps=(6000, 3000))
     with pytest.raises(BadInput, match="winners"):
         ranked(["a", "b"], [], winners=0)
     with pytest.raises(BadInput, match="nothing to rank"):
@@ -216,7 +217,7 @@ def test_clear_is_said_of_the_paid_set_and_not_of_one_neighbour() -> None:
     games = [Result(x, y, "first") for x in "ab" for y in "cd" for _ in range(20)]
     games += [Result(y, x, "second") for x in "ab" for y in "cd" for _ in range(20)]
     games += [Result("a", "b", "tie"), Result("b", "a", "tie"), Result("c", "d", "tie"), Result("d", "c", "tie")]
-    found = rank(items, games, seed=b"", winner_count=2, payout_bps=(7000, 3000))
+    found = rank(tally(items, games), seed=b"", winner_count=2, payout_bps=(7000, 3000))
     assert [margin.word for margin in found.margins] == ["toss-up", "clear"]
     assert found.margin.set_chance >= 0.9
     assert "the best 2 with a chance of" in found.margin.sentence
@@ -225,12 +226,23 @@ def test_clear_is_said_of_the_paid_set_and_not_of_one_neighbour() -> None:
 def test_places_below_the_pay_line_follow_the_fit_where_some_never_met() -> None:
     """In an adaptive tournament Elo orders the paid places and the fitted strength the others; the ranking says so."""
     world = draw_world(25, 8)
-    schedule = Adaptive(Field(world.items, max_comparisons=120), 3, (6000, 2500, 1500))
-    found = rank(world.items, play(world, schedule), seed=b"x", winner_count=3, payout_bps=(6000, 2500, 1500))
+    schedule = Adaptive(Field(world.items, max_comparisons=120), TOP3)
+    found = rank(tally(world.items, play(world, schedule)), seed=b"x", winner_count=3, payout_bps=(6000, 2500, 1500))
     paid, rest = found.standings[:3], found.standings[3:]
     assert found.ordered_by == "elo, then strength"
     assert all(a.elo >= b.elo for a, b in pairwise(paid))
     assert all(s.elo <= paid[-1].elo for s in rest)
     assert all(a.theta >= b.theta - 1e-6 or a.item in found.tied_with(b.item) for a, b in pairwise(rest))
-    complete = rank(world.items, play(world, Full(Field(world.items))), seed=b"x", winner_count=3)
+    complete = rank(tally(world.items, play(world, Fixed(Field(world.items)))), seed=b"x", winner_count=3)
     assert complete.ordered_by == "elo"
+
+
+def test_the_fewest_verdicts_that_decide_are_counted() -> None:
+    """One verdict between two that are nearly level; several if one is far ahead; none to count if all are paid."""
+    items = ["a", "b", "c"]
+    close = [Result("a", "b", "first"), Result("a", "c", "first"), Result("b", "c", "first")]
+    assert ranked(items, close, 1).deciding_verdicts == 1
+    both = [*close, *(Result(r.second, r.first, "second") for r in close)]
+    assert ranked(items, both * 3, 1).deciding_verdicts == 4
+    assert ranked(items, both, 3).deciding_verdicts is None
+    assert ranked(items, both * 20, 1).deciding_verdicts is None

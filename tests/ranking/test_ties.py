@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.simulation import draw_world, play
 
-from clara_eval.ranking import Ranking, rank
-from clara_eval.ranking.results import Result, Winner
-from clara_eval.ranking.schedule import Both, Field, Full
-from clara_eval.ranking.simulator import draw_world, play
-from clara_eval.ranking.strength import fit
-from clara_eval.ranking.tally import tally
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Ranking, Result, rank, tally
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.model import fit
+from clara_eval.ranking.schedule import Fixed
 from clara_eval.ranking.ties import equal_records
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 
 
 def paid(items: list[str], results: list[Result], arrival: dict[str, int], seed: bytes = b"s") -> Ranking:
-    return rank(items, results, seed=seed, winner_count=1, tie_break=arrival, by_name=True)
+    return rank(tally(items, results), seed=seed, winner_count=1, tie_break=arrival, by_name=True)
 
 
 def points(items: list[str], results: list[Result]) -> dict[str, float]:
@@ -39,7 +39,7 @@ def test_the_earlier_of_two_with_equal_points_is_always_paid(trial: int) -> None
     """In a complete field equal points are a tie whoever they were taken from, and no seed breaks it."""
     world = draw_world(6 + trial % 7, 5000 + trial)
     items = list(world.items)
-    results = play(world, (Full if trial % 2 else Both)(Field(world.items)))
+    results = play(world, Fixed(Field(world.items), is_both=trial % 2 == 0))
     arrival = {item: Random(trial).randrange(3) for item in items}
     found = [paid(items, results, arrival, f"seed {k}".encode()) for k in range(3)]
     gained = points(items, results)
@@ -55,7 +55,7 @@ def test_an_entry_that_loses_every_game_changes_nothing_among_equals(trial: int)
     """Whoever is paid in a tie is paid with one more loser in the field too."""
     world = draw_world(5 + trial % 5, 6000 + trial)
     items = list(world.items)
-    results = play(world, Both(Field(world.items)))
+    results = play(world, Fixed(Field(world.items), is_both=True))
     loser = [*(Result(item, "loser", "first") for item in items), *(Result("loser", item, "second") for item in items)]
     arrival = {item: -number for number, item in enumerate(items)}
     before = [s.item for s in paid(items, results, arrival).standings]
@@ -114,8 +114,8 @@ def test_a_tie_for_different_prizes_is_told_and_one_for_equal_prizes_is_not() ->
     """Only what moves money is worth a sentence."""
     items = ["a", "b", "c"]
     results = [Result("a", "c", "first"), Result("b", "c", "first"), Result("a", "b", "tie")]
-    told = rank(items, results, seed=b"", winner_count=2, payout_bps=(7000, 3000))
-    quiet = rank(items, results, seed=b"", winner_count=2)
+    told = rank(tally(items, results), seed=b"", winner_count=2, payout_bps=(7000, 3000))
+    quiet = rank(tally(items, results), seed=b"", winner_count=2)
     assert [flag.code for flag in told.flags if flag.code.startswith("tie")] == ["tie_for_prize"]
     assert [flag.code for flag in quiet.flags if flag.code.startswith("tie")] == []
 
@@ -123,6 +123,6 @@ def test_a_tie_for_different_prizes_is_told_and_one_for_equal_prizes_is_not() ->
 def test_the_sum_of_ratings_survives_levelling() -> None:
     """A class gets its mean: no point is made or lost."""
     world = draw_world(12, 77)
-    found = rank(world.items, play(world, Full(Field(world.items))), seed=b"x", winner_count=3)
+    found = rank(tally(world.items, play(world, Fixed(Field(world.items)))), seed=b"x", winner_count=3)
     assert found.ties
     assert abs(np.sum([s.elo for s in found.standings]) - 12 * 1500) < 1e-4

@@ -17,6 +17,7 @@ import aiohttp
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
 from clara_eval.challenges.objections import Objection
+from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, NotFound
@@ -33,9 +34,7 @@ from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Rates
 from clara_eval.interfaces.serve import REQUEST_SECONDS, api_running
-from clara_eval.ranking import rank
-from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
-from clara_eval.ranking.results import Result
+from clara_eval.ranking import Result, rank, tally
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.requests import ServiceRequests
@@ -159,8 +158,9 @@ def plots() -> dict[str, str]:
     """Real pictures of a small ranking, whose names are hostile."""
     items = ["</svg><script>alert(1)</script>", "0x" + "44" * 20, "0x" + "55" * 20]
     results = [Result(a, b, "first") for a, b in itertools.combinations(items, 2)]
-    ranking = rank(items, results, seed=b"", winner_count=1)
-    pictures = {"ratings": ratings_svg(ranking), "matrix": win_matrix_svg(ranking, results)}
+    table = tally(items, results)
+    ranking = rank(table, seed=b"", winner_count=1)
+    pictures = {"ratings": ratings_svg(ranking), "matrix": win_matrix_svg(ranking, table)}
     return {"traceDigest": "0x" + "ab" * 32, **pictures}
 
 

@@ -7,9 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.random import default_rng
-
-from clara_eval.ranking.estimate import estimate
-from clara_eval.ranking.simulator import (
+from tests.support.simulation import (
     Model,
     SimulatedWorld,
     draw_quirks,
@@ -17,7 +15,8 @@ from clara_eval.ranking.simulator import (
     draw_verdicts,
     elo_order,
 )
-from clara_eval.ranking.strength import fit
+
+from clara_eval.ranking.model import fit
 from clara_eval.ranking.tally import Ints, Tally
 
 
@@ -32,7 +31,7 @@ def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: M
         mixed = correlation**0.5 * common + (1 - correlation) ** 0.5 * random.normal(size=(size, size))
         luck = np.vectorize(NormalDist().cdf)(mixed)
         tables.append(draw_verdicts(truth, quirk, luck, model))
-    return SimulatedWorld(truth, tables[0], np.array(tables), seed, model, quirk)
+    return SimulatedWorld(truth, tables[0], None, np.array(tables), seed, model, quirk)
 
 
 def jury_table(world: SimulatedWorld, looks: Sequence[tuple[int, int]]) -> Tally:
@@ -53,6 +52,6 @@ def strength_order(table: Tally) -> Ints:
 def published_order(table: Tally, seed: bytes, paid: int = 3) -> Ints:
     """Items as `rank` orders an adaptive tournament: paid places by Elo, those below by fitted strength."""
     by_elo = elo_order(table, seed)
-    theta = estimate(table).theta
+    theta = fit(table).theta
     rest = by_elo[paid:]
     return np.concatenate((by_elo[:paid], rest[np.argsort(-theta[rest], kind="stable")]))

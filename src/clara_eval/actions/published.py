@@ -13,6 +13,7 @@ from typing import Any
 
 from clara_eval.actions.spend_report import SpendReport, spend_report
 from clara_eval.actions.status import evaluation_status
+from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
 from clara_eval.challenges.agents import agent_record
 from clara_eval.challenges.challenge_index import read_document, read_many, summaries
 from clara_eval.challenges.comparisons import comparisons_among, comparisons_of
@@ -34,7 +35,6 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
-from clara_eval.ranking.what_if import LARGEST_FIELD, PlaceChange, turning_point
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
 

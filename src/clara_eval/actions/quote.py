@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, comb
+from math import comb
 
 from clara_eval.actions.model_needed import missing_model
 from clara_eval.config.eval_config import EvalConfig
@@ -24,10 +24,15 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
-from clara_eval.ranking.schedule import CALLS_PER_ITEM, JURY_NOTE, choose_schedule
+from clara_eval.ranking import choose_schedule
 
+JURY_NOTE = (
+    "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
+    "for the same price. How alike they err is measured, and counted."
+)
 __all__ = [
     "GAS_MICRO_USD",
+    "JURY_NOTE",
     "Quote",
     "Size",
     "quote",
@@ -61,11 +66,10 @@ def quote_schedule(
     limits = token_limits(settings, jury)
     all_looks = _quote(config, replace(size, looks=2 * pairs), jury, cards, limits)
     affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
-    items = [str(number) for number in range(size.submissions)] if schedule == "auto" else []
-    name = choose_schedule(items, ("judge",), max_comparisons=affordable, name=schedule).schedule.name
-    adaptive = min(pairs, ceil(CALLS_PER_ITEM * size.submissions))
-    looks = {"both": 2 * pairs, "full": pairs, "full+": affordable or pairs, "adaptive": adaptive, "fours": adaptive}
-    return name, _quote(config, replace(size, looks=looks[name]), jury, cards, limits)
+    items = [str(number) for number in range(size.submissions)]
+    judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
+    chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule)
+    return chosen.name, _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,23 @@
-"""Rank pairwise results: from triples, from a CSV file, or simulated with a known truth."""
+"""Rank pairwise results: from triples, or from a CSV file with the columns left, right, winner and perhaps judge."""
 
 from __future__ import annotations
 
+import csv
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from sys import intern
+from typing import Literal
 
+from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking import Ranking, Standing, rank
-from clara_eval.ranking.pairwise_csv import read_pairwise
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Ranking, Result, Standing, rank, tally
 from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.plots import quality_svg, ratings_svg, win_matrix_svg
-from clara_eval.ranking.rank import rank_table
-from clara_eval.ranking.results import Result
-from clara_eval.ranking.simulator import Point, quality_against_calls
-
-if TYPE_CHECKING:
-    from clara_eval.ranking.results import Winner
 
 __all__ = [
-    "Point",
     "Ranking",
     "Standing",
     "Verdict",
@@ -29,11 +25,13 @@ __all__ = [
     "rank_comparisons",
     "rank_file",
     "ranking_document",
-    "simulate",
+    "read_results",
 ]
 
 Verdict = Literal["left", "right", "tie"]
-_SIDES: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
+VERDICTS: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
+COLUMNS = ("left", "right", "winner")
+_NO_FILE_ROWS = "Add rows under the header left,right,winner."
 _FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))
 """Fields of a standing that `strength` sums up."""
 
@@ -49,16 +47,16 @@ def rank_comparisons(games: Iterable[tuple[str, str, Verdict]], payout_bps: Sequ
                 remedy='Give two different names and "left", "right" or "tie".',
             )
         left, right, winner = game
-        results.append(Result(left, right, _SIDES[winner]))
+        results.append(Result(left, right, VERDICTS[winner]))
     items = sorted({item for result in results for item in (result.first, result.second)})
-    return rank(items, results, seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
+    return rank(tally(items, results), seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
 
 
 def _is_comparison(game: object) -> bool:
     """Programs without types call this too."""
     if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) and part for part in game):
         return False
-    return game[0] != game[1] and game[2] in _SIDES
+    return game[0] != game[1] and game[2] in VERDICTS
 
 
 def payout_shares(text: str, winners: int | None) -> tuple[int, ...]:
@@ -81,15 +79,11 @@ def rank_file(
 ) -> tuple[Ranking, dict[str, str]]:
     """Rank a CSV file (`left,right,winner`); SVG plots by file name."""
     gc.disable()  # a million rows are no garbage, and collecting among them takes a second
-    games = read_pairwise(file)
-    table = games.table.in_canonical_order()
-    ranking = rank_table(
-        table,
-        seed=None,
-        winner_count=len(payout),
-        payout_bps=payout,
-        in_given_order=games.table if literal else None,
-    )
+    results = read_results(file)
+    items = sorted({result.first for result in results} | {result.second for result in results})
+    table = tally(items, results)
+    given = tally(items, results, in_given_order=True) if literal else None
+    ranking = rank(table, seed=None, winner_count=len(payout), payout_bps=payout, in_given_order=given)
     plots = {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, table)} if with_plots else {}
     return ranking, plots
 
@@ -114,10 +108,58 @@ def ranking_document(ranking: Ranking) -> dict[str, object]:
     }
 
 
-def simulate(
-    size: int, trials: int, seed: int, schedule: str, payout: tuple[int, ...]
-) -> tuple[list[Point], dict[str, str]]:
-    """Simulate challenges: what each schedule's calls buy, and an SVG plot by file name."""
-    found = quality_against_calls(size, trials, seed, payout)
-    points = [point for point in found if schedule in ("all", point.schedule)]
-    return points, {"quality.svg": quality_svg(points)}
+def read_results(path: Path) -> list[Result]:
+    """The rows of a file, in file order."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as bad:
+        raise BadInput(f"{path} cannot be read: {bad.strerror}.", path=str(path), remedy="Check the name.") from bad
+    except UnicodeDecodeError as bad:
+        reason = f"{path} is not UTF-8 text (byte {bad.start})."
+        raise BadInput(reason, path=str(path), remedy="Save it as UTF-8.") from bad
+    results = list(_rows(str(path), StringIO(text, newline="")))
+    if not results:
+        raise BadInput(f"{path} has no results.", path=str(path), remedy=_NO_FILE_ROWS)
+    return results
+
+
+def _rows(name: str, lines: Iterable[str]) -> Iterator[Result]:
+    rows = csv.reader(lines)
+    try:
+        left, right, winner, judge = _header(name, next(rows, []))
+        for row in rows:
+            where = f"{name}:{rows.line_num}"
+            if row and len(row) <= max(left, right, winner):
+                raise _bad(where, ",".join(row), "has too few columns", "Give left, right and winner in every row.")
+            if row:
+                asked = row[judge].strip() if 0 <= judge < len(row) else ""
+                yield _result(where, row[left], row[right], row[winner], asked)
+    except csv.Error as bad:
+        raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
+
+
+def _header(name: str, row: Sequence[str]) -> tuple[int, int, int, int]:
+    columns = [cell.strip().lower() for cell in row]
+    lacking = [column for column in COLUMNS if column not in columns]
+    if lacking:
+        reason = f"has no column {lacking[0]!r}"
+        raise _bad(f"{name}:1", ",".join(row), reason, "Start the file with left,right,winner.")
+    left, right, winner = (columns.index(column) for column in COLUMNS)
+    return left, right, winner, columns.index("judge") if "judge" in columns else -1
+
+
+def _result(where: str, left: str, right: str, winner: str, judge: str = "") -> Result:
+    left, right = intern(left.strip()), intern(right.strip())
+    verdict = VERDICTS.get(winner) or VERDICTS.get(winner.strip().lower())
+    if verdict is None:
+        raise _bad(where, winner, "is not a winner", "Write left, right or tie.")
+    if not left or not right:
+        raise _bad(where, left or right, "stands alone: one name is empty", "Name both sides.")
+    if left == right:
+        raise _bad(where, left, "is compared with itself", "Remove the row or correct a name.")
+    return Result(left, right, verdict, judge)
+
+
+def _bad(where: str, value: str, reason: str, remedy: str) -> BadInput:
+    shown = value if len(value) <= 80 else value[:80] + "…"
+    return BadInput(f"{where}: {shown!r} {reason}.", path=where, value=value, remedy=remedy)

@@ -73,6 +73,8 @@ class App(Connections):
             network=self.settings.network,
             plan=plan,
             review_above_usd=self.settings.review_above_usd,
+            review_doubt_usd=self.settings.review_doubt_usd,
+            review_doubt_share=self.settings.review_doubt_share,
             calibration=self.settings.calibration,
             calibration_floor=self.settings.calibration_floor,
             objection_window=self.settings.objection_window,

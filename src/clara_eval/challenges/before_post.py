@@ -95,6 +95,9 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
     return ReviewTerms(
         None if worth is None else worth / 1_000_000,
         options.review_above_usd,
+        result.ranking.misallocation if result.ranking else 0.0,
+        options.review_doubt_usd,
+        options.review_doubt_share,
         await _uncalibrated(case, result),
         tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
+from math import comb
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.documents.results import (
@@ -22,8 +23,7 @@ from clara_eval.evaluation.play import compared
 from clara_eval.evaluation.votes import votes_document
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.ranking.field import is_shown
-from clara_eval.ranking.results import Pairing
+from clara_eval.ranking import Pairing
 from clara_eval.store.ports import PublicKeys
 
 
@@ -89,3 +89,13 @@ async def _ruled(
     facts = {account: found for account, found in read_facts.items() if found is not None}
     made = {pair: ruled.comparison(*pair, facts) for pair in asked}
     return {pair: comparison for pair, comparison in made.items() if comparison is not None}
+
+
+def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
+    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
+    low, high = min(first, second), max(first, second)
+    place = low * size - low * (low + 1) // 2 + high - low - 1
+    is_balanced = (first == low) == bool((low + high) % 2)
+    if not is_balanced and schedule != "both":
+        return False
+    return place + (0 if is_balanced else comb(size, 2)) < count

@@ -59,6 +59,8 @@ class Options:
     seconds: float
     """How long the models may take."""
     review_above_usd: float | None = 1000.0
+    review_doubt_usd: float | None = 50.0
+    review_doubt_share: float = 0.2
     calibration: Mode = "known"
     calibration_floor: float = FLOOR
     objection_window: int = 0

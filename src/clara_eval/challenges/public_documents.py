@@ -10,6 +10,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.winners import WinnerPrize, Winners
+from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import plain_json
@@ -20,7 +21,6 @@ from clara_eval.evaluation.record import ruled_verdicts
 from clara_eval.evaluation.result import EvaluationResult, judges_of, tally_of
 from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.votes import votes_document
-from clara_eval.ranking.plots import ratings_svg, win_matrix_svg
 
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""

@@ -183,6 +183,9 @@ class Settings(BaseModel):
     """What all posters without an evaluation older than a week may spend together of the month's budget."""
     min_prize_usd: Usd = Field(0.0, alias="CLARA_MIN_PRIZE_USD")
     review_above_usd: Usd = Field(1000.0, alias="CLARA_REVIEW_ABOVE_USD")
+    review_doubt_usd: Usd = Field(50.0, alias="CLARA_REVIEW_DOUBT_USD")
+    review_doubt_share: float = Field(0.2, alias="CLARA_REVIEW_DOUBT_SHARE", ge=0, le=1)
+    """A person decides if more than this, in dollars and as a share of the prize, is expected at wrong addresses."""
     calibration: Literal["known", "required", "off"] = Field("known", alias="CLARA_CALIBRATION")
     """Whether judges need a calibration on people's labels to post alone: where one is known, always, or never."""
     calibration_floor: float = Field(0.85, alias="CLARA_CALIBRATION_FLOOR", ge=0, le=1)

@@ -18,8 +18,7 @@ from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import Ruling
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer
-from clara_eval.ranking.rank import Ranking
-from clara_eval.ranking.tally import Tally, tally
+from clara_eval.ranking import Ranking, Tally, tally
 from clara_eval.submissions import Likeness, Rejected
 
 

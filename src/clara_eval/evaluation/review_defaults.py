@@ -16,7 +16,7 @@ from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Placed
 from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, JudgedRound, round_flags
+from clara_eval.evaluation.review_rules import CALIBRATION, DOUBT, OBJECTION, PRIZE, JudgedRound, round_flags
 from clara_eval.evaluation.scoring_window import (
     LAST_SHARE,
     NOTICE_SECONDS,
@@ -25,7 +25,7 @@ from clara_eval.evaluation.scoring_window import (
     UNREAD_SHARE,
     Window,
 )
-from clara_eval.ranking.rank import Ranking
+from clara_eval.ranking import Ranking
 from clara_eval.submissions import Rejected
 
 
@@ -71,6 +71,12 @@ DEFAULTS = (
         Then.PERSON,
         "CLARA_CALIBRATION asks for a person where the judge agrees too little with people",
         Moment.NEVER,
+    ),
+    ReviewDefault(
+        (DOUBT,),
+        "the judge's verdicts",
+        Then.STAYS,
+        "the ranking is the best that is known; CLARA_REVIEW_DOUBT_USD and CLARA_REVIEW_DOUBT_SHARE are the limits",
     ),
     ReviewDefault((OBJECTION,), "a submitter", Then.STAYS, "the announced draft is posted", Moment.LAST),
     ReviewDefault(

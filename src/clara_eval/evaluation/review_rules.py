@@ -19,10 +19,10 @@ from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import Ruling, is_by_default
-from clara_eval.ranking.rank import Ranking
+from clara_eval.ranking import Ranking
 from clara_eval.submissions import CONTESTED_SECONDS, Likeness, Rejected, Solution
 
-PRIZE, CALIBRATION, OBJECTION = "prize", "calibration", "objection"
+PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
 """Reasons for a review that are no flags."""
 UNDECIDED_REVIEW = 0.05
 """Shares of comparisons without a verdict: any is told, more than one in twenty waits for a person."""
@@ -206,6 +206,19 @@ def _undecided(found: JudgedRound) -> Iterator[Flag]:
         )
 
 
+def _misplaced_money(found: JudgedRound) -> Iterator[Flag]:
+    """How much of the prize is expected at wrong addresses, and how few verdicts decide."""
+    ranking = found.ranking
+    if ranking is None or not ranking.misallocation:
+        return
+    told = f"By this judge, {100 * ranking.misallocation:.0f} % of the prize is expected at wrong addresses"
+    count = ranking.deciding_verdicts
+    if count is not None:
+        told += f"; {count} {'verdict decides' if count == 1 else 'verdicts decide'} who is paid"
+    evidence = {"share": round(ranking.misallocation, 2), "verdicts": count}
+    yield Flag("misplaced_money", "info", f"{told}.", evidence=evidence)
+
+
 def _ranking(found: JudgedRound) -> Iterator[Flag]:
     if found.ranking is not None:
         yield from found.ranking.flags
@@ -223,6 +236,7 @@ RULES = (
     _submissions,
     _paid_for_claims,
     _undecided,
+    _misplaced_money,
     _ranking,
 )
 
@@ -241,6 +255,11 @@ class ReviewTerms:
     """None if the worth is not known."""
     review_above_usd: float | None
     """None never asks because of the prize."""
+    misplaced: float = 0.0
+    """Share of the prize expected at wrong addresses."""
+    doubt_usd: float | None = None
+    """A person decides if more than this, and than `doubt_share`, is misplaced; None never asks because of it."""
+    doubt_share: float = 0.2
     uncalibrated: str | None = None
     """Why the judges may not decide alone."""
     objections: tuple[str, ...] = ()
@@ -257,6 +276,16 @@ def review_reasons(flags: Sequence[Flag], rulings: Sequence[Ruling], terms: Revi
         reasons.append(ReviewReason(PRIZE, told))
     if not is_by_default(rulings):
         reasons += [ReviewReason(flag.code, flag.sentence) for flag in flags if flag.severity == "review"]
+        reasons += [ReviewReason(DOUBT, doubt)] if (doubt := _doubt(terms)) else []
     if terms.uncalibrated is not None:
         reasons.append(ReviewReason(CALIBRATION, terms.uncalibrated))
     return reasons + [ReviewReason(OBJECTION, sentence) for sentence in terms.objections]
+
+
+def _doubt(terms: ReviewTerms) -> str:
+    """Why a person decides about misplaced money; empty if it is below the limits."""
+    usd, limit = terms.misplaced * (terms.prize_usd or 0.0), terms.doubt_usd
+    if limit is None or usd <= limit or terms.misplaced <= terms.doubt_share:
+        return ""
+    most = f"${limit:,.2f} and {100 * terms.doubt_share:.0f} %"
+    return f"${usd:,.2f} of the prize ({100 * terms.misplaced:.0f} %) is expected at wrong addresses, more than {most}."

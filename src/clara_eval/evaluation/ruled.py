@@ -7,15 +7,15 @@ from hashlib import sha256
 from typing import overload
 
 import numpy as np
+import numpy.typing as npt
 
 from clara_eval.evaluation.play import Comparison, compared
 from clara_eval.judge.comparison import Judge
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.judge.vector import JudgeVector
-from clara_eval.ranking.results import Pairing
-from clara_eval.ranking.schedule import Both, Full, Schedule
-from clara_eval.ranking.tally import Floats, Ints, Tally
+from clara_eval.ranking import Pairing, Schedule, Tally
 
+Ints = npt.NDArray[np.int64]
 LISTED = 100
 """Up to so many items the comparisons are listed one by one, as where models judge."""
 _ROW = np.dtype([("first", "<u4"), ("second", "<u4"), ("half_points", "u1")])
@@ -61,9 +61,10 @@ def judge_by_rules(
     judge = next(iter(judges.values()))
     if len(judges) > 1 or not isinstance(judge, RulesJudge) or len(items) <= LISTED:
         return None
-    if not isinstance(schedule, Full | Both):
+    looks = schedule.columns()
+    if looks is None:
         return None
-    first, second = schedule.columns()
+    first, second = looks
     order = np.argsort(first * len(items) + second, kind="stable")
     first, second = first[order], second[order]
     merits = np.array([judge.merit(vectors[item]) for item in items])
@@ -72,7 +73,7 @@ def judge_by_rules(
     return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, alone, points))
 
 
-def verdicts(merits: Floats, first: Ints, second: Ints) -> Ints:
+def verdicts(merits: npt.NDArray[np.float64], first: Ints, second: Ints) -> Ints:
     """Half points of the first: 2 if its merit is larger, 1 within the tie band, 0 if it is smaller."""
     gap = merits[first] - merits[second]
     points: Ints = np.where(np.abs(gap) <= TIE_BAND, 1, np.where(gap > 0, 2, 0)).astype(np.int64)

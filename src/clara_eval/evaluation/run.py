@@ -50,7 +50,7 @@ async def evaluate_round(
     features = compare_field(schema, read, given.winner_count)
     rejected = in_order([*entries.rejected, *unevaluable(judged, features)])
     refused = accounts(rejected)
-    choice, comparisons, ranking = await hold_tournament(
+    tournament, comparisons, ranking = await hold_tournament(
         RoundJury(given, plan, schema, sources, log),
         {s.submission.submitter: s.content_keccak for s in judged if s.submission.submitter not in refused},
         {account: facts.vector for account, facts in features.items()},
@@ -74,8 +74,8 @@ async def evaluate_round(
         answers=answers,
         unanswered=log.unanswered,
         key_reports=await key_reports(sources, answers),
-        schedule=choice.schedule.name,
-        schedule_reason=choice.reason,
+        schedule=tournament.name,
+        schedule_reason=tournament.reason,
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,

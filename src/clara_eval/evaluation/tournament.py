@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.evaluation.covariates import covariates
 from clara_eval.evaluation.plan import EvaluationPlan, ProgressListener
 from clara_eval.evaluation.play import Comparison, play_tournament
 from clara_eval.evaluation.result import tally_of
@@ -17,10 +16,7 @@ from clara_eval.evaluation.sources import Sources
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge
 from clara_eval.judge.ordering import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.ranking.rank import Ranking, rank_table
-from clara_eval.ranking.results import canonical_order
-from clara_eval.ranking.schedule import Choice, choose_schedule
-from clara_eval.ranking.tally import Floats
+from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +47,30 @@ async def hold_tournament(
     vectors: Mapping[str, JudgeVector],
     families: Mapping[Address, Address],
     listener: ProgressListener,
-) -> tuple[Choice, Sequence[Comparison], Ranking | None]:
+) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
     """Compare the entries with these content hashes and rank them."""
     given, judges = jury.given, jury.judges()
     items = canonical_order(given.name, keccaks)
-    in_fours = jury.plan.schedule == "fours"
-    facts = covariates(items, vectors) if in_fours else None
-    choice = choose_schedule(
+    schedule = choose_schedule(
         items,
         tuple(judges),
         max_comparisons=jury.plan.max_games,
         winner_count=given.winner_count,
         payout_bps=given.payout_bps,
         name=jury.plan.schedule,
-        features=facts,
     )
-    comparisons: Sequence[Comparison] | None = judge_by_rules(choice.schedule, judges, items, vectors)
+    comparisons: Sequence[Comparison] | None = judge_by_rules(schedule, judges, items, vectors)
     if comparisons is None:
         comparisons = await play_tournament(
-            choice.schedule,
+            schedule,
             judges,
             vectors,
-            orderers=jury.orderers() if in_fours else None,
+            orderers=jury.orderers() if schedule.name == "fours" else None,
             on_comparison=lambda done, total: listener("comparing", done, total),
             gives_up=jury.sources.gives_up,
         )
-    known = facts if choice.schedule.name == "fours" else None
     exact = is_exact(jury.schema, judges)
-    return choice, comparisons, rank_round(given, items, comparisons, families, known, exact=exact)
+    return schedule, comparisons, rank_round(given, items, comparisons, families, exact=exact)
 
 
 def rank_round(
@@ -86,14 +78,13 @@ def rank_round(
     items: Sequence[str],
     comparisons: Sequence[Comparison],
     families: Mapping[Address, Address],
-    facts: Floats | None = None,
     *,
     exact: bool = False,
 ) -> Ranking | None:
     """Rank the items; a family is judged once more as if it had stayed away."""
     if not items:
         return None
-    return rank_table(
+    return rank(
         tally_of(items, comparisons),
         seed=given.run.encode(),
         winner_count=given.winner_count,
@@ -101,7 +92,6 @@ def rank_round(
         tie_break={s.submitter: s.submitted_at for s in given.submissions},
         by_name=True,
         clusters={str(member): str(head) for member, head in families.items()},
-        features=facts,
         exact=exact,
     )
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
+from clara_eval.core.verdict import Winner
 from clara_eval.evaluation.play import Comparison
-from clara_eval.ranking.results import Winner
 
 Letter = Literal["A", "B", "tie"] | None
 _LETTERS: dict[Winner | None, Letter] = {"first": "A", "second": "B", "tie": "tie", None: None}

@@ -1,10 +1,23 @@
-"""From verdicts to a ranking: schedules, Elo, intervals and the margin at the pay line."""
+"""From verdicts to a ranking: schedules, Elo, the model of how sure it is, and the margin at the pay line."""
 
 from __future__ import annotations
 
-from clara_eval.core.flags import Flag
-from clara_eval.ranking.consistency import ConsistencyReport
-from clara_eval.ranking.rank import Ranking, Standing, rank
-from clara_eval.ranking.uncertainty import PayMargin
+from clara_eval.ranking.rank import Ranking, Standing, rank, rate
+from clara_eval.ranking.results import Group, Pairing, Result, canonical_order
+from clara_eval.ranking.schedule import Schedule, choose_schedule
+from clara_eval.ranking.tally import Tally, tally
 
-__all__ = ["ConsistencyReport", "Flag", "PayMargin", "Ranking", "Standing", "rank"]
+__all__ = [
+    "Group",
+    "Pairing",
+    "Ranking",
+    "Result",
+    "Schedule",
+    "Standing",
+    "Tally",
+    "canonical_order",
+    "choose_schedule",
+    "rank",
+    "rate",
+    "tally",
+]

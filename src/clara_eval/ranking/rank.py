@@ -1,64 +1,37 @@
-"""From verdicts to standings: Elo as specified decides who is paid, Bradley–Terry says how sure it is.
+"""From verdicts to standings: Elo as specified decides who is paid, the model says how sure that is.
 
-In come items in canonical order, results in any order, a seed (the challenge) and the pay line; out goes a `Ranking`.
-What must hold: the same set of results gives the same bytes in every order of arrival. Equal records have exactly equal
-Elo (`ties`); among them the earlier submission comes first (`tie_break`, lower is earlier), then the lower address
-(`by_name`), else the lower canonical index. Below the pay line the order is Elo's too, except in larger fields in which
-some never met: there Elo has seen the lower places too rarely, and the fitted strength orders them. Where orders of
-several were asked for, the fitted strength orders all places and gives the scores. It refuses unknown items, items
-against themselves, and a pay line below one.
+Input: a `Tally`, a seed (the challenge) and the pay line. Output: a `Ranking`.
+Invariant: the same results give the same bytes in every order of arrival. Equal records have exactly equal Elo; among
+them the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index. In
+larger fields in which some never met, the strength orders the places below the pay line: Elo saw those too rarely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
+from clara_eval.ranking.chances import Chances, PayMargin, count_chances, margins, misallocation, without_noise
 from clara_eval.ranking.consistency import ConsistencyReport, examine
-from clara_eval.ranking.elo import DECIMALS, START, elo, literal_elo
-from clara_eval.ranking.elo import score as chain_score
-from clara_eval.ranking.estimate import estimate
+from clara_eval.ranking.elo import DECIMALS, START, chain_score, elo, literal_elo
 from clara_eval.ranking.flags import raise_flags
+from clara_eval.ranking.model import ELO_PER_LOGIT, fit
 from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.results import Result
-from clara_eval.ranking.strength import ELO_PER_LOGIT, Strengths
-from clara_eval.ranking.tally import (
-    Floats,
-    Ints,
-    Tally,
-    content_hash,
-    tally,
-)
-from clara_eval.ranking.ties import (
-    equal_records,
-    in_order,
-    level,
-    tie_flags,
-    tied_places,
-)
-from clara_eval.ranking.uncertainty import (
-    Chances,
-    PayMargin,
-    chances,
-    margins,
-    misallocation,
-    without_noise,
-)
+from clara_eval.ranking.tally import Floats, Ints, Tally, content_hash
+from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
 
-T = TypeVar("T")
-OrderedBy = Literal["elo", "elo, then strength", "strength"]
-FITTED_FROM = 10  # items
+OrderedBy = Literal["elo", "elo, then strength"]
+FITTED_FROM = 10  # items: smaller fields are played in full
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
-WORTH_A_THREAD = 50_000  # results
-WORTH_THE_MEMORY = 500_000  # of more than these in a round of the service, only one holds its tables at a time
-REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again without each of them
+REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
+MOST_CLUSTERS = 20
+MOST_TURNED = 12  # verdicts: more decide nothing by chance
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 
 
@@ -91,9 +64,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Standings, best first, and everything that says how far to trust them. `ties` lists the groups with exactly the
-    same rating, in which only arrival decided who stands first.
-    """
+    """Standings, best first, and how far to trust them; `ties` are groups that only arrival put in order."""
 
     standings: tuple[Standing, ...]
     winner_count: int
@@ -101,6 +72,8 @@ class Ranking:
     margin: PayMargin
     margins: tuple[PayMargin, ...]
     misallocation: float
+    deciding_verdicts: int | None
+    """The fewest verdicts found whose reversal pays others; None if it was not looked for, or more than twelve."""
     position_bias: float
     consistency: ConsistencyReport
     flags: tuple[Flag, ...]
@@ -108,56 +81,23 @@ class Ranking:
     literal: bool
     ties: tuple[tuple[str, ...], ...] = ()
     ordered_by: OrderedBy = "elo"
-    """`elo`; `elo, then strength`: paid places by Elo, those below by fitted strength; or `strength` throughout."""
 
     def tied_with(self, item: str) -> list[str]:
         """Others with exactly the rating of this item, at most ten of them."""
         return [other for group in self.ties if item in group for other in group if other != item][:MOST_TIED]
 
     @property
-    def cycles(self) -> int:
-        return self.consistency.cycles
-
-    @property
-    def decided_triples(self) -> int:
-        return self.consistency.decided_triples
-
-    @property
     def winners(self) -> tuple[str, ...]:
         return tuple(standing.item for standing in self.standings[: self.winner_count])
 
 
+def rate(table: Tally, seed: bytes) -> Floats:
+    """The published Elo of every item: order-free, and the same for equal records."""
+    ratings = elo(table.size, table.first, table.second, table.points, seed)
+    return level(ratings, equal_records(table), DECIMALS)
+
+
 def rank(
-    items: Sequence[str],
-    results: Sequence[Result],
-    *,
-    seed: bytes | None,
-    winner_count: int,
-    payout_bps: Sequence[int] | None = None,
-    tie_break: Mapping[str, int] | None = None,
-    by_name: bool = False,
-    clusters: Mapping[str, str] | None = None,
-    literal: bool = False,
-    features: Floats | None = None,
-) -> Ranking:
-    """Rank the items. The seed names the challenge; None takes a hash of the results themselves. `literal` is the
-    specification's single pass over the results in the order given. With `features` (rows in the order of the items)
-    strengths are those of kinds of entries first, and each entry's own as far as its games say so.
-    """
-    return rank_table(
-        tally(items, results),
-        seed=seed,
-        winner_count=winner_count,
-        payout_bps=payout_bps,
-        tie_break=tie_break,
-        by_name=by_name,
-        clusters=clusters,
-        features=features,
-        in_given_order=tally(items, results, in_given_order=True) if literal else None,
-    )
-
-
-def rank_table(
     table: Tally,
     *,
     seed: bytes | None,
@@ -166,202 +106,169 @@ def rank_table(
     tie_break: Mapping[str, int] | None = None,
     by_name: bool = False,
     clusters: Mapping[str, str] | None = None,
-    features: Floats | None = None,
     in_given_order: Tally | None = None,
     exact: bool = False,
 ) -> Ranking:
-    """The same from columns in canonical order; `in_given_order` holds them as given, for the literal pass. `exact`
-    says that the verdicts are arithmetic: where everybody met and no verdicts contradict each other, nothing is
+    """Rank the items of a table in canonical order.
+
+    The seed names the challenge; None takes a hash of the results. `in_given_order` holds the rows as given, for the
+    specification's single pass. `exact`: the verdicts are arithmetic, so if all met without a contradiction nothing is
     uncertain but ties.
     """
     payout = checked_payout(winner_count, payout_bps)
-    items, literal = table.items, in_given_order is not None
-    if not items:
+    if not table.items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
-    classes = equal_records(table)
-
-    thrifty = exact and len(table.first) > WORTH_THE_MEMORY
-
-    def fitted() -> tuple[Strengths, ConsistencyReport]:
-        strengths = estimate(table, features)
-        return strengths, examine(table, strengths, winner_count, clusters or {})
-
-    rate = partial(_ratings, table, in_given_order, content_hash(table) if seed is None else seed)
-    ratings, (strengths, report) = _side_by_side(rate, fitted, len(table.first), thrifty=thrifty)
-    ratings = ratings if literal else level(ratings, classes, DECIMALS)
-    arrival = tie_break or {}
-    theta = level(np.round(strengths.theta, DECIMALS), classes, DECIMALS)
-    ordered_by = "elo" if literal else "strength" if features is not None else _ordered_by(table)
-    order = in_order(items, theta if ordered_by == "strength" else ratings, arrival, by_name=by_name)
-    if ordered_by == "elo, then strength":
-        order[winner_count:] = in_order(items, theta, arrival, by_name=by_name, among=order[winner_count:])
-    other = in_order(items, ratings if ordered_by == "strength" else theta, arrival, by_name=by_name)
-    is_settled = exact and not report.cycles and _all_met(table)
-    if is_settled:
-        strengths = without_noise(strengths)
-    odds = chances(strengths, winner_count)
-    paid = margins(strengths, items, order, ratings, odds.draws_rank, winner_count)
-    # Where nothing is uncertain, whoever leaves changes no other's place: there is nothing to play again.
-    if ordered_by == "elo" and not literal and not is_settled and not report.pivotal_items:
-        rated = _Rated(table, content_hash(table) if seed is None else seed, arrival, by_name)
-        report = replace(report, pivotal_items=_pivotal_by_elo(rated, set(order[:winner_count])))
+    paying = _Paying(content_hash(table) if seed is None else seed, winner_count, tie_break or {}, by_name)
+    strengths, is_complete = fit(table), table.is_complete
+    theta = level(np.round(strengths.theta, DECIMALS), equal_records(table), DECIMALS)
+    ordered_by: OrderedBy = "elo"
+    if in_given_order is not None:
+        given = in_given_order
+        ratings = literal_elo(given.size, given.first, given.second, given.points)
+        order = paying.in_order(table, ratings)
+    else:
+        ratings = rate(table, paying.seed)
+        order = paying.in_order(table, ratings)
+        if table.size >= FITTED_FROM and not is_complete:
+            ordered_by = "elo, then strength"
+            order[winner_count:] = paying.in_order(table, theta, order[winner_count:])
+    pivotal = ((), ()) if in_given_order is not None else paying.pivotal(table, order, clusters or {})
+    report = examine(table, strengths, *pivotal)
+    if exact and is_complete and not report.cycles:
+        strengths = without_noise(strengths, theta)
+    chances = count_chances(strengths, winner_count)
+    paid = margins(table.items, order, ratings, chances.places, winner_count)
     return Ranking(
-        standings=_standings(table, order, ratings, strengths, odds, scored_by_fit=ordered_by == "strength"),
+        standings=_standings(table, order, ratings, strengths.theta, chances),
         winner_count=winner_count,
         payout_bps=payout,
         margin=paid[-1],
         margins=paid,
-        misallocation=misallocation(odds.draws_rank, order, payout),
+        misallocation=misallocation(chances.places, order, payout),
+        deciding_verdicts=None if in_given_order is not None else paying.deciding_verdicts(table, order),
         position_bias=report.position_bias,
         consistency=report,
         flags=(
-            *tie_flags(items, order, ratings, payout, arrival),
-            *_methods(items, order[:winner_count], [] if literal else other[:winner_count], ratings, theta),
+            *tie_flags(table.items, order, ratings, payout, paying.arrival),
             *raise_flags(report, paid[-1]),
         ),
         results=len(table.first),
-        literal=literal,
+        literal=in_given_order is not None,
         ordered_by=ordered_by,
-        ties=tuple(tuple(items[i] for i in group) for group in tied_places(order, ratings)),
+        ties=tuple(tuple(table.items[i] for i in group) for group in tied_places(order, ratings)),
     )
-
-
-def _side_by_side(rate: Callable[[], Floats], fit: Callable[[], T], results: int, *, thrifty: bool) -> tuple[Floats, T]:
-    """Elo and the fit know nothing of each other: in large tables each has a processor of its own.
-
-    `thrifty`: in huge ones each has its turn, as in a round by rules, beside which the service does other work.
-    """
-    if thrifty:
-        rated = rate()
-        found = fit()
-        return rated, found
-    if results < WORTH_A_THREAD:
-        return rate(), fit()
-    with ThreadPoolExecutor(1) as pool:
-        rating = pool.submit(rate)
-        fitted = fit()
-        return rating.result(), fitted
 
 
 @dataclass(frozen=True, slots=True)
-class _Rated:
-    """Everything that Elo's order depends on."""
+class _Paying:
+    """What decides who is paid, beside the results."""
 
-    table: Tally
     seed: bytes
+    winner_count: int
     arrival: Mapping[str, int]
     by_name: bool
 
-    def without(self, item: int) -> list[int]:
-        """The order that Elo gives had this item never entered."""
-        table = self.table.without(item)
-        ratings = level(
-            elo(table.size, table.first, table.second, table.points, self.seed), equal_records(table), DECIMALS
+    def in_order(self, table: Tally, ratings: Floats, among: Sequence[int] | None = None) -> list[int]:
+        return in_order(table.items, ratings, self.arrival, by_name=self.by_name, among=among)
+
+    def paid(self, table: Tally) -> set[str]:
+        order = self.in_order(table, rate(table, self.seed))
+        return {table.items[i] for i in order[: self.winner_count]}
+
+    def pivotal(
+        self, table: Tally, order: Sequence[int], clusters: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Unpaid items, and clusters of several, without which other items of the rest would be paid.
+
+        Single items only if that is cheap: in larger fields one is too small a part of any record.
+        """
+        if table.size <= self.winner_count:
+            return (), ()
+        unpaid = order[self.winner_count :] if table.size * len(table.first) <= REPLAYED else []
+        known = {item: clusters[item] for item in table.items if item in clusters}
+        heads = sorted(head for head, count in Counter(known.values()).items() if count > 1)[:MOST_CLUSTERS]
+        members = {head: [i for i, item in enumerate(table.items) if known.get(item) == head] for head in heads}
+        return (
+            tuple(sorted(table.items[i] for i in unpaid if self._decide(table, order, [i]))),
+            tuple(head for head in heads if self._decide(table, order, members[head])),
         )
-        order = in_order(table.items, ratings, self.arrival, by_name=self.by_name)
-        return [place + (place >= item) for place in order]
+
+    def deciding_verdicts(self, table: Tally, order: Sequence[int]) -> int | None:
+        """Turn verdicts against a paid item and for an unpaid one until others are paid: those of the two first."""
+        paid, best = self.winner_count, MOST_TURNED + 1
+        if table.size <= paid or table.size * len(table.first) > REPLAYED:
+            return None
+        now = {table.items[i] for i in order[:paid]}
+        lines = [(paid - 1, paid), (paid - 1, paid + 1), (paid - 2, paid)]
+        for above, below in ((a, b) for a, b in lines if a >= 0 and b < table.size):
+            half_points = table.half_points.copy()
+            for count, row in enumerate(turnable(table, order[above], order[below])[: best - 1], 1):
+                lost = order[above] == table.first[row] or order[below] == table.second[row]
+                half_points[row] = 0 if lost else 2
+                if self.paid(replace(table, half_points=half_points)) != now:
+                    best = count
+                    break
+        return best if best <= MOST_TURNED else None
+
+    def _decide(self, table: Tally, order: Sequence[int], out: Sequence[int]) -> bool:
+        """Whether others of the rest would be paid had these not taken part."""
+        rest = [table.items[i] for i in order if i not in out][: self.winner_count]
+        return bool(rest) and set(rest) != self.paid(table.without(out))
 
 
-def _pivotal_by_elo(rated: _Rated, paid: set[int]) -> tuple[str, ...]:
-    """Items that are not paid and without which somebody else would be: by the very measure that pays.
-
-    The fit may see no such item where Elo has one. Played again only while that is cheap: in larger fields one item
-    is too small a part of anybody's record.
-    """
-    items = rated.table.items
-    if len(items) * len(rated.table.first) > REPLAYED:
-        return ()
-    others = [item for item in range(len(items)) if item not in paid]
-    return tuple(sorted(items[item] for item in others if set(rated.without(item)[: len(paid)]) != paid))
-
-
-def _ratings(table: Tally, given: Tally | None, seed: bytes) -> Floats:
-    if given is not None:
-        return literal_elo(given.size, given.first, given.second, given.points)
-    return elo(table.size, table.first, table.second, table.points, seed)
-
-
-def _methods(
-    items: Sequence[str], paid: Sequence[int], other: Sequence[int], ratings: Floats, theta: Floats
-) -> Iterator[Flag]:
-    """Told where Elo and the fit would pay different entries, unless only a tie lies between them."""
-    here, there = (sorted(set(a) - set(b)) for a, b in ((paid, other), (other, paid)))
-    if not other or not here or {ratings[i] for i in here} == {ratings[i] for i in there}:
-        return
-    if {float(theta[i]) for i in here} == {float(theta[i]) for i in there}:
-        return
-    mine, theirs = (", ".join(items[i] for i in side[:3]) for side in (here, there))
-    yield Flag(
-        "methods_disagree",
-        "warn",
-        f"Elo and the fitted strengths disagree about who is paid: {mine} is, by the other measure {theirs} would be.",
-        evidence={"entries": len(here)},
-    )
-
-
-def _ordered_by(table: Tally) -> OrderedBy:
-    """By fitted strength where orders of several were read off: Elo takes their pairs for games of their own. Below the
-    pay line also where the schedule, or whoever made the file, chose who meets whom; small fields are played in full.
-    """
-    if any(table.read_off):
-        return "strength"
-    if table.size < FITTED_FROM:
-        return "elo"
-    return "elo" if _all_met(table) else "elo, then strength"
-
-
-def _all_met(table: Tally) -> bool:
-    """Whether every pair has a verdict."""
-    low, high = np.minimum(table.first, table.second), np.maximum(table.first, table.second)
-    met = np.bincount(low * table.size + high, minlength=table.size**2)
-    return int(np.count_nonzero(met)) == table.size * (table.size - 1) // 2
+def turnable(table: Tally, above: int, below: int) -> list[int]:
+    """Rows that can still be turned against `above` and for `below`: those of the two, then the others, by position."""
+    first, second, half = table.first, table.second, table.half_points
+    against = ((first == above) & (half > 0)) | ((second == above) & (half < 2))
+    favour = ((first == below) & (half < 2)) | ((second == below) & (half > 0))
+    both = against & favour
+    return [*np.flatnonzero(both).tolist(), *np.flatnonzero((against | favour) & ~both).tolist()]
 
 
 def _standings(
-    table: Tally, order: Sequence[int], ratings: Floats, strengths: Strengths, odds: Chances, *, scored_by_fit: bool
+    table: Tally, order: Sequence[int], ratings: Floats, fitted: Floats, chances: Chances
 ) -> tuple[Standing, ...]:
-    record = _record(table)
-    slope = _elo_per_theta(ratings, strengths.theta)
-    centre = float(strengths.theta.mean())
+    record, slope = _record(table), _elo_per_theta(ratings, fitted)
+    centre = float(fitted.mean())
     standings = []
     for place, i in enumerate(order, 1):
-        theta, half = float(strengths.theta[i]) - centre, float(odds.half_width[i])
+        rating, theta, half = float(ratings[i]), float(fitted[i]) - centre, float(chances.half_width[i])
         standings.append(
             Standing(
                 item=table.items[i],
                 rank=place,
-                elo=float(ratings[i]),
-                score=chain_score(START + ELO_PER_LOGIT * round(theta, 6) if scored_by_fit else float(ratings[i])),
-                low=round(float(ratings[i]) - slope * half, 1),
-                high=round(float(ratings[i]) + slope * half, 1),
-                p_top=float(odds.p_top[i]),
+                elo=rating,
+                score=chain_score(rating),
+                low=round(rating - slope * half, 1),
+                high=round(rating + slope * half, 1),
+                p_top=float(chances.p_top[i]),
                 wins=int(record[0, i]),
                 losses=int(record[1, i]),
                 ties=int(record[2, i]),
                 theta=round(theta, 6),
                 theta_low=round(theta - half, 4),
                 theta_high=round(theta + half, 4),
-                rank_low=int(odds.rank_low[i]),
-                rank_high=int(odds.rank_high[i]),
-                p_rank=tuple(float(p) for p in odds.p_rank[i]),
+                rank_low=int(chances.rank_low[i]),
+                rank_high=int(chances.rank_high[i]),
+                p_rank=tuple(float(p) for p in chances.p_rank[i]),
             )
         )
     return tuple(standings)
 
 
 def _record(table: Tally) -> Ints:
-    """Wins, losses and ties per item."""
-    size, half = table.size, table.half_points
-    ahead = [np.bincount(table.first[half == h], minlength=size) for h in (2, 1, 0)]
-    behind = [np.bincount(table.second[half == h], minlength=size) for h in (2, 1, 0)]
+    """Wins, losses and ties of each item."""
+    ahead, behind = (
+        [np.bincount(side[table.half_points == half], minlength=table.size) for half in (2, 1, 0)]
+        for side in (table.first, table.second)
+    )
     return np.stack((ahead[0] + behind[2], ahead[2] + behind[0], ahead[1] + behind[1])).astype(np.int64)
 
 
 def _elo_per_theta(ratings: Floats, theta: Floats) -> float:
-    """How many Elo points one logit is worth here: K = 32 over few games spreads less than 173.7 per logit.
+    """How many Elo points one logit is worth here: K = 32 over few games spreads less than 173.7 for a logit.
 
-    A line through the ratings, from 173.7 where nothing is known and towards what the ratings show as strengths spread,
-    so that no single result makes the intervals jump.
+    The slope of a line through the ratings, drawn to 173.7 by a prior, so no single result makes intervals jump.
     """
     centred = theta - theta.mean()
     shown = float(np.sum((ratings - START) * centred))

@@ -1,119 +1,67 @@
-"""Which comparisons to ask next: every pair once, every pair in both orders, or only where it matters for the money.
+"""Which questions to ask: every pair once, every pair in both orders, or those that matter for the money.
 
-A schedule is a pure function of items, judges, budget and the answers so far: an interrupted tournament goes on by
-handing in the recorded results. It returns batches; an empty batch means finished. Every judge sees each chosen pair in
-the same order of sides. An undecided comparison is spent: it is never asked again and counts for nobody.
-`choose_schedule` picks the richest schedule that fits the calls that money and time allow.
+A schedule is a pure function of items, judges, budget and the answers so far, batch by batch; an empty batch is the
+end. Every judge sees each chosen pair in the same sequence. A question without a verdict is spent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import comb
-from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking.adaptive import Adaptive
-from clara_eval.ranking.field import Field, balanced_columns, balanced_looks
-from clara_eval.ranking.fours import Fours
+from clara_eval.ranking.adaptive import Adaptive, Opening
+from clara_eval.ranking.field import Field, balanced_columns
+from clara_eval.ranking.payout import checked_payout
 from clara_eval.ranking.results import Group, Pairing, Result
-from clara_eval.ranking.tally import Floats, Ints
+from clara_eval.ranking.tally import Ints
 
-__all__ = ["Both", "Choice", "Field", "Full", "Schedule", "balanced_looks", "choose_schedule", "missing"]
-
-CALLS_PER_ITEM = 7.5  # what the adaptive schedule needs from a hundred items on to match the full one
-
-JURY_NOTE = (
-    "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
-    "for the same price. How alike they err is measured, and counted."
-)
-FEWER_JUDGES_NOTE = (
-    "The same calls would show every pair in both orders to {judges}, which tells at least as much where judges err "
-    "alike."
-)
-
-
-class Schedule(Protocol):
-    """`next_batch` gives the comparisons to ask now; the same answers always give the same comparisons."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def most_questions(self) -> int:
-        """How many questions there will be at most: what progress is measured against."""
-        ...
-
-    def next_batch(
-        self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
-    ) -> Sequence[Pairing | Group]: ...
+FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than orders of four
+NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
-    """Every pair once, sides balanced."""
+class Fixed:
+    """Every pair once with balanced sides (`full`), and then every pair with the sides swapped (`both`)."""
 
     field: Field
-    name: str = "full"
+    is_both: bool = False
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return "both" if self.is_both else "full"
 
     @property
     def most_questions(self) -> int:
-        return self.field.most_questions(1)
+        return self.field.most_questions(1 + self.is_both)
 
-    def next_batch(self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()) -> list[Pairing]:
-        looks = list(balanced_looks(len(self.field.items)))[: self.field.looks]
-        return missing(self.field.pairings(looks), results, undecided)
+    @property
+    def usual_questions(self) -> int:
+        return self.most_questions
 
     def columns(self) -> tuple[Ints, Ints]:
-        """All its looks at once: who is shown first, who second."""
+        """All looks at once: the items shown first, and those shown second."""
         first, second = balanced_columns(len(self.field.items))
+        if self.is_both:
+            first, second = np.concatenate((first, second)), np.concatenate((second, first))
         return first[: self.field.looks], second[: self.field.looks]
 
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """Every pair once, then every pair with the sides swapped: two batches, so that the first is already a `full`."""
-
-    field: Field
-    name: str = "both"
-
-    @property
-    def most_questions(self) -> int:
-        return self.field.most_questions(2)
-
     def next_batch(self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()) -> list[Pairing]:
-        once = list(balanced_looks(len(self.field.items)))
-        swapped = [(b, a) for a, b in once]
-        rest = missing(self.field.pairings(once[: self.field.looks]), results, undecided)
-        if rest or (self.field.looks is not None and self.field.looks <= len(once)):
-            return rest
-        allowed = None if self.field.looks is None else self.field.looks - len(once)
-        return missing(self.field.pairings(swapped[:allowed]), results, undecided)
-
-    def columns(self) -> tuple[Ints, Ints]:
-        """All its looks at once: who is shown first, who second."""
-        first, second = balanced_columns(len(self.field.items))
-        looks = np.concatenate((first, second)), np.concatenate((second, first))
-        return looks[0][: self.field.looks], looks[1][: self.field.looks]
+        """The looks of the first order, then those of the second, that have neither a result nor a failure."""
+        done = {result.question for result in results} | set(undecided)
+        looks = list(zip(*(column.tolist() for column in self.columns()), strict=True))
+        once = comb(len(self.field.items), 2)
+        for part in (looks[:once], looks[once:]):
+            if rest := [pairing for pairing in self.field.pairings(part) if pairing not in done]:
+                return rest
+        return []
 
 
-class Choice(NamedTuple):
-    """A schedule and one sentence for people why it was taken."""
-
-    schedule: Schedule
-    reason: str
-
-
-def missing(
-    pairings: Sequence[Pairing], results: Sequence[Result], undecided: Collection[Pairing | Group]
-) -> list[Pairing]:
-    """The comparisons that have neither a result nor a recorded failure, in the given order."""
-    done: set[Pairing | Group] = {result.pairing for result in results if not result.group}
-    done.update(undecided)
-    return [pairing for pairing in pairings if pairing not in done]
+Schedule = Adaptive | Fixed
 
 
 def choose_schedule(
@@ -124,68 +72,43 @@ def choose_schedule(
     winner_count: int = 1,
     payout_bps: Sequence[int] | None = None,
     name: str = "auto",
-    features: Floats | None = None,
-) -> Choice:
-    """`auto`: both orders of all pairs if they fit `max_comparisons`; else all pairs once, and what is left goes to
-    swaps that matter for the paid places; else adaptive. Any other name is taken as asked, within `max_comparisons`.
+) -> Schedule:
+    """Choose a schedule within `max_comparisons`; `auto` takes orders of four if there are eight items or more.
+
+    Raises:
+        BadInput: there is no schedule of this name.
+
     """
+    if name not in NAMES:
+        remedy = f"Use {', '.join(NAMES[:-1])} or {NAMES[-1]}."
+        raise BadInput(f"There is no schedule {name!r}.", path="schedule", value=name, remedy=remedy)
     field = Field(tuple(items), tuple(judges), max_comparisons)
-    shares = None if payout_bps is None else tuple(payout_bps)
-    adaptive = Adaptive(field, winner_count, shares)
-    fixed: dict[str, Schedule] = {"full": Full(field), "both": Both(field), "adaptive": adaptive}
-    fixed["full+"] = replace(adaptive, opening="full", name="full+")
-    if name == "fours" and "rules" not in judges:
-        return Choice(
-            Fours(field, winner_count, shares, features=features),
-            "Orders of four first, then pairs where they matter for the paid places, as asked for." + _jury_note(field),
-        )
-    if name == "fours":
-        return Choice(adaptive, "Rules compare pairs only, so the schedule fours became adaptive." + _jury_note(field))
-    if name in fixed:
-        return Choice(fixed[name], f"The schedule {name} was asked for." + _jury_note(field))
-    if name != "auto":
-        raise BadInput(
-            f"There is no schedule {name!r}.",
-            path="schedule",
-            value=name,
-            remedy="Use auto, full, full+, both, adaptive or fours.",
-        )
-    return _auto(field, fixed)
+    chosen, reason = (name, f"The schedule {name} was asked for.") if name != "auto" else _auto(field)
+    if chosen == "fours" and "rules" in judges:
+        chosen, reason = "adaptive", "Rules compare pairs only, so the schedule fours became adaptive."
+    if chosen in {"full", "both"}:
+        return Fixed(field, chosen == "both", reason)
+    payout = checked_payout(winner_count, payout_bps)
+    return Adaptive(field, payout, _OPENINGS[chosen], reason)
 
 
-def _auto(field: Field, fixed: dict[str, Schedule]) -> Choice:
-    pairs, size, voices = comb(len(field.items), 2), len(field.items), len(field.judges)
+_OPENINGS: dict[str, Opening] = {"adaptive": "pairs", "full+": "full", "fours": "fours"}
+
+
+def _auto(field: Field) -> tuple[str, str]:
+    """A name, and one sentence why."""
+    pairs, size = comb(len(field.items), 2), len(field.items)
     allowed = "no limit" if field.max_comparisons is None else f"{field.max_comparisons} games"
-    jury = f" × {voices} judges" if voices > 1 else ""
-    note = _jury_note(field)
-    if field.looks is None or field.looks >= 2 * pairs:
-        return Choice(fixed["both"], f"All {pairs} pairs in both orders{jury} fit ({allowed}).{note}")
-    if field.looks >= pairs:
-        return Choice(
-            fixed["full+"],
-            f"All {pairs} pairs once{jury}, and {field.looks - pairs} swapped looks where they matter for the paid "
-            f"places ({allowed}).{note}",
+    jury = f" × {len(field.judges)} judges" if len(field.judges) > 1 else ""
+    if size >= FOURS_FROM and "rules" not in field.judges:
+        return "fours", (
+            f"Orders of four{jury} first, then pairs near the paid places as long as they lower the money expected at "
+            f"wrong addresses ({allowed})."
         )
-    return Choice(
-        fixed["adaptive"],
-        f"All {pairs} pairs{jury} do not fit ({allowed}), so the calls go where they matter for the "
-        f"paid places.{_thin(field.looks, size, pairs)}{note}",
-    )
-
-
-def _jury_note(field: Field) -> str:
-    """What a jury should know about its own worth; nothing where one judge decides."""
-    voices, both = len(field.judges), 2 * comb(len(field.items), 2)
-    if voices < 2:
-        return ""
-    enough = 0 if field.max_comparisons is None or not both else field.max_comparisons // both
-    if not 0 < enough < voices:
-        return f" {JURY_NOTE}"
-    judges = "one judge" if enough == 1 else f"{enough} judges"
-    return f" {JURY_NOTE} {FEWER_JUDGES_NOTE.format(judges=judges)}"
-
-
-def _thin(looks: int, size: int, pairs: int) -> str:
-    if looks >= min(pairs, CALLS_PER_ITEM * size):
-        return ""
-    return f" That is less than the {CALLS_PER_ITEM} calls per item at which this is as good as all pairs once."
+    if field.looks >= 2 * pairs:
+        return "both", f"All {pairs} pairs in both orders{jury} fit ({allowed})."
+    if field.looks >= pairs:
+        rest = f"{field.looks - pairs} swapped looks where they matter for the paid places"
+        return "full+", f"All {pairs} pairs once{jury}, and {rest} ({allowed})."
+    why = f"All {pairs} pairs{jury} do not fit ({allowed})"
+    return "adaptive", f"{why}, so the calls go where they matter for the paid places."

@@ -1,13 +1,7 @@
-"""Who stands equal: entries whose records say the same, whatever luck the sampled permutations had.
+"""Equal records: items that nothing but luck could tell apart, and the order among them.
 
-In comes a `Tally`; out goes a class number for each item. Two items are equal if they have the same points from
-opponents who are equal again: the coarsest split of the field in which members of a class have the same points and have
-met each class equally often. Where everybody met everybody equally often this is "the same points"; where the schedule
-chose, it also asks against whom. Equal items have the same Bradley–Terry strength whatever the scale, so nothing but
-luck could tell them apart. Only integers are compared: the classes are the same on every machine.
-
-Members of a class get the same rating. Who is first among equals: the earlier submission, then the lower address (the
-order of the items where neither is known). Where that moves money it is said in words.
+Two items are equal if they have the same points from opponents who are equal again: the coarsest split of the field in
+which members of a class have the same points and met each class equally often. Only integers are compared.
 """
 
 from __future__ import annotations
@@ -18,40 +12,27 @@ from math import fsum
 import numpy as np
 
 from clara_eval.core.flags import Flag
-from clara_eval.ranking.strength import one_thread
 from clara_eval.ranking.tally import Floats, Ints, Tally
 
 
 def equal_records(table: Tally) -> Ints:
     """The class of each item, numbered from 0."""
-    size = table.size
+    size, met = table.size, table.met
     gained = np.bincount(table.first, table.half_points, size) + np.bincount(table.second, 2 - table.half_points, size)
-    met = np.bincount(table.first * size + table.second, minlength=size * size).reshape(size, size)
-    met = (met + met.T).astype(np.float64)  # counts far below 2^53: every sum is exact
     classes: Ints = np.unique(gained, return_inverse=True)[1].astype(np.int64)
     if np.all(met + met[:1, 1:2] * np.eye(size) == met[:1, 1:2]):
-        return classes  # everybody met everybody equally often: the split is as fine as it gets
-    fresh = np.arange(int(classes.max(initial=-1)) + 1)
-    while len(fresh) and int(classes.max()) + 1 < size:
-        with one_thread():
-            against = met @ (classes[:, None] == fresh).astype(np.float64)
-        before = classes
-        rows = np.column_stack((classes, against))
-        classes = np.unique(rows, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
-        fresh = _parts(before, classes)
-    return classes
-
-
-def _parts(before: Ints, classes: Ints) -> Ints:
-    """The classes that are only a part of one before: against all others everybody has been counted already."""
-    number, first = np.unique(classes, return_index=True)
-    origin = before[first]
-    parts: Ints = number[np.bincount(origin)[origin] > 1]
-    return parts
+        return classes  # every two met equally often: the split is as fine as it gets
+    while True:
+        members = classes[:, None] == np.arange(classes.max(initial=-1) + 1)
+        rows = np.column_stack((classes, met @ members))  # counts far below 2^53: every sum is exact
+        finer: Ints = np.unique(rows, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        if finer.max(initial=-1) == classes.max(initial=-1):
+            return classes
+        classes = finer
 
 
 def level(ratings: Floats, classes: Ints, decimals: int) -> Floats:
-    """The same rating for every member of a class: the exact mean, rounded."""
+    """Give every member of a class the exact mean of its ratings, rounded."""
     members: dict[int, list[int]] = {}
     for item, number in enumerate(classes.tolist()):
         members.setdefault(number, []).append(item)
@@ -92,27 +73,20 @@ def tie_flags(
     """One flag for each tie that decides about money."""
     prize = dict(zip(order, payout_bps, strict=False))
     for group in tied_places(order, ratings):
-        shares = [prize.get(i, 0) for i in group]
-        if len(set(shares)) == 1:
+        if len({prize.get(i, 0) for i in group}) == 1:
             continue
-        unpaid = [items[i] for i, share in zip(group, shares, strict=True) if not share]
-        paid = [items[i] for i, share in zip(group, shares, strict=True) if share]
+        paid, unpaid = [items[i] for i in group if prize.get(i)], [items[i] for i in group if not prize.get(i)]
         names = _listed([items[i] for i in group])
-        why = _why([items[i] for i in group], arrival)
+        why = "because among equals the lower name comes first"
+        if any(items[i] in arrival for i in group):
+            why = "because among equals the earlier submission comes first, then the lower address"
         if unpaid:
-            sentence = f"A tie at the pay line: {names} have equal records. {_listed(paid)} is paid and "
-            sentence = sentence.replace(" is paid", " are paid") if len(paid) > 1 else sentence
-            yield Flag("tie_at_pay_line", "warn", f"{sentence}{_listed(unpaid)} not, {why}.")
+            verb = "are" if len(paid) > 1 else "is"
+            told = f"A tie at the pay line: {names} have equal records. {_listed(paid)} {verb} paid and "
+            yield Flag("tie_at_pay_line", "warn", f"{told}{_listed(unpaid)} not, {why}.")
         else:
-            yield Flag(
-                "tie_for_prize", "warn", f"{names} have equal records and take their prizes in this order, {why}."
-            )
-
-
-def _why(tied: Sequence[str], arrival: Mapping[str, int]) -> str:
-    if any(item in arrival for item in tied):
-        return "because among equals the earlier submission comes first, then the lower address"
-    return "because among equals the lower name comes first"
+            told = f"{names} have equal records and take their prizes in this order, {why}."
+            yield Flag("tie_for_prize", "warn", told)
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:

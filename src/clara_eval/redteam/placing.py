@@ -6,8 +6,7 @@ import random
 from collections.abc import Sequence
 from itertools import combinations
 
-from clara_eval.ranking import Ranking, rank
-from clara_eval.ranking.results import Result
+from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.redteam.report import Figure, number, share
 
 SIZE = 8
@@ -18,7 +17,9 @@ FAVOURS_FIRST = 0.5244
 
 
 def _rank(items: Sequence[str], results: Sequence[Result], order: dict[str, int]) -> Ranking:
-    return rank(items, list(results), seed=b"redteam", winner_count=2, payout_bps=PAYOUT, tie_break=order, by_name=True)
+    return rank(
+        tally(items, results), seed=b"redteam", winner_count=2, payout_bps=PAYOUT, tie_break=order, by_name=True
+    )
 
 
 def _paid(ranking: Ranking) -> list[str]:

@@ -70,7 +70,6 @@ CASES = [
     Case("config init empty", 2, "exists already"),
     Case("rank missing.csv --json", 2, "No such file"),
     Case("rank empty --json", 2, "left,right,winner"),
-    Case("rank --simulate --seed -5 --json", 2, "negative"),
     Case("rank", 2, "No file given"),
     Case("spend --since yesterday --json", 2, "YYYY-MM-DD"),
     Case("devnet warp sideways", 2, "sideways"),
@@ -240,9 +239,9 @@ def test_the_version_names_the_rules_by_which_traces_are_walked() -> None:
 @pytest.mark.usefixtures("place")
 def test_ctrl_c_leaves_no_traceback() -> None:
     """Ctrl-C in the middle of work ends with 130 and without a traceback."""
-    process = command("rank", "--simulate", "--trials", "100000")
+    process = command("serve", "--demo")
     assert process.stderr is not None
-    assert "simulating" in process.stderr.readline()
+    assert process.stderr.readline()
     process.send_signal(signal.SIGINT)
     try:
         out, err = process.communicate(timeout=60)

@@ -12,10 +12,10 @@ import pytest
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from typer.testing import CliRunner
 
+from clara_eval.actions.quote import JURY_NOTE
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import app
-from clara_eval.ranking.schedule import JURY_NOTE
 
 CLAUDE = "anthropic:claude-sonnet-4-5"
 CONFIG = {
@@ -57,10 +57,10 @@ def test_the_specification_table(config: Path) -> None:
 
 
 def test_calls_and_prices(config: Path) -> None:
-    """Code is read in two views, every pair is compared in both orders, and the total is the sum of its stages."""
+    """Code is read in two views, orders of four and pairs are counted, and the total is the sum of its stages."""
     found = json.loads(_run("quote", config, "--judges", CLAUDE, "--submissions", "25", "--json"))
     calls = {stage["stage"]: stage["calls"] for stage in found["stages"]}
-    assert (found["schedule"], calls) == ("both", {"schema": 1, "features": 50, "comparison": 600})
+    assert (found["schedule"], calls) == ("fours", {"schema": 1, "features": 50, "comparison": 288})
     parts = sum(float(stage["usd"]) for stage in found["stages"]) + float(found["postingUsd"])
     assert float(found["totalUsd"]) == pytest.approx(parts)
     half = json.loads(_run("quote", config, "--judges", CLAUDE, "--batch", "--json"))
@@ -68,11 +68,13 @@ def test_calls_and_prices(config: Path) -> None:
 
 
 def test_a_budget_chooses_the_schedule(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where both orders of all pairs do not fit the cap per challenge, a smaller schedule is quoted."""
-    monkeypatch.setenv("CLARA_BUDGET_PER_CHALLENGE_USD", "5")
-    found = json.loads(_run("quote", config, "--judges", CLAUDE, "--submissions", "100", "--json"))
+    """In a small field both orders of all pairs are quoted, or what fits the cap per challenge."""
+    asked = ("quote", config, "--judges", CLAUDE, "--submissions", "7", "--json")
+    assert (json.loads(_run(*asked))["schedule"], json.loads(_run(*asked))["looks"]) == ("both", 42)
+    monkeypatch.setenv("CLARA_BUDGET_PER_CHALLENGE_USD", "0.05")
+    found = json.loads(_run(*asked))
     assert found["schedule"] == "adaptive"
-    assert found["looks"] == 750
+    assert found["looks"] < 21
 
 
 def test_a_jury_is_told_what_a_second_judge_is_worth(config: Path) -> None:

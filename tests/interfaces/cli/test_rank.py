@@ -60,16 +60,6 @@ def test_plots_are_written(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {"ratings.svg", "matrix.svg"}
 
 
-def test_simulate_prints_quality_for_each_schedule(tmp_path: Path) -> None:
-    """The simulator repeats itself for a seed and covers the schedules asked for."""
-    options = ("--simulate", "--size", "8", "--trials", "3", "--json", "--seed", "4")
-    first = run(*options)
-    assert run(*options) == first
-    assert {point["schedule"] for point in json.loads(first)["points"]} == {"full", "both", "adaptive"}
-    only = json.loads(run(*options, "--schedule", "both"))["points"]
-    assert [point["calls"] for point in only] == [56]
-
-
 @pytest.mark.parametrize(
     ("rows", "header", "complaint"),
     [
@@ -95,12 +85,11 @@ def test_a_bad_file_is_refused_with_line_value_and_remedy(
     [
         (),
         ("missing.csv",),
-        ("--simulate", "--schedule", "swiss"),
         ("x.csv", "--payout", "60,40"),
         ("x.csv", "--winners", "0"),
     ],
 )
 def test_wrong_usage_is_refused(arguments: tuple[str, ...]) -> None:
-    """No file, an unknown file, schedule or payout: one clear error each."""
+    """No file, an unknown file or payout: one clear error each."""
     with pytest.raises(BadInput):
         run(*arguments)

@@ -1,4 +1,4 @@
-"""`rank`: rank any pairwise results, or simulate what a schedule buys; equal rows in any order print equal bytes."""
+"""`rank`: rank any pairwise results; equal rows in any order print equal bytes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.actions.rank import Point, Ranking, Standing, payout_shares, rank_file, ranking_document
-from clara_eval.actions.rank import simulate as simulate_rounds
+from clara_eval.actions.rank import Ranking, Standing, payout_shares, rank_file, ranking_document
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, safe
 
-SCHEDULES = ("all", "full", "both", "adaptive")
 SHOWN_ROWS = 100
 
 
-def rank(  # noqa: PLR0917  # one parameter for each option of the command
+def rank(  # one parameter for each option of the command
     file: Annotated[
         Path | None, typer.Argument(help="CSV with the columns left,right,winner (left, right or tie).")
     ] = None,
@@ -28,39 +26,17 @@ def rank(  # noqa: PLR0917  # one parameter for each option of the command
     literal: Annotated[bool, typer.Option("--literal", help="The specification's single pass, in file order.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="No file: simulate challenges with a known truth.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 1,
-    schedule: Annotated[str, typer.Option(help="Simulate only this schedule: full, both, adaptive or all.")] = "all",
-    size: Annotated[int, typer.Option(help="Submissions in a simulated challenge.", min=4, max=300)] = 25,
-    trials: Annotated[int, typer.Option(help="Simulated challenges.", min=1)] = 60,
 ) -> None:
     """Rank pairwise results from a CSV file, with intervals, the margin at the pay line and a consistency report."""
     shares = payout_shares(payout, winners)
-    if not simulate:
-        if file is None:
-            raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner, or use --simulate.")
-        found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
-        _write(svg, plots)
-        if json:
-            emit_json(ranking_document(found))
-        else:
-            _print(found)
-        return
-    if file is not None:
-        raise BadInput("--simulate needs no file.", remedy="Leave out the file or the option.")
-    if schedule not in SCHEDULES:
-        raise BadInput(f"There is no schedule {schedule!r} to simulate.", remedy=f"Use {', '.join(SCHEDULES)}.")
-    if seed < 0:
-        raise BadInput(f"--seed {seed} is negative.", value=seed, remedy="Use 0 or more.")
-    console().print(f"simulating {trials} challenges of {size} submissions, seed {seed} …")
-    points, plots = simulate_rounds(size, trials, seed, schedule, shares)
+    if file is None:
+        raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner.")
+    found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
     _write(svg, plots)
     if json:
-        emit_json({"size": size, "trials": trials, "seed": seed, "points": [_point(point) for point in points]})
+        emit_json(ranking_document(found))
     else:
-        console(stderr=False).print(_quality_table(points))
+        _print(found)
 
 
 def _print(ranking: Ranking) -> None:
@@ -127,24 +103,3 @@ def _write(folder: Path | None, files: dict[str, str]) -> None:
     except OSError as bad:
         raise BadInput(f"Plots cannot be written to {folder}: {bad.strerror}.", remedy="Name a folder.") from bad
     console().print(f"wrote {', '.join(files)} to {folder}", markup=False)
-
-
-def _point(point: Point) -> dict[str, object]:
-    q = point.quality
-    shares = {"top1": q.top1, "set": q.set, "order": q.order, "misallocation": q.misallocation}
-    return {
-        "schedule": point.schedule,
-        "calls": point.calls,
-        **{name: round(value, 4) for name, value in {**shares, "regret": q.regret, "tau": q.tau}.items()},
-    }
-
-
-def _quality_table(points: list[Point]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("schedule", "calls", "winner right", "paid set right", "exact order", "pot misallocated", "τ"):
-        table.add_column(heading, justify="left" if heading == "schedule" else "right")
-    for point in points:
-        q = point.quality
-        shares = [f"{100 * value:.0f} %" for value in (q.top1, q.set, q.order, q.misallocation)]
-        table.add_row(point.schedule, str(point.calls), *shares, f"{q.tau:.2f}")
-    return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from clara_eval.ranking.what_if import LARGEST_FIELD, Scored, turning_point
+from clara_eval.actions.turning_point import LARGEST_FIELD, Scored, turning_point
 
 PLACES = [f"item{number}" for number in range(6)]
 

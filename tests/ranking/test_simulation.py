@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from tests.support.simulated_jury import strength_order
+from tests.support.simulation import TOP3, Model, draw_world, looks_of, play, quality
 
-from clara_eval.ranking.schedule import Both, Field, Full
-from clara_eval.ranking.simulator import (
-    TOP3,
-    Model,
-    draw_world,
-    looks_of,
-    play,
-    quality,
-    quality_against_calls,
-)
+from clara_eval.ranking.field import Field
+from clara_eval.ranking.schedule import Fixed
 
 
 def test_the_judge_is_right_on_four_of_five_and_ties_one_in_ten() -> None:
@@ -35,7 +28,7 @@ def test_a_world_repeats_itself_and_its_judge_too() -> None:
     """One seed, one world; the same ordered pair always gets the same verdict."""
     first, again = draw_world(10, 3), draw_world(10, 3)
     assert np.array_equal(first.verdicts, again.verdicts)
-    games = Full(Field(first.items)).next_batch([], ())
+    games = Fixed(Field(first.items)).next_batch([], ())
     assert [first.answer(game) for game in games] == [again.answer(game) for game in games]
 
 
@@ -60,14 +53,5 @@ def test_the_true_order_is_perfect_and_the_reverse_is_worst() -> None:
 def test_a_strong_judge_finds_the_truth() -> None:
     """Without noise to speak of, both orders give the exact order."""
     world = draw_world(8, 2, Model(sigma=60.0, bias=0.0, nu=0.0))
-    table = world.table(looks_of(play(world, Both(Field(world.items)))))
+    table = world.table(looks_of(play(world, Fixed(Field(world.items), is_both=True))))
     assert quality(world.truth, strength_order(table)).order == 1
-
-
-def test_quality_against_calls_covers_every_schedule_at_its_cost() -> None:
-    """Full costs every pair once, both twice, adaptive at most once."""
-    points = quality_against_calls(7, 2, seed=1)
-    calls = {name: {p.calls for p in points if p.schedule == name} for name in ("full", "both", "adaptive")}
-    assert calls["full"] == {21}
-    assert calls["both"] == {42}
-    assert max(calls["adaptive"]) == 21

@@ -1,9 +1,7 @@
 """What would have changed an entry's place: its own games turned around, and the ratings made again.
 
-Comes in: the recorded games as (first, second, points of the first), the places as they were posted, how many are paid.
-Goes out: the fewest nearest rivals whose games with this entry would have had to end the other way for it to cross the
-pay line, and the place it would have then. Must hold: only this entry's own games are turned; the same games rated
-again name the entries that were paid, else nothing is said.
+Invariant: only this entry's own games are turned; if the games rated again name other entries than were paid, nothing
+is said.
 """
 
 from __future__ import annotations
@@ -11,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from clara_eval.ranking.elo import elo
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Result, rate, tally
 
 LARGEST_FIELD = 25
 """Beyond it the ratings are not made again for a page."""
 
+_WINNERS: dict[float, Winner] = {1.0: "first", 0.5: "tie", 0.0: "second"}
 Scored = tuple[str, str, float]
 """Shown first, shown second, points of the first."""
 
@@ -75,8 +73,6 @@ def _turned(game: Scored, account: str, rivals: Sequence[str], *, wins: bool) ->
 def _order(places: Sequence[str], games: Sequence[Scored]) -> list[str]:
     """By the rating of these games; equal ones as they were posted."""
     items = sorted(places)
-    index = {item: number for number, item in enumerate(items)}
-    first = np.array([index[one] for one, _, _ in games])
-    second = np.array([index[other] for _, other, _ in games])
-    ratings = elo(len(items), first, second, np.array([points for *_, points in games]), b"")
-    return sorted(places, key=lambda item: (-ratings[index[item]], places.index(item)))
+    table = tally(items, [Result(first, second, _WINNERS[points]) for first, second, points in games])
+    ratings = dict(zip(items, rate(table, b"").tolist(), strict=True))
+    return sorted(places, key=lambda item: (-ratings[item], places.index(item)))

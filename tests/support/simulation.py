@@ -8,7 +8,7 @@ quirks of single pairs (sd 1). In come a size and a seed; out go verdicts, tourn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from statistics import NormalDist
 from typing import Literal
@@ -16,22 +16,21 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, default_rng
 
-from clara_eval.ranking.adaptive import Adaptive, Tuning
-from clara_eval.ranking.elo import DECIMALS, elo
-from clara_eval.ranking.results import Group, Pairing, Result, Winner
-from clara_eval.ranking.schedule import Both, Field, Full, Schedule
-from clara_eval.ranking.tally import Floats, Ints, Tally
-from clara_eval.ranking.ties import equal_records, level
+from clara_eval.core.verdict import Winner
+from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally, rate
+from clara_eval.ranking.tally import Floats, Ints
 
 TOP3 = (6000, 2500, 1500)
+Kind = Literal["", "cycles", "tails", "likes", "equals", "junk", "length", "verbosity"]
 VERDICTS: tuple[Winner, Winner, Winner] = ("second", "tie", "first")  # by half points of the first
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """How strengths spread and how the judge errs. The family `probit` is another world, with which nothing was tuned:
-    heavy-tailed strengths, normal noise, a band of ties, and a share of answers that are mere lapses. With `kept` an
-    order of several follows the verdicts on its pairs, so that a pair shown again among others says the same again.
+    heavy-tailed strengths, normal noise, a band of ties, and a share of answers that are mere lapses. Of the pairs in
+    an order of several the share `kept` follows the verdicts on these pairs; the others are judged afresh. `kind` is
+    one of the judges of the outside review.
     """
 
     sigma: float = 1.65
@@ -40,7 +39,8 @@ class Model:
     pair_sd: float = 0.0
     family: Literal["logistic", "probit"] = "logistic"
     lapse: float = 0.05
-    kept: bool = False
+    kept: float = 0.0
+    kind: Kind = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class SimulatedWorld:
 
     truth: Floats
     verdicts: Ints
+    seen: Floats | None = None
+    """Strengths as the judge sees them, if its taste is not the truth."""
     jury: Ints | None = None
     """Verdicts of several judges, one table each; `verdicts` is the first."""
     seed: int = 0
@@ -77,14 +79,17 @@ class SimulatedWorld:
         """
         random = default_rng([self.seed, *shown])
         at = np.array(shown)
+        seen = (self.truth if self.seen is None else self.seen)[at]
         if self.model.kept:
-            points = np.triu(self.verdicts[np.ix_(at, at)], 1)
+            fresh = draw_verdicts(seen, np.zeros((len(at), len(at))), random.random((len(at), len(at))), self.model)
+            own = random.random((len(at), len(at))) < self.model.kept
+            points = np.triu(np.where(own, self.verdicts[np.ix_(at, at)], fresh), 1)
             won = points.sum(axis=1) + np.triu(2 - points, 1).sum(axis=0)
             return [int(i) for i in at[np.lexsort((random.random(len(at)), -won))]]
         noise = random.gumbel(size=len(at)) if self.model.family == "logistic" else random.normal(0, 1.13, len(at))
         lean = self.model.bias * np.linspace(0.5, -0.5, len(at))
-        own = 0.0 if self.quirk is None else self.quirk[np.ix_(at, at)].sum(axis=1) / 2
-        return [int(i) for i in at[np.argsort(-(self.truth[at] + lean + own + noise), kind="stable")]]
+        quirk = 0.0 if self.quirk is None else self.quirk[np.ix_(at, at)].sum(axis=1) / 2
+        return [int(i) for i in at[np.argsort(-(seen + lean + quirk + noise), kind="stable")]]
 
     def table(self, looks: Sequence[tuple[int, int]]) -> Tally:
         """The verdicts on these looks, in canonical order."""
@@ -111,7 +116,32 @@ def draw_world(size: int, seed: int, model: Model | None = None) -> SimulatedWor
     truth = draw_strengths(size, model, random)
     luck = random.random((size, size))
     quirk = draw_quirks(size, model, random)
-    return SimulatedWorld(truth, draw_verdicts(truth, quirk, luck, model), seed=seed, model=model, quirk=quirk)
+    truth, seen, quirk = _as_judged(truth, quirk, model, random)
+    verdicts = draw_verdicts(seen, quirk, luck, model)
+    return SimulatedWorld(truth, verdicts, seen, seed=seed, model=model, quirk=quirk)
+
+
+def _as_judged(truth: Floats, quirk: Floats, model: Model, random: Generator) -> tuple[Floats, Floats, Floats]:
+    """Truth, strengths as the judge sees them, and quirks of pairs, by the kind of the judge."""
+    size, seen = len(truth), truth
+    length = random.normal(size=size) if model.kind else np.zeros(size)
+    if model.kind == "cycles":
+        phase = random.uniform(0, 2 * np.pi, size)
+        quirk = quirk + 1.2 * np.sin(phase[:, None] - phase)
+    elif model.kind == "tails":
+        truth = seen = np.clip(random.standard_cauchy(size), -30, 30)
+    elif model.kind == "likes":
+        seen = truth + random.normal(0, 0.7, size)
+    elif model.kind == "equals":
+        truth = seen = np.round(truth / model.sigma) * model.sigma
+    elif model.kind == "junk":
+        truth = seen = np.where(random.random(size) < 0.5, truth, truth / 10 - 5)
+    elif model.kind == "length":
+        noise = np.abs(length)[:, None] + np.abs(length)
+        quirk = quirk - (truth[:, None] - truth) * noise / (1 + noise)
+    elif model.kind == "verbosity":
+        seen = truth + 0.8 * (0.3 * truth / model.sigma + 0.91**0.5 * length)
+    return truth, seen, quirk
 
 
 def draw_strengths(size: int, model: Model, random: Generator) -> Floats:
@@ -156,8 +186,7 @@ def looks_of(results: Sequence[Result]) -> list[tuple[int, int]]:
 
 def elo_order(table: Tally, seed: bytes) -> Ints:
     """Items by published Elo, best first."""
-    ratings = elo(table.size, table.first, table.second, table.points, seed)
-    return np.argsort(-level(ratings, equal_records(table), DECIMALS), kind="stable")
+    return np.argsort(-rate(table, seed), kind="stable")
 
 
 def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Quality:
@@ -172,7 +201,7 @@ def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Qua
     agree = np.sign(truth[:, None] - truth) * np.sign(place[:, None] - place)
     return Quality(
         top1=float(order[0] == best[0]),
-        set=float(set(order[:k].tolist()) == set(best[:k].tolist())),
+        set=float(sorted(truth[order[:k]].tolist()) == sorted(truth[best[:k]].tolist())),
         order=float(np.array_equal(order[:k], best[:k])),
         misallocation=float(np.abs(paid - due).sum() / 2),
         regret=float(prizes @ (truth[best[:k]] - truth[order[:k]])),
@@ -183,42 +212,3 @@ def quality(truth: Floats, order: Ints, payout_bps: Sequence[int] = TOP3) -> Qua
 def mean_quality(qualities: Sequence[Quality]) -> Quality:
     names = [each.name for each in fields(Quality)]
     return Quality(*(float(np.mean([getattr(quality, name) for quality in qualities])) for name in names))
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Mean quality of a schedule at a number of calls."""
-
-    schedule: str
-    calls: int
-    quality: Quality
-
-
-def quality_against_calls(size: int, trials: int, seed: int, payout_bps: Sequence[int] = TOP3) -> list[Point]:
-    """Run every schedule on the same simulated challenges; adaptive at several budgets."""
-    found: dict[tuple[str, int], list[Quality]] = {}
-    for trial in range(trials):
-        world = draw_world(size, seed * 1_000_003 + trial)
-        for name, calls, looks in _runs(world, payout_bps):
-            order = elo_order(world.table(looks), f"simulation {seed} {trial}".encode())
-            found.setdefault((name, calls), []).append(quality(world.truth, order, payout_bps))
-    return [Point(name, calls, mean_quality(each)) for (name, calls), each in sorted(found.items())]
-
-
-def _runs(world: SimulatedWorld, payout_bps: Sequence[int]) -> Iterator[tuple[str, int, list[tuple[int, int]]]]:
-    pairs = world.size * (world.size - 1) // 2
-    everybody = Field(world.items)
-    for fixed in (Full(everybody), Both(everybody)):
-        looks = looks_of(play(world, fixed))
-        yield fixed.name, len(looks), looks
-    shares = [share for share in ADAPTIVE_SHARES if share * world.size > 5]
-    budgets = sorted({round(pairs * share) for share in shares} | {pairs})
-    adaptive = Adaptive(
-        Field(world.items, max_comparisons=budgets[-1]), len(payout_bps), tuple(payout_bps), Tuning(sure=1.1)
-    )
-    looks = looks_of(play(world, adaptive))
-    for budget in budgets:
-        yield adaptive.name, budget, looks[:budget]
-
-
-ADAPTIVE_SHARES = (0.05, 0.08, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.60, 0.80, 1.00)

@@ -8,10 +8,8 @@ from xml.etree import ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.ranking import rank
-from clara_eval.ranking.plots import MOST_ROWS, quality_svg, ratings_svg, win_matrix_svg
-from clara_eval.ranking.results import Result
-from clara_eval.ranking.simulator import Point, Quality
+from clara_eval.challenges.plots import MOST_ROWS, ratings_svg, win_matrix_svg
+from clara_eval.ranking import Result, rank, tally
 
 HOSTILE = ["</text><script>alert(1)</script>", "\"&<>'", "\u202eevil\u0000\n", "0x" + "ab" * 20, "plain"]
 
@@ -23,8 +21,9 @@ def tags(svg: str) -> set[str]:
 def test_hostile_names_stay_text() -> None:
     """Markup and control characters in names are escaped; the picture parses and holds no script."""
     results = [Result(a, b, "first") for i, a in enumerate(HOSTILE) for b in HOSTILE[i + 1 :]]
-    ranking = rank(HOSTILE, results, seed=b"", winner_count=2)
-    for svg in (ratings_svg(ranking), win_matrix_svg(ranking, results)):
+    table = tally(HOSTILE, results)
+    ranking = rank(table, seed=b"", winner_count=2)
+    for svg in (ratings_svg(ranking), win_matrix_svg(ranking, table)):
         assert tags(svg) <= {"svg", "style", "rect", "text", "line", "circle", "title"}
 
 
@@ -32,21 +31,15 @@ def test_hostile_names_stay_text() -> None:
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=2, max_size=5, unique=True))
 def test_any_name_gives_a_picture_that_parses(names: list[str]) -> None:
     """Whatever a stranger calls an entry, the SVG is XML."""
-    ranking = rank(names, [Result(names[0], names[1], "tie")], seed=b"", winner_count=1)
+    table = tally(names, [Result(names[0], names[1], "tie")])
+    ranking = rank(table, seed=b"", winner_count=1)
     assert "circle" in tags(ratings_svg(ranking))
-    assert "rect" in tags(win_matrix_svg(ranking, []))
+    assert "rect" in tags(win_matrix_svg(ranking, table))
 
 
 def test_a_long_field_is_cut_and_says_so() -> None:
     """More items than rows: the best are shown with a note."""
     items = [f"i{k:03}" for k in range(MOST_ROWS + 5)]
-    ranking = rank(items, [Result(a, b, "first") for a, b in pairwise(items)], seed=b"", winner_count=3)
+    table = tally(items, [Result(a, b, "first") for a, b in pairwise(items)])
+    ranking = rank(table, seed=b"", winner_count=3)
     assert f"The best {MOST_ROWS} of {len(items)} are shown." in ratings_svg(ranking)
-
-
-def test_quality_against_calls_draws_one_line_for_each_schedule() -> None:
-    """Two panels, each with a line for each schedule."""
-    quality = Quality(0.6, 0.4, 0.2, 0.3, 0.1, 0.8)
-    svg = quality_svg([Point("full", 300, quality), Point("adaptive", 150, quality), Point("adaptive", 90, quality)])
-    assert svg.count("<polyline") == 4
-    assert "polyline" in tags(svg)

@@ -1,8 +1,6 @@
-"""Plots as SVG text, without a plotting library: ratings with intervals, win matrix, quality against calls.
+"""Plots of a ranking as SVG text, without a plotting library: ratings with intervals, and the win matrix.
 
-In come a ranking, its results, or simulated points; out goes one self-contained SVG that follows the reader's light or
-dark theme. Every label is escaped and shortened: names come from strangers. Long fields are cut to the best items, and
-the plot says so.
+Every label is escaped and shortened: names come from strangers. Long fields are cut to the best items.
 """
 
 from __future__ import annotations
@@ -10,21 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from clara_eval.ranking.tally import Floats, Tally, tally
-
-if TYPE_CHECKING:
-    from clara_eval.ranking.rank import Ranking, Standing
-    from clara_eval.ranking.results import Result
-    from clara_eval.ranking.simulator import Point
-    from clara_eval.ranking.uncertainty import PayMargin
+from clara_eval.ranking import Ranking, Standing, Tally
 
 MOST_ROWS = 60
 LABEL = 26
-_COLOURS = {"full": "#8a6d3b", "both": "#7a4fb5", "adaptive": "#0f7b6c"}
 
 _LIGHT = {"ink": "#1c2330", "soft": "#667085", "line": "#e4e7ec", "back": "#ffffff"}
 _LIGHT |= {"paid": "#0f7b6c", "rest": "#98a2b3", "lose": "#c2410c", "even": "#d5d9e0"}
@@ -57,7 +48,7 @@ def ratings_svg(ranking: Ranking) -> str:
         return left + (right - left) * (value - low) / (high - low)
 
     bottom = top + step * len(shown)
-    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, _pay_line(ranking.margin), "soft")]
+    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, _pay_line(ranking), "soft")]
     for tick in _ticks(low, high):
         parts.append(_line(x(tick), top - 8, x(tick), bottom, "grid"))
         parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "soft mid"))
@@ -71,10 +62,10 @@ def ratings_svg(ranking: Ranking) -> str:
     return _svg(900, bottom + 46, parts, f"Ratings of {len(ranking.standings)} items with 95 % intervals")
 
 
-def win_matrix_svg(ranking: Ranking, results: Sequence[Result] | Tally) -> str:
+def win_matrix_svg(ranking: Ranking, table: Tally) -> str:
     """Share of points of the row item against the column item, best first; empty where they never met."""
     shown = [s.item for s in ranking.standings[:MOST_ROWS]]
-    share = _shares([s.item for s in ranking.standings], results)[: len(shown), : len(shown)]
+    share = _shares([s.item for s in ranking.standings], table)[: len(shown), : len(shown)]
     cell = 26 if len(shown) <= 30 else 14
     left, top = 210, 92
     parts = [
@@ -100,42 +91,6 @@ def win_matrix_svg(ranking: Ranking, results: Sequence[Result] | Tally) -> str:
     return _svg(width, bottom + 34, parts, f"Win matrix of {len(shown)} items")
 
 
-def quality_svg(points: Sequence[Point]) -> str:
-    """How often the paid set is right, and how much of the pot goes astray, against the number of calls."""
-    parts = [_text(16, 26, "What more calls buy (simulated)", "title")]
-    for number, name in enumerate(sorted({point.schedule for point in points})):
-        parts.append(_dot(24 + 110 * number, 44, _COLOURS.get(name, "#475467"), 5))
-        parts.append(_text(34 + 110 * number, 48, name, "soft"))
-    parts += _panel(60, "Paid set exactly right", [(p.schedule, p.calls, p.quality.set) for p in points])
-    parts += _panel(
-        500, "Share of the pot misallocated", [(p.schedule, p.calls, p.quality.misallocation) for p in points]
-    )
-    return _svg(900, 400, parts, "Quality against calls for each schedule")
-
-
-def _panel(left: float, title: str, data: Sequence[tuple[str, int, float]]) -> list[str]:
-    right, top, bottom = left + 370, 96, 350
-    most = max((calls for _, calls, _ in data), default=1)
-    low, high = 0.0, min(1.0, np.ceil(10 * max((value for *_, value in data), default=1.0) + 0.5) / 10)
-
-    def at(calls: float, value: float) -> tuple[float, float]:
-        return left + (right - left) * calls / most, bottom - (bottom - top) * (value - low) / (high - low)
-
-    parts = [_text(left, top - 16, title)]
-    for tick in _ticks(low, high):
-        parts.append(_line(left, at(0, tick)[1], right, at(0, tick)[1], "grid"))
-        parts.append(_text(left - 8, at(0, tick)[1] + 4, f"{100 * tick:.0f} %", "soft end"))
-    parts += [_text(at(tick, 0)[0], bottom + 18, f"{tick:g}", "soft mid") for tick in _ticks(0, most)]
-    parts.append(_text((left + right) / 2, bottom + 36, "calls", "soft mid"))
-    for name in sorted({schedule for schedule, *_ in data}):
-        spots = [at(calls, value) for schedule, calls, value in sorted(data) if schedule == name]
-        colour = _COLOURS.get(name, "#475467")
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts += [_dot(x, y, colour, 4) for x, y in spots]
-    return parts
-
-
 def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[float], float]) -> list[str]:
     kind = "paid" if standing.rank <= winner_count else "rest"
     start, end = x(standing.low), x(standing.high)
@@ -150,9 +105,9 @@ def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[fl
     ]
 
 
-def _shares(items: Sequence[str], results: Sequence[Result] | Tally) -> Floats:
+def _shares(items: Sequence[str], table: Tally) -> npt.NDArray[np.float64]:
     """By the order of the items."""
-    table, size = results if isinstance(results, Tally) else tally(items, results), len(items)
+    size = len(items)
     key = table.first * size + table.second
     points = np.bincount(key, table.points, size * size).reshape(size, size)
     games = np.bincount(key, minlength=size * size).reshape(size, size)
@@ -160,7 +115,7 @@ def _shares(items: Sequence[str], results: Sequence[Result] | Tally) -> Floats:
     won = points + games.T - points.T
     places = {item: number for number, item in enumerate(table.items)}
     order = np.array([places[item] for item in items])
-    share: Floats = np.where(total > 0, won / np.maximum(total, 1), np.nan)[np.ix_(order, order)]
+    share: npt.NDArray[np.float64] = np.where(total > 0, won / np.maximum(total, 1), np.nan)[np.ix_(order, order)]
     return share
 
 
@@ -191,7 +146,8 @@ def _round_out(low: float, high: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _pay_line(margin: PayMargin) -> str:
+def _pay_line(ranking: Ranking) -> str:
+    margin = ranking.margin
     return replace(margin, item=_short(margin.item), next_item=_short(margin.next_item)).sentence
 
 
@@ -212,10 +168,6 @@ def _safe(text: str) -> str:
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{kind}"/>'
-
-
-def _dot(x: float, y: float, colour: str, radius: float) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"/>'
 
 
 def _svg(width: float, height: float, parts: Iterable[str], label: str) -> str:
