@@ -10,7 +10,7 @@ from typing import Literal
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.core.errors import BadInput
 from clara_eval.judge.calibration_gate import work_hash
-from clara_eval.judge.vector import JudgeVector, make_vector
+from clara_eval.judge.comparison import JudgeVector, make_vector
 
 Side = Literal["first", "second", "tie"]
 MOST_LABELS = 100_000

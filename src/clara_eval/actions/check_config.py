@@ -13,7 +13,7 @@ from clara_eval.config.eval_config import (
     parse_eval_config,
 )
 from clara_eval.config.settings import Settings
-from clara_eval.judge.expected_calls import needs_model
+from clara_eval.judge.costs.quote import needs_model
 
 USUAL_ENTRIES = 20
 

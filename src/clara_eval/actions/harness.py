@@ -22,8 +22,8 @@ from clara_eval.harness import (
     hide,
     read_harness_document,
 )
+from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import LANGUAGES, NO_SEED, SUFFIXES, language_of
-from clara_eval.harness.readiness import look_at
 
 __all__ = [
     "NO_SEED",

@@ -6,7 +6,7 @@ from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.eval_config import EvalConfig, compile_schema
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.expected_calls import needs_model
+from clara_eval.judge.costs.quote import needs_model
 from clara_eval.judge.extraction import asked_features
 from clara_eval.judge.providers.registry import models_of, parse_jury
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from clara_eval.core.dollars import usd
-from clara_eval.judge.costs.ledger import Spend
+from clara_eval.judge.costs.budgets import Spend
 
 
 @dataclass(frozen=True, slots=True)

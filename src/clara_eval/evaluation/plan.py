@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from clara_eval.judge.costs.reading import ReadingBudget
-from clara_eval.judge.limits import TokenLimits
+from clara_eval.judge.costs.budgets import ReadingBudget
+from clara_eval.judge.reading import TokenLimits
 
 Stage = Literal["collecting", "executing", "extracting", "comparing"]
 

@@ -15,7 +15,7 @@ from clara_eval.evaluation.features.extract import ReadingContext, prompts_for
 from clara_eval.evaluation.plan import EvaluationPlan, ProgressListener
 from clara_eval.evaluation.sources import ModelSource
 from clara_eval.judge import type_names
-from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
+from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.submissions import Solution

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.evaluation.play import Comparison, compared
-from clara_eval.judge.comparison import Judge
+from clara_eval.judge.comparison import Judge, JudgeVector
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
-from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import Pairing, Schedule, Tally
 
 Ints = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.ruled import judge_by_rules
 from clara_eval.evaluation.sources import Sources
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge
-from clara_eval.judge.ordering import OrderingJudge
+from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank
 

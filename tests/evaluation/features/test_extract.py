@@ -25,9 +25,9 @@ from clara_eval.evaluation.features import ReadingContext, extract_features
 from clara_eval.evaluation.features.extract import questions_for
 from clara_eval.evaluation.features.features import choose_values
 from clara_eval.evaluation.features.merging import differs, merge_values, merge_views
+from clara_eval.judge.comparison import Value
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import Value
 from clara_eval.submissions import Solution
 
 LEVEL = Feature("correctness", "integer", min=0, max=4, better="higher", description="Right?")

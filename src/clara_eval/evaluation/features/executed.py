@@ -5,7 +5,7 @@ from __future__ import annotations
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.flags import Flag
 from clara_eval.harness import Executed, RunOutcome
-from clara_eval.judge.vector import Value
+from clara_eval.judge.comparison import Value
 
 _ORDINARY = frozenset({RunOutcome.PASSED, RunOutcome.FAILED})
 

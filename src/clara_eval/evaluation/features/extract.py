@@ -21,6 +21,7 @@ from clara_eval.evaluation.features.merging import merge_parts, merge_views
 from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.evaluation.features.views import known_language, neutral_view
 from clara_eval.harness import Executed, Harness
+from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import (
     BadCanary,
     Claims,
@@ -31,11 +32,9 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
-from clara_eval.judge.outages import AnswerCut, GoneWithout
-from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import PromptView, prompt_view
+from clara_eval.judge.port import AnswerCut, GoneWithout, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import Value
+from clara_eval.judge.templates import PromptView, prompt_view
 from clara_eval.submissions.model import Solution
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"

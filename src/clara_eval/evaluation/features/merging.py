@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.flags import Flag
+from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import Claims
-from clara_eval.judge.vector import Value
 
 TOLERANCE = 0.1
 _HUGE = 1e300
