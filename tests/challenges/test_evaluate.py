@@ -47,7 +47,8 @@ from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge import RulesJudge
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
-from clara_eval.submissions import CONTESTED_SECONDS, Fetch, Fetched
+from clara_eval.submissions.copies import CONTESTED_SECONDS
+from clara_eval.submissions.model import Fetch, Fetched
 
 
 async def posts(chain: LocalChain, address: Address) -> int:

@@ -17,7 +17,7 @@ from clara_eval.evaluation.sources import ModelSource
 from clara_eval.harness import Machine
 from clara_eval.judge.calibration_gate import FLOOR, Mode
 from clara_eval.store.ports import Store
-from clara_eval.submissions import Fetch, SubmissionLimits
+from clara_eval.submissions.model import Fetch, SubmissionLimits
 
 
 class Models(Protocol):

@@ -9,7 +9,7 @@ from clara_eval.core.errors import CannotPublish, Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.submissions import Rejected, Solution
+from clara_eval.submissions.model import Rejected, Solution
 
 
 def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:

@@ -15,7 +15,7 @@ from clara_eval.evaluation.harness import ChosenHarness
 from clara_eval.harness import Executed, Harness, Language, Machine
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import language_of
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 TRIES = 2
 """A machine that fails is tried once more; then it is said, and a person looks."""

@@ -15,7 +15,8 @@ from clara_eval.evaluation.received import SubmissionResult
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import excluded, with_originals
 from clara_eval.evaluation.sources import Sources
-from clara_eval.submissions import Likeness, Rejected, Solution, find_likeness
+from clara_eval.submissions.copies import Likeness, find_likeness
+from clara_eval.submissions.model import Rejected, Solution
 
 READ_AT_ONCE = 16
 SHOWN = 3

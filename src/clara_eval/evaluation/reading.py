@@ -18,7 +18,7 @@ from clara_eval.judge import type_names
 from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 
 @dataclass(frozen=True, slots=True)

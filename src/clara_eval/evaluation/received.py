@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
-from clara_eval.submissions import Fetched, Rejected, Solution, check_submission
+from clara_eval.submissions.model import Fetched, Rejected, Solution, check_submission
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.trace_sources import KEY_REPORT
 from clara_eval.judge.port import PaidAnswer
-from clara_eval.submissions import Rejected, Solution
+from clara_eval.submissions.model import Rejected, Solution
 
 Entry = tuple[str, object]
 PLAN = JsonCodec(EvaluationPlan)

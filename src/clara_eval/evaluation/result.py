@@ -19,7 +19,8 @@ from clara_eval.evaluation.rulings import Ruling
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.ranking import Ranking, Tally, tally
-from clara_eval.submissions import Likeness, Rejected
+from clara_eval.submissions.copies import Likeness
+from clara_eval.submissions.model import Rejected
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import Ruling, is_by_default
 from clara_eval.ranking import Ranking
-from clara_eval.submissions import CONTESTED_SECONDS, Likeness, Rejected, Solution
+from clara_eval.submissions.copies import CONTESTED_SECONDS, Likeness
+from clara_eval.submissions.model import Rejected, Solution
 
 PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
 """Reasons for a review that are no flags."""

@@ -12,7 +12,8 @@ from clara_eval.core.submission import Submission
 from clara_eval.documents.review import RuledStage, RulingKind
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.submissions import Cluster, Copy, Likeness, Rejected, Similar
+from clara_eval.submissions.copies import Cluster, Copy, Likeness, Similar
+from clara_eval.submissions.model import Rejected
 
 
 @dataclass(frozen=True, slots=True)

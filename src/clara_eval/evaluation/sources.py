@@ -22,7 +22,7 @@ from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import Asker, PaidAnswer
-from clara_eval.submissions import Fetch, SubmissionLimits, fetch_submission
+from clara_eval.submissions.model import Fetch, SubmissionLimits, fetch_submission
 
 _UNANSWERED = JsonCodec(dict[str, str])
 _EXECUTED = JsonCodec(ExecutedDocument)

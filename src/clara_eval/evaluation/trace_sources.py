@@ -21,8 +21,8 @@ from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.signed import check_signed, signing
-from clara_eval.submissions import Fetched, SubmissionLimits
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
+from clara_eval.submissions.model import Fetched, SubmissionLimits
 
 Bodies = Mapping[str, Any]
 """The body of each entry of a trace by its key."""

@@ -21,7 +21,8 @@ from clara_eval.redteam.entries import solution_of
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.real_files import RealFile
 from clara_eval.redteam.report import Figure, number, share
-from clara_eval.submissions import Solution, find_likeness
+from clara_eval.submissions.copies import find_likeness
+from clara_eval.submissions.model import Solution
 
 BATCH = 20
 PAID = 3

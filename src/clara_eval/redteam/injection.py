@@ -36,7 +36,7 @@ from clara_eval.redteam.simulators import (
     in_memory,
     obedient_reader,
 )
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
     (

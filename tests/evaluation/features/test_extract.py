@@ -28,7 +28,7 @@ from clara_eval.evaluation.features.merging import differs, merge_values, merge_
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import Value
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 LEVEL = Feature("correctness", "integer", min=0, max=4, better="higher", description="Right?")
 SPEED = Feature("speed", "number", min=0, max=1, better="higher")

@@ -51,7 +51,7 @@ from clara_eval.judge.extraction import (
 )
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.prompt_view import prompt_view, unescaped
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
     (
