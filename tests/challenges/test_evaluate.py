@@ -42,7 +42,7 @@ from clara_eval.devnet.demo.round import (
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.tournament import is_exact, rank_round
+from clara_eval.evaluation.run import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge import RulesJudge
 from clara_eval.store.sql_store import SqlStore

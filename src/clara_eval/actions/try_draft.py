@@ -15,7 +15,7 @@ from clara_eval.config.eval_config import EvalConfig, compile_schema, read_metad
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
-from clara_eval.evaluation.features.executed import executed_values
+from clara_eval.evaluation.features.features import executed_values
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.harness import Machine
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from clara_eval.core.address import Address
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag, Severity
 from clara_eval.core.submission import Placed
+from clara_eval.evaluation.execution import WITHHELD, ChosenHarness
 from clara_eval.evaluation.features.extract import UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
-from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import Ruling, is_by_default

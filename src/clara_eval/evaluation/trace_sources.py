@@ -11,10 +11,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace, Temporary
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.execution import run_here
-from clara_eval.evaluation.harness import REVEAL, Reveal
-from clara_eval.evaluation.received import RECEIVED, Received, SubmissionResult
+from clara_eval.evaluation.execution import REVEAL, Reveal, run_here
 from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.sources import RECEIVED, Received, SubmissionResult
 from clara_eval.harness import Executed, Harness, Machine, MissingEngine
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
