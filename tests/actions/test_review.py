@@ -13,8 +13,7 @@ from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.actions.review import Decree, approve, rule
-from clara_eval.actions.review_sheet import review_sheet
+from clara_eval.actions.review import Decree, approve, review_sheet, rule
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation

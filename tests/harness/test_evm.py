@@ -19,7 +19,7 @@ import pytest
 from tests.support.compiler_bombs import COMPILER_BOMBS
 from tests.support.evm import HEAD, PLAIN, submission
 
-from clara_eval.actions.check_harness import check_harness
+from clara_eval.actions.harness import check_harness
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.devnet.anvil import Anvil
 from clara_eval.harness import (

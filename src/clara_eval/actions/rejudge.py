@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clara_eval.actions.calibration_figures import proportion
+from clara_eval.actions.calibrate import proportion
 from clara_eval.actions.verify import first_block_of
 from clara_eval.app import open_chain, open_jury
 from clara_eval.challenges.replay import Checked
