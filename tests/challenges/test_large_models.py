@@ -14,12 +14,12 @@ from tests.support.scripted_llm import honest_reader
 
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.evaluation.answer_recorder import KeptAnswers
-from clara_eval.evaluation.plan import EvaluationPlan, no_listener
 from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.round import EvaluationPlan, no_listener
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources
 from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.harness import Machine
 from clara_eval.judge import cached_llm
 from clara_eval.judge.attestation import KeyReport, Signed

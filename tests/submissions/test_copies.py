@@ -21,13 +21,8 @@ from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission, Version
 from clara_eval.redteam.copying import honest_round
 from clara_eval.redteam.mutations import Program, disguise
-from clara_eval.submissions import (
-    CONTESTED_SECONDS,
-    Cluster,
-    Solution,
-    find_likeness,
-)
-from clara_eval.submissions.copies import CopyKind
+from clara_eval.submissions.copies import CONTESTED_SECONDS, Cluster, CopyKind, find_likeness
+from clara_eval.submissions.model import Solution
 
 PYTHON = '''
 """A fee that grows with volatility."""

@@ -23,7 +23,7 @@ from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm

@@ -20,7 +20,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.eip191 import signer_of
 from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.documents.store_keys import harness_key
-from clara_eval.evaluation.harness import revealed_document
+from clara_eval.evaluation.execution import revealed_document
 from clara_eval.harness import HarnessDocument
 from clara_eval.harness.model import MAX_DOCUMENT_BYTES
 
