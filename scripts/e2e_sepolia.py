@@ -34,8 +34,7 @@ from clara_eval.actions.terms import Posting
 from clara_eval.actions.times import show_moment
 from clara_eval.actions.verify import verify_trace
 from clara_eval.app import Caller, open_app, open_caller
-from clara_eval.chain.rpc import NodeRefusal
-from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.node import Meaning, NodeRefusal
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import (

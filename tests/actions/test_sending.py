@@ -25,10 +25,8 @@ from clara_eval.actions.send_plan import unfinished_plan
 from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.actions.terms import Posting
 from clara_eval.app import Caller, open_caller
-from clara_eval.chain.contracts import ContractName
-from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.rpc import NodeRefusal, RpcCall
-from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.contracts.abi import ContractName, abi
+from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy
 from clara_eval.chain.transaction import TransactionToSign

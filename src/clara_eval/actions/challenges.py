@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clara_eval.app import Caller
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.posted import PostedBy
+from clara_eval.chain.model import Challenge, PostedBy
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import NotFound, Temporary
 from clara_eval.core.submission import Submission

@@ -35,7 +35,7 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
 
 TRACE_FORMAT = FORMAT
@@ -72,7 +72,7 @@ class PublishedTrace:
 
 @dataclass(frozen=True, slots=True)
 class ResultReader:
-    store: Store
+    store: SqlStore
     chain_id: int
     traces_public: str
 

@@ -34,14 +34,14 @@ from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 
 __all__ = ["Decide", "Decree", "Review", "approve", "in_store", "known_review", "list_reviews", "reject", "rule"]
 T = TypeVar("T")
-Decide = Callable[[Store, int], Awaitable[Review]]
+Decide = Callable[[SqlStore, int], Awaitable[Review]]
 
 
-async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]) -> T:
+async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
     """Call a function with the store of the settings; NotFound if there is none yet."""
     async with existing_store(settings.database_url) as store:
         if store is None:
@@ -53,7 +53,7 @@ async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]
 
 
 async def approve(
-    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
+    store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
 ) -> Review:
     """Let exactly this result be posted; note and name become part of the public trace."""
     now, looked_at = int(time.time()), _require(digest)
@@ -64,7 +64,7 @@ async def approve(
 
 
 async def reject(
-    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
+    store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
 ) -> Review:
     """End the evaluation as failed; the poster may still post."""
     review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
@@ -98,7 +98,7 @@ class Decree:
     """Who rules; it is in the public trace."""
 
 
-async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
+async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
     """Evaluate the round again under a ruling."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
         review = check_waiting(await known_review(store, chain_id, address), _require(digest))
@@ -128,7 +128,7 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
         )
 
 
-async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
+async def _keep(store: SqlStore, run: str, decree: Decree, digest: str) -> None:
     """Add the ruling, and reopen what a finished run closed."""
     about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
     ruling = Ruling(decree.kind, digest, int(time.time()), *about)

@@ -22,13 +22,13 @@ from clara_eval.documents.review import ReviewSheet, ShownComparison
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.rulings import read_rulings
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 
 NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
 
 
-async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
+async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
     """Make the sheet of one challenge; NotFound if no review is known."""
     review = await known_review(store, chain_id, address)
     scores = await read(store, chain_id, Scores, scores_key(address))
@@ -65,7 +65,7 @@ def _near(rows: list[LeaderboardRow]) -> list[str]:
     return [row.address for row in rows[: paid + NEAR]]
 
 
-async def _facts(store: Store, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
+async def _facts(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
     facts: dict[str, dict[str, Value]] = {}
     for account in near:
         found = await read(store, chain_id, Features, features_key(address, account))
@@ -74,7 +74,7 @@ async def _facts(store: Store, chain_id: int, address: Address, near: list[str])
     return facts
 
 
-async def _comparisons(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
+async def _comparisons(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
     games: list[ShownComparison] = []
     for first, second in permutations(near[-2 * NEAR :], 2):
         found = await read_comparison(store, chain_id, address, first, second)

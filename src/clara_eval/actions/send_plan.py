@@ -25,7 +25,7 @@ from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 
 REHEARSALS = 6
 """A node behind a balancer may not know the previous transaction's block yet: look again that often."""
@@ -172,7 +172,7 @@ class _Steps:
 
     caller: Caller
     sender: TransactionSender
-    store: Store
+    store: SqlStore
     run: str
     started: _Started
 

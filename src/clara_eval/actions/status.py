@@ -11,13 +11,13 @@ from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
 from clara_eval.store.open import existing_store
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
 
 __all__ = ["evaluation_status", "spend_document", "spending", "stored_status", "stored_trace"]
 
 
-async def evaluation_status(store: Store, chain_id: int, address: Address) -> EvalStatus | None:
+async def evaluation_status(store: SqlStore, chain_id: int, address: Address) -> EvalStatus | None:
     """Read the status; `pending` if only the challenge is known, None if it is not."""
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is not None or await store.get(chain_id, index_key(address)) is None:

@@ -7,8 +7,7 @@ from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.app import Caller
-from clara_eval.chain.dollars import worth_micro_usd
-from clara_eval.chain.model import PrizeToken
+from clara_eval.chain.model import PrizeToken, worth_micro_usd
 from clara_eval.challenges.fees import Fee
 from clara_eval.config.eval_config import EvalConfig, collect_problems
 from clara_eval.core.address import Address

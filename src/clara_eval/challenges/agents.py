@@ -11,7 +11,7 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Scores, Summary, read
 from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
 from clara_eval.documents.store_keys import entry_key, index_key, result_key, scores_key
-from clara_eval.store.ports import PublicKeys
+from clara_eval.store.sql_store import PublicKeys
 
 
 def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import plain_json
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ def workflow_id(chain_id: int, address: Address, number: int) -> str:
     return f"evaluate:{chain_id}:{address}:{number}"
 
 
-async def read_attempts(keys: KeyedDocuments, chain_id: int, address: str) -> Attempts:
+async def read_attempts(keys: PublicKeys, chain_id: int, address: str) -> Attempts:
     text = await keys.get(chain_id, attempts_key(address))
     return Attempts(**json.loads(text)) if text else Attempts()
 
 
-async def save_attempts(keys: KeyedDocuments, chain_id: int, address: str, attempts: Attempts) -> None:
+async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts: Attempts) -> None:
     await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))

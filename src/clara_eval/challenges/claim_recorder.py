@@ -12,7 +12,7 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Summary, read
 from clara_eval.documents.rounds import Claim, PrizeClaims, RoundResult
 from clara_eval.documents.store_keys import claims_key, index_key, result_key
-from clara_eval.store.ports import PublicKeys
+from clara_eval.store.sql_store import PublicKeys
 
 UNCLAIMED = "engine:unclaimed"
 """Every challenge with prizes left, and the last block that was read for it."""

@@ -24,7 +24,7 @@ from clara_eval.evaluation.votes import votes_document
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import Pairing
-from clara_eval.store.ports import PublicKeys
+from clara_eval.store.sql_store import PublicKeys
 
 
 class Verdicts(Document):

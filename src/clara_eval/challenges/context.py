@@ -16,7 +16,7 @@ from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.sources import ModelSource
 from clara_eval.harness import Machine
 from clara_eval.judge.calibration_gate import FLOOR, Mode
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.submissions import Fetch, SubmissionLimits
 
 
@@ -45,7 +45,7 @@ class MeteredModels(ModelSource, Protocol):
 class Ports:
     chain: EthereumChain
     fetch: Fetch
-    store: Store
+    store: SqlStore
     sender: TransactionSender
     models: Models
     machine: Machine = field(default_factory=Machine)

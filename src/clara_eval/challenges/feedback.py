@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.chain.agents import AgentRegistries
 from clara_eval.chain.contracts.abi import abi
+from clara_eval.chain.ethereum import AgentRegistries
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.address import Address

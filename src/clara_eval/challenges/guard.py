@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Winners, prizes
+from clara_eval.chain.winners import Winners, prizes, read_calldata
 from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clara_eval.chain.calldata import scoring_function
+from clara_eval.chain.ethereum import PostedResults
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.results import PostedResults
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
+from clara_eval.chain.winners import scoring_function
 from clara_eval.core.errors import CannotPublish, NotYet
 
 

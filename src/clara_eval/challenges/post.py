@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from clara_eval.chain.calldata import post_scores_calldata
-from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Posted, PostedBy
-from clara_eval.chain.results import PostedResults
+from clara_eval.chain.ethereum import PostedResults
+from clara_eval.chain.model import Challenge, ChallengeStatus, Posted, PostedBy
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
-from clara_eval.chain.winners import Winners
+from clara_eval.chain.winners import Winners, post_scores_calldata
 from clara_eval.challenges.guard import check_call
 from clara_eval.core.errors import CannotPublish, NotYet, Temporary
 

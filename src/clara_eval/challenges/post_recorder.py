@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from clara_eval.chain.calldata import read_calldata
-from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Posted, PostedBy
-from clara_eval.chain.results import PostedResults
+from clara_eval.chain.ethereum import PostedResults
+from clara_eval.chain.model import Challenge, ChallengeStatus, Posted, PostedBy
+from clara_eval.chain.winners import read_calldata
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import StatusWriter
@@ -13,11 +12,11 @@ from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import State
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import bring_back
 
 
-async def record_posted(store: Store, results: PostedResults, challenge: Challenge) -> Posted | None:
+async def record_posted(store: SqlStore, results: PostedResults, challenge: Challenge) -> Posted | None:
     """Write what is posted and return it; None if nothing is, or nothing deep enough."""
     posted = await results.posted_by(challenge)
     if posted is None:
@@ -58,7 +57,7 @@ async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) 
     return {"rankings": rows, "winners": chosen, "margin": None, "consistency": None, "flags": [], "traceDigest": None}
 
 
-async def record_closed(store: Store, challenge: Challenge) -> None:
+async def record_closed(store: SqlStore, challenge: Challenge) -> None:
     state: State
     if challenge.status is ChallengeStatus.EXPIRED:
         state, reason = "failed", "It expired without scores: every submitter may claim an equal share."

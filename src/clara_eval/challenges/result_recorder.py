@@ -13,7 +13,7 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.documents.results import Summary, Token
 from clara_eval.documents.rounds import Entrant, PaidWinner, RoundResult
 from clara_eval.documents.store_keys import result_key
-from clara_eval.store.ports import PublicKeys
+from clara_eval.store.sql_store import PublicKeys
 
 _ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED))
 

@@ -40,7 +40,7 @@ from clara_eval.documents.results import (
 from clara_eval.documents.store_keys import status_key
 from clara_eval.evaluation.plan import Stage
 from clara_eval.store.leases import Busy
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
@@ -105,7 +105,7 @@ def _gravity(error: BaseException) -> int:
     return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
 
 
-async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+async def read_status(keys: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
     """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
@@ -115,7 +115,7 @@ class StatusWriter:
 
     def __init__(
         self,
-        keys: KeyedDocuments,
+        keys: PublicKeys,
         chain_id: int,
         address: str,
         *,
@@ -137,7 +137,7 @@ class StatusWriter:
     @classmethod
     async def resumed(
         cls,
-        keys: KeyedDocuments,
+        keys: PublicKeys,
         chain_id: int,
         address: str,
         *,

@@ -29,7 +29,7 @@ from clara_eval.documents.store_keys import features_key, scores_key, status_key
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.evaluation.votes import votes_document
-from clara_eval.store.on_demand import StoreOnDemand
+from clara_eval.store.open import StoreOnDemand
 from clara_eval.store.trace_archive import stream_trace
 
 MAX_TRACE_BYTES = 200_000_000

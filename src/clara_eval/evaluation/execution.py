@@ -10,7 +10,7 @@ from typing import Protocol
 from clara_eval.config.eval_config import EXECUTED, EvalConfig, FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.harness import ChosenHarness
 from clara_eval.harness import Executed, Harness, Language, Machine
 from clara_eval.harness import HarnessSubmission as Program

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
-from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.submission import Submission
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.plan import ProgressListener
 from clara_eval.evaluation.received import SubmissionResult
 from clara_eval.evaluation.round import Round

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.core.gather import gather_or_raise
-from clara_eval.core.verdict import Winner
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge
 from clara_eval.judge.ordering import Ordered, OrderingJudge
 from clara_eval.judge.vector import JudgeVector

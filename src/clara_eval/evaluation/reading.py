@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schema, with_types
 from clara_eval.core.address import Address
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.execution import Execution
 from clara_eval.evaluation.features import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.extract import ReadingContext, prompts_for

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from clara_eval.core.verdict import Winner
+from clara_eval.core.constants import Winner
 from clara_eval.evaluation.play import Comparison
 
 Letter = Literal["A", "B", "tie"] | None
