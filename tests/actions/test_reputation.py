@@ -13,7 +13,7 @@ from eth_utils.address import to_checksum_address
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3, web3_of
 
-from clara_eval.actions.browse import detail
+from clara_eval.actions.challenges import detail
 from clara_eval.app import open_app, open_caller
 from clara_eval.chain.contracts.abi import artifact
 from clara_eval.challenges.agents import agent_record

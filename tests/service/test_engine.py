@@ -25,8 +25,8 @@ from tests.support.service import (
 )
 from tests.support.web3_chain import as_web3, web3_of
 
-from clara_eval.actions.check import preflight
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.actions.operator import preflight
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge

@@ -25,8 +25,8 @@ from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
-from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.result import PLAN
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.scoring_window import (
     Speed,
     Window,
@@ -35,7 +35,7 @@ from clara_eval.evaluation.scoring_window import (
     most_comparisons,
 )
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.judge.costs.caps import check_prize
+from clara_eval.judge.costs.budgets import check_prize
 
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0

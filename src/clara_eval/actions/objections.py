@@ -15,8 +15,8 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
+from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.service_client import ask_service, refusal
-from clara_eval.actions.times import show_moment
 from clara_eval.app import Caller, Connections
 from clara_eval.challenges.objections import (
     ABOUT,

@@ -17,7 +17,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.store.open import StoreOnDemand
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.submissions.fetch.contents import IpfsContents
+from clara_eval.submissions.fetch import IpfsContents
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury
 from clara_eval.store.open import open_store
 from clara_eval.store.publication.publish_documents import Publication

@@ -13,10 +13,10 @@ from clara_eval.challenges.review import Review, lapse, request_review
 from clara_eval.challenges.status import StatusWriter, review_meaning
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
+from clara_eval.evaluation.play import RuledComparisons
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
-from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import rule_by_clock
 from clara_eval.judge.calibration_gate import known, prompt_hash, why_not_alone, work_hash
 

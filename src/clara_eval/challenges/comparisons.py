@@ -19,10 +19,9 @@ from clara_eval.documents.results import (
     read,
 )
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
-from clara_eval.evaluation.play import compared
-from clara_eval.evaluation.votes import votes_document
+from clara_eval.evaluation.play import compared, votes_document
+from clara_eval.judge.comparison import JudgeVector
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import Pairing
 from clara_eval.store.sql_store import PublicKeys
 

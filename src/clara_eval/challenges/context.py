@@ -12,12 +12,12 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt, TransactionSender
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.networks import Network
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.sources import ModelSource
 from clara_eval.harness import Machine
 from clara_eval.judge.calibration_gate import FLOOR, Mode
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.submissions import Fetch, SubmissionLimits
+from clara_eval.submissions.model import Fetch, SubmissionLimits
 
 
 class Models(Protocol):

@@ -15,11 +15,10 @@ from clara_eval.challenges.round_costs import Reservation, RoundCosts, check_wor
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.costs.caps import caps_of
-from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.costs.budgets import RunBudget, caps_of
 from clara_eval.judge.port import ConnectedLlm, Llm
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi

@@ -15,11 +15,8 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
-from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.record import ruled_verdicts
-from clara_eval.evaluation.result import EvaluationResult, judges_of, tally_of
-from clara_eval.evaluation.ruled import RuledComparisons
-from clara_eval.evaluation.votes import votes_document
+from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
+from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts, tally_of
 
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""

@@ -16,12 +16,10 @@ from clara_eval.challenges.review import Review, read_review
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import plots_key, scores_key
-from clara_eval.evaluation.record import entries
-from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import render
-from clara_eval.evaluation.trace.evidence import Evidence
-from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.evaluation.trace.trace_file import Evidence, TraceFile
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
 AT_ONCE = 2000

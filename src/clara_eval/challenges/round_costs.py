@@ -9,12 +9,10 @@ from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
-from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.judge.costs.caps import caps_of
+from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.judge.costs.budgets import ReadingBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Quote, Size, quote
-from clara_eval.judge.costs.reading import ReadingBudget
-from clara_eval.judge.expected_calls import Jury, expected_calls
+from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, expected_calls, quote
 from clara_eval.judge.providers.registry import parse_judge, price_card, thinking_models, token_limits
 from clara_eval.store.sql_store import SqlStore
 

@@ -38,7 +38,7 @@ from clara_eval.documents.results import (
     read,
 )
 from clara_eval.documents.store_keys import status_key
-from clara_eval.evaluation.plan import Stage
+from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import PublicKeys
 

@@ -26,9 +26,8 @@ from clara_eval.documents.results import (
 )
 from clara_eval.documents.rounds import AgentRecord
 from clara_eval.documents.store_keys import features_key, scores_key, status_key
-from clara_eval.evaluation.play import Comparison
+from clara_eval.evaluation.play import Comparison, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
-from clara_eval.evaluation.votes import votes_document
 from clara_eval.store.open import StoreOnDemand
 from clara_eval.store.trace_archive import stream_trace
 

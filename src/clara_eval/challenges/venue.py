@@ -14,8 +14,7 @@ from clara_eval.challenges.read import CHALLENGE
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadTrace
-from clara_eval.evaluation.record import VenueRecords
-from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.result import EvaluationResult, VenueRecords
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.scoring_window import Window

@@ -6,7 +6,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.features.extract import ReadingContext
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 READING = ReadingContext("0x" + "22" * 20, "0x" + "11" * 32, "python")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clara_eval.evaluation.features import extract_features
-from clara_eval.evaluation.features.extract import prompts_for
+from clara_eval.evaluation.features.extract import extract_features, prompts_for
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm

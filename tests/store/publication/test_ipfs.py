@@ -15,7 +15,7 @@ from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.publication.ipfs import IpfsPublication
 from clara_eval.store.publication.publish_documents import publish_documents, trace_uri, unpublished
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.submissions.fetch.file_cid import file_cid
+from clara_eval.submissions.fetch.cid import file_cid
 
 CID = file_cid("".join(TRACE).encode())
 

@@ -1,18 +1,27 @@
-"""Check settings, node, wallet, store and judges before going live; no check shows a secret."""
+"""What an operator asks before and after going live: checks, a new key, stored results; no check shows a secret."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from pydantic import SecretStr
+
+from clara_eval.actions.published import SpendReport, evaluation_status, spend_report
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
+from clara_eval.chain.wallet import new_keystore
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import ZERO_ADDRESS, to_address
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
+from clara_eval.core.errors import ClaraError, ConfigError
+from clara_eval.documents.results import EvalStatus, Scores, read
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.judge.providers.registry import models_of, parse_jury
+from clara_eval.store.open import existing_store
+from clara_eval.store.trace_archive import stream_trace
 
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
@@ -103,3 +112,42 @@ async def _judges(app: App) -> str:
     jury = parse_jury(app.settings.judges)
     note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
     return ", ".join(judge.text for judge in jury) + note
+
+
+SHORTEST_PASSWORD = 12
+FEWEST_SIGNS = 6
+
+
+def new_key(path: Path, password: SecretStr) -> Address:
+    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
+    text = password.get_secret_value()
+    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
+        raise ConfigError(
+            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
+            f"{FEWEST_SIGNS} different ones.",
+            remedy="Choose several random words.",
+        )
+    return new_keystore(path, password)
+
+
+async def stored_status(settings: Settings, address: Address) -> tuple[EvalStatus | None, Scores | None]:
+    async with existing_store(settings.database_url) as store:
+        if store is None:
+            return None, None
+        chain_id = settings.network.chain_id
+        status = await evaluation_status(store, chain_id, address)
+        return status, await read(store, chain_id, Scores, scores_key(address))
+
+
+async def stored_trace(settings: Settings, address: Address) -> AsyncIterator[bytes]:
+    """Stream the trace of a challenge; nothing if there is none."""
+    async with existing_store(settings.database_url) as store:
+        if store is not None:
+            async for part in stream_trace(store, settings.network.chain_id, address):
+                yield part.encode()
+
+
+async def spending(settings: Settings, since: int) -> SpendReport:
+    """Report what was spent on models since a moment."""
+    async with existing_store(settings.database_url) as store:
+        return spend_report(await store.spends(since=since) if store else [])
