@@ -58,8 +58,6 @@ class ContractRefused(CannotPublish):
 
 
 class EthereumAccount:
-    """One wallet on one network, or one address in dry run."""
-
     def __init__(
         self,
         chain: EthereumChain,
@@ -136,7 +134,6 @@ class EthereumAccount:
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
     async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
-        """Whether a node still keeps one of these to be mined."""
         asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
         found = await self._blocks.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
@@ -210,7 +207,6 @@ class EthereumAccount:
         return BroadcastResult.ACCEPTED
 
     async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
-        """Return which of these is mined, if any."""
         rpc = self._blocks.rpc
         answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
         for answer in answers:
@@ -278,7 +274,6 @@ async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, in
 
 
 def _count_or_none(answer: Any) -> int | None:
-    """A count of transactions; None for what cannot be one."""
     try:
         count = quantity(answer)
     except NodeDown:
@@ -339,7 +334,6 @@ async def _signed(
 
 
 def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
-    """Turn a node's refusal into the error that says what to do about it."""
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
         return Stalled(

@@ -204,8 +204,6 @@ class NodeDown(Temporary):
 
 
 class Node:
-    """One endpoint, with what is known about it."""
-
     def __init__(self, url: str, *, batch_size: int, retries: NodeRetries) -> None:
         parts, self.host = _parts(url)
         self._retries = retries
@@ -256,7 +254,6 @@ class Node:
         return await gather_or_raise(one(call) for call in calls)
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
-        """Return None if the node does not take this batch."""
         try:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
@@ -332,7 +329,6 @@ class Node:
 
 
 def _parts(url: str) -> tuple[SplitResult, str]:
-    """Split a node's URL, and name it by its host, which shows no key."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -367,7 +363,6 @@ def _envelope(number: int, call: RpcCall) -> dict[str, Any]:
 
 
 def quantity(value: Any) -> int:
-    """Read a node's 0x number."""
     if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
         return int(value, 16)
     raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")

@@ -23,8 +23,6 @@ PIECES_AT_ONCE = 4
 
 
 class Rpc:
-    """All nodes of one network as one."""
-
     def __init__(
         self,
         urls: Sequence[str],
@@ -96,8 +94,6 @@ class Rpc:
         return await self._ask_until_answered(calls, is_whole=True)
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
-        """Return the answer of each node that has one."""
-
         async def one(node: Node) -> tuple[Node, Any] | None:
             try:
                 await self._check(node)

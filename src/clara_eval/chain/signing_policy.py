@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
-from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
+from clara_eval.chain.transaction import GWEI, StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.winners import scoring_function
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Stalled
 
-GWEI = 10**9
 MAX_FEE_PER_GAS = 50 * GWEI
 """A post of 25 winners then costs at most about 0.15 ETH; Base's usual fee is a thousandth of this."""
 MAX_GAS = 8_000_000
@@ -41,18 +40,14 @@ class Vouched:
     """The key's own address: an empty call of zero to it fills a missing nonce."""
 
     def permit(self, targets: Iterable[Address]) -> None:
-        """Add contracts that the factory knows, or that a person named."""
         self.targets.update(targets)
 
     def permit_spending(self, token: Address, units: int) -> None:
-        """Set the most of this token that one transaction may approve or transfer."""
         self.spending[token] = units
 
 
 @dataclass(frozen=True, slots=True)
 class SigningPolicy:
-    """What the key may sign; everything else is refused."""
-
     chain_id: int
     check_call: Check
     vouched: Vouched

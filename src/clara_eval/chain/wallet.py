@@ -30,12 +30,9 @@ _A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys ne
 class Signer(Protocol):
     """What holds a key: this process, a remote signer, a hardware module."""
 
-    @property
-    def address(self) -> Address: ...
-    @property
-    def what(self) -> str:
-        """Where the key is, in words; never the key."""
-        ...
+    address: Address
+    what: str
+    """Where the key is, in words; never the key."""
 
     async def sign(self, tx: TransactionToSign) -> SignedBytes:
         """Sign; the hash is the one that nodes know the transaction by."""
@@ -47,8 +44,6 @@ class Signer(Protocol):
 
 
 class LocalKey:
-    """A key in this process."""
-
     __slots__ = ("_account", "address", "what")
 
     def __init__(self, key: SecretStr, name: str, what: str = "") -> None:
@@ -85,8 +80,6 @@ class LocalKey:
 
 
 class Wallet:
-    """One key under one policy."""
-
     __slots__ = ("address", "policy", "signer")
 
     def __init__(self, key: SecretStr | Signer, policy: SigningPolicy, *, name: str = "CLARA_EVALUATOR_KEY") -> None:
@@ -102,14 +95,18 @@ class Wallet:
         raise TypeError("A wallet is never written anywhere.")
 
     async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
-        """Sign what the policy allows after what is `recorded`."""
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 
 
 def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
     """Open the evaluator's wallet from the settings; None without a key, which means dry run."""
-    given = [name for name, value in _ways(settings).items() if value is not None]
+    ways = {
+        "CLARA_EVALUATOR_KEY": settings.evaluator_key,
+        "CLARA_EVALUATOR_KEYSTORE": settings.evaluator_keystore,
+        "CLARA_SIGNER_URL": settings.signer_url,
+    }
+    given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are both set.", remedy="Say in one way where the evaluator's key is.")
     signer = _signer(settings)
@@ -121,14 +118,6 @@ def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
             remedy="Give the matching key, or leave the address out.",
         )
     return Wallet(signer, policy)
-
-
-def _ways(settings: Settings) -> dict[str, object]:
-    return {
-        "CLARA_EVALUATOR_KEY": settings.evaluator_key,
-        "CLARA_EVALUATOR_KEYSTORE": settings.evaluator_keystore,
-        "CLARA_SIGNER_URL": settings.signer_url,
-    }
 
 
 def _signer(settings: Settings) -> Signer | None:
@@ -158,7 +147,6 @@ def _remote(url: str, settings: Settings) -> Signer:
 
 
 def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
-    """Decrypt the key in a keystore file."""
     if password is None:
         raise ConfigError(
             "CLARA_EVALUATOR_KEYSTORE is set without a password.",

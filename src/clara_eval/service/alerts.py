@@ -84,7 +84,6 @@ class Alerts:
         return True
 
     async def close(self, *, patience_seconds: float = 5) -> None:
-        """Wait a moment for deliveries, then cancel them."""
         if self._deliveries:
             await asyncio.wait(self._deliveries, timeout=patience_seconds)
         for task in list(self._deliveries):
