@@ -12,7 +12,7 @@ from typing import Any
 
 from clara_eval.chain.contracts.abi import View
 from clara_eval.chain.model import Block, Checkpoint
-from clara_eval.chain.node import Meaning, Node, NodeRefusal, RpcCall, quantity
+from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall, quantity, required
 from clara_eval.chain.rpc import Rpc
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
@@ -71,9 +71,6 @@ class Blocks:
         heads = [(node, block) for node, raw in told if (block := block_or_none(raw)) is not None]
         if not heads:
             raise Temporary("No node tells the newest block.", remedy="Check CLARA_RPC_URL.")
-        return self._choose(heads)
-
-    def _choose(self, heads: Sequence[tuple[Node, Block]]) -> Block:
         best = max(block.number for _, block in heads)
         node, block = next(pair for pair in heads if pair[1].number >= best - LAG_BLOCKS)
         self.rpc.prefer(node)
@@ -167,12 +164,6 @@ class Blocks:
 
 def is_refused(answer: Any, meaning: Meaning) -> bool:
     return isinstance(answer, NodeRefusal) and answer.meaning is meaning
-
-
-def required(answer: Any) -> Any:
-    if isinstance(answer, NodeRefusal):
-        raise answer
-    return answer
 
 
 def _checked(answers: list[Any], calls: Sequence[View], block: Block) -> list[object]:

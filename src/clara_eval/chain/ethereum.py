@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block, required
+from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block
 from clara_eval.chain.contracts.abi import contract_version
 from clara_eval.chain.contracts.clients import (
     ChallengeContract,
@@ -33,7 +33,7 @@ from clara_eval.chain.model import (
     PrizeToken,
     ScoringState,
 )
-from clara_eval.chain.node import NodeRefusal
+from clara_eval.chain.node import NodeRefusal, required
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
@@ -298,11 +298,10 @@ class PostedResults(_Reader):
             is_final=head.number - number + 1 >= self.blocks.network.confirmations,
         )
 
-    async def winners_on_chain(self, address: Address, count: int) -> tuple[WinnerPrize, ...]:
-        return await self.winners_at(address, count, await self.blocks.head())
-
-    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[WinnerPrize, ...]:
-        return await self.contract(address).winners(block, count)
+    async def winners_on_chain(
+        self, address: Address, count: int, block: Block | None = None
+    ) -> tuple[WinnerPrize, ...]:
+        return await self.contract(address).winners(block or await self.blocks.head(), count)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
         return await self.contract(address).has_claimed(await self.blocks.head(), accounts)
