@@ -22,7 +22,7 @@ from clara_eval.harness import Call, Executed, RunOutcome
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.vector import Value
-from clara_eval.redteam.entries import READING, solution_of
+from clara_eval.redteam.corpus import READING, solution_of
 from clara_eval.redteam.report import Figure, share
 from clara_eval.redteam.simulators import Property, ScriptedLlm, Task, in_memory
 

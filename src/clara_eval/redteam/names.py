@@ -16,7 +16,7 @@ from clara_eval.evaluation.features import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.redteam.entries import READING, solution_of
+from clara_eval.redteam.corpus import READING, solution_of
 from clara_eval.redteam.lies import verdicts
 from clara_eval.redteam.report import Figure, share
 from clara_eval.redteam.simulators import (
