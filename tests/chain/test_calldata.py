@@ -20,7 +20,7 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.chain.posted import PostedBy
 from clara_eval.chain.transaction import read_signed
 from clara_eval.chain.winners import WinnerPrize, Winners, prizes
-from clara_eval.challenges.guard import check_call
+from clara_eval.challenges.calls import check_call
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
 from clara_eval.core.submission import Submission

@@ -39,8 +39,7 @@ from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet
 from clara_eval.chain.winners import Winners
-from clara_eval.challenges.keeper import advance, finalize
-from clara_eval.challenges.post import publish
+from clara_eval.challenges.calls import advance, finalize, publish
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.core.errors import (
     CannotPublish,

@@ -15,9 +15,8 @@ import structlog
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App
 from clara_eval.chain.sender import Receipt
-from clara_eval.challenges.attempt_memory import Attempts, read_attempts, save_attempts
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import Attempts, StatusWriter, read_attempts, save_attempts
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed

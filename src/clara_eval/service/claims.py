@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from clara_eval.challenges.claim_recorder import record_claims
+from clara_eval.challenges.chain_records import record_claims
 from clara_eval.service.duty import Tick
 
 
