@@ -35,7 +35,7 @@ from clara_eval.challenges.status import read_status
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.admission import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.loop import run_tick

@@ -18,7 +18,7 @@ from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
 from clara_eval.core.lease_check import check_lease
-from clara_eval.judge.costs.ledger import Caps
+from clara_eval.judge.costs.budgets import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.store.leases import Busy, held
 from clara_eval.store.open import open_store

@@ -36,7 +36,7 @@ from clara_eval.evaluation.scoring_window import (
     most_comparisons,
 )
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.judge.costs.caps import check_prize
+from clara_eval.judge.costs.budgets import check_prize
 
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0

@@ -25,9 +25,8 @@ from clara_eval.judge.calibration_gate import (
     why_not_alone,
     work_hash,
 )
-from clara_eval.judge.comparison import Decision
+from clara_eval.judge.comparison import Decision, JudgeVector, make_vector
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import JudgeVector, make_vector
 
 Side = Literal["first", "second", "tie"]
 MOST_LABELS = 100_000

@@ -33,7 +33,7 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
-from clara_eval.judge.costs.ledger import Spend
+from clara_eval.judge.costs.budgets import Spend
 from clara_eval.store.ports import Store
 from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
 

@@ -22,7 +22,7 @@ from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import revealed_document
 from clara_eval.harness import HarnessDocument
-from clara_eval.harness.hidden import MAX_DOCUMENT_BYTES
+from clara_eval.harness.model import MAX_DOCUMENT_BYTES
 
 
 def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:

@@ -13,14 +13,13 @@ from clara_eval.chain.results import PostedResults
 from clara_eval.challenges.challenge_index import read_document, read_many
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.challenges.stored_results import result_pairs
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import State, Summary, Token, read
 from clara_eval.documents.rounds import Claim, Entrant, PaidWinner, PrizeClaims, RoundResult
-from clara_eval.documents.store_keys import claims_key, index_key, result_key, scores_key
+from clara_eval.documents.store_keys import claims_key, entry_key, index_key, result_key, scores_key
 from clara_eval.store.ports import PublicKeys, Store
 from clara_eval.store.trace_archive import bring_back
 
@@ -81,6 +80,12 @@ _ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, Challe
 
 async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
     return await read_many(store, chain_id, RoundResult, result_key, addresses)
+
+
+def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
+    """The keys of one challenge: its result, and one for each agent in it."""
+    lines = [(entry_key(one.agentId, address), "1") for one in result.entrants]
+    return [*lines, (result_key(address), plain_json(result.model_dump()))]
 
 
 def has_news(result: RoundResult | None, summary: Summary) -> bool:

@@ -18,12 +18,9 @@ from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.costs.caps import caps_of
+from clara_eval.judge.costs.budgets import ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Quote, Size, quote
-from clara_eval.judge.costs.reading import ReadingBudget
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.expected_calls import Jury, expected_calls
+from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, expected_calls, quote
 from clara_eval.judge.port import ConnectedLlm, Llm
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi

@@ -20,7 +20,6 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
-from clara_eval.core.hashing import plain_json
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
     D,
@@ -47,8 +46,8 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.judge.comparison import JudgeVector
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import Pairing
 from clara_eval.store.on_demand import StoreOnDemand
 from clara_eval.store.ports import PublicKeys
@@ -127,12 +126,6 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
     if not is_balanced and schedule != "both":
         return False
     return place + (0 if is_balanced else comb(size, 2)) < count
-
-
-def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
-    """The keys of one challenge: its result, and one for each agent in it."""
-    lines = [(entry_key(one.agentId, address), "1") for one in result.entrants]
-    return [*lines, (result_key(address), plain_json(result.model_dump()))]
 
 
 async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:

@@ -27,7 +27,7 @@ from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round
 from clara_eval.evaluation.rulings import excluded, with_originals
 from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult
 from clara_eval.judge import type_names
-from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
+from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.submissions.copies import Likeness, find_likeness

@@ -18,10 +18,8 @@ import numpy.typing as npt
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.verdict import Winner
-from clara_eval.judge.comparison import Decision, Judge
-from clara_eval.judge.ordering import Ordered, OrderingJudge
+from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, OrderingJudge
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
-from clara_eval.judge.vector import JudgeVector
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 
 OUTAGE_SHARE = 0.5

@@ -21,8 +21,7 @@ from clara_eval.evaluation.trace.document import Approval
 from clara_eval.evaluation.trace.trace_file import Evidence
 from clara_eval.evaluation.trace_sources import Bodies, TraceSources
 from clara_eval.harness import Machine
-from clara_eval.judge.attestation import Quotes, SigningKey
-from clara_eval.judge.attestation.quotes import INSTALL
+from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
 
 NOT_PROVEN = (
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",

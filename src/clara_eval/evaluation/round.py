@@ -7,8 +7,8 @@ from typing import Literal, Protocol
 
 from clara_eval.config.eval_config import EvalConfig, Metadata
 from clara_eval.core.submission import Submission, Version
-from clara_eval.judge.costs.reading import ReadingBudget
-from clara_eval.judge.limits import TokenLimits
+from clara_eval.judge.costs.budgets import ReadingBudget
+from clara_eval.judge.reading import TokenLimits
 
 
 @dataclass(frozen=True, slots=True)

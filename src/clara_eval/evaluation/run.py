@@ -20,7 +20,7 @@ from clara_eval.evaluation.rulings import is_by_default
 from clara_eval.evaluation.sources import Sources, key_reports
 from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
-from clara_eval.judge.ordering import OrderingJudge
+from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank
 

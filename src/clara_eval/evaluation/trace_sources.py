@@ -18,8 +18,8 @@ from clara_eval.harness import Executed, Harness, Machine, MissingEngine
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
+from clara_eval.judge.completion import check_signed, signing
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
-from clara_eval.judge.signed import check_signed, signing
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
 from clara_eval.submissions.model import Fetched, SubmissionLimits
 

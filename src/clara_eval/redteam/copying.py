@@ -16,7 +16,7 @@ from clara_eval.evaluation.features.extract import speaks_to_judge
 from clara_eval.evaluation.features.features import SubmissionFacts, choose_values
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.judge.prompt_view import prompt_view
+from clara_eval.judge.templates import prompt_view
 from clara_eval.redteam.entries import solution_of
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.real_files import RealFile

@@ -16,7 +16,7 @@ from clara_eval.evaluation.features.extract import extract_features, questions_f
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import Question
-from clara_eval.judge.prompt_view import prompt_view, unescaped
+from clara_eval.judge.templates import prompt_view, unescaped
 from clara_eval.redteam.corpus import HONEST, Payload, submissions
 from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.report import Figure, number, share

@@ -20,9 +20,9 @@ from clara_eval.evaluation.features.extract import extract_features
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD, compare_field
 from clara_eval.harness import Call, Executed, RunOutcome
+from clara_eval.judge.comparison import Value
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.judge.vector import Value
 from clara_eval.redteam.entries import READING, solution_of
 from clara_eval.redteam.report import Figure, share
 from clara_eval.redteam.simulators import Property, ScriptedLlm, Task, in_memory

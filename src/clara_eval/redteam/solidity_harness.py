@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine
-from clara_eval.harness.apart import MARK
+from clara_eval.harness.solidity import MARK
 from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
 

@@ -50,7 +50,7 @@ from clara_eval.judge.extraction import (
     line_fields,
 )
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import prompt_view, unescaped
+from clara_eval.judge.templates import prompt_view, unescaped
 from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(

@@ -27,6 +27,7 @@ from clara_eval.evaluation.features.features import (
 )
 from clara_eval.evaluation.features.measured import Measured, is_quick, known_language, measure, neutral_view
 from clara_eval.harness import Executed, Harness
+from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import (
     BadCanary,
     Claims,
@@ -37,11 +38,9 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
-from clara_eval.judge.outages import AnswerCut, GoneWithout
-from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import PromptView, prompt_view
+from clara_eval.judge.port import AnswerCut, GoneWithout, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import Value
+from clara_eval.judge.templates import PromptView, prompt_view
 from clara_eval.submissions.model import Solution
 
 _SIGNS = {

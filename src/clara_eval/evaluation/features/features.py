@@ -16,8 +16,8 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
 from clara_eval.harness import Executed, RunOutcome
+from clara_eval.judge.comparison import JudgeVector, Value, checked, make_vector
 from clara_eval.judge.extraction import Claims
-from clara_eval.judge.vector import JudgeVector, Value, checked, make_vector
 
 SecondView = Literal["read", "same", "missing", "none"]
 """Of the code in neutral words: it was read; it is the whole text; it could not be made; prose has none."""
