@@ -60,11 +60,10 @@ from clara_eval.documents.results import read
 from clara_eval.documents.rounds import Created, PrizeClaims, RoundResult
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
 from clara_eval.service.alerts import Alerts
-from clara_eval.service.duty import TickLimits
+from clara_eval.service.duty import LAST_TICK, TickLimits, read_report, save_report
+from clara_eval.service.engine import only_process
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.process_lock import only_process
-from clara_eval.service.report import LAST_TICK, read_report, save_report
 from clara_eval.store.leases import Busy, held
 
 

@@ -16,7 +16,7 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy

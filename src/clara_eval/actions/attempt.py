@@ -14,8 +14,7 @@ from typing import TypeVar
 import structlog
 
 from clara_eval.app import App
-from clara_eval.chain.dollars import worth_micro_usd
-from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.chain.model import Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.chain_records import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge

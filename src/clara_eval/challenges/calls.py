@@ -6,15 +6,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from clara_eval.chain.agents import AgentRegistries
-from clara_eval.chain.calldata import post_scores_calldata, read_calldata, scoring_function
 from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.posted import Posted, PostedBy
-from clara_eval.chain.results import PostedResults
+from clara_eval.chain.ethereum import AgentRegistries, PostedResults
+from clara_eval.chain.model import Challenge, ChallengeStatus, Posted, PostedBy
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
-from clara_eval.chain.winners import Winners, prizes
+from clara_eval.chain.winners import Winners, post_scores_calldata, prizes, read_calldata, scoring_function
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotPublish, NotYet, Temporary, Unscorable
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from clara_eval.chain.calldata import read_calldata
-from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim
-from clara_eval.chain.posted import Posted, PostedBy
-from clara_eval.chain.results import PostedResults
+from clara_eval.chain.ethereum import EthereumChain, PostedResults
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim, Posted, PostedBy
+from clara_eval.chain.winners import read_calldata
 from clara_eval.challenges.challenge_index import read_document, read_many
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import StatusWriter
@@ -20,11 +18,11 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import State, Summary, Token, read
 from clara_eval.documents.rounds import Claim, Entrant, PaidWinner, PrizeClaims, RoundResult
 from clara_eval.documents.store_keys import claims_key, entry_key, index_key, result_key, scores_key
-from clara_eval.store.ports import PublicKeys, Store
+from clara_eval.store.sql_store import PublicKeys, SqlStore
 from clara_eval.store.trace_archive import bring_back
 
 
-async def record_posted(store: Store, results: PostedResults, challenge: Challenge) -> Posted | None:
+async def record_posted(store: SqlStore, results: PostedResults, challenge: Challenge) -> Posted | None:
     """Write what is posted and return it; None if nothing is, or nothing deep enough."""
     posted = await results.posted_by(challenge)
     if posted is None:
@@ -65,7 +63,7 @@ async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) 
     return {"rankings": rows, "winners": chosen, "margin": None, "consistency": None, "flags": [], "traceDigest": None}
 
 
-async def record_closed(store: Store, challenge: Challenge) -> None:
+async def record_closed(store: SqlStore, challenge: Challenge) -> None:
     state: State
     if challenge.status is ChallengeStatus.EXPIRED:
         state, reason = "failed", "It expired without scores: every submitter may claim an equal share."

@@ -12,7 +12,7 @@ from clara_eval.config.networks import Network
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.harness import Machine
 from clara_eval.judge.calibration_gate import FLOOR, Mode
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.submissions.model import Fetch, SubmissionLimits
 
 
@@ -20,7 +20,7 @@ from clara_eval.submissions.model import Fetch, SubmissionLimits
 class Ports:
     chain: EthereumChain
     fetch: Fetch
-    store: Store
+    store: SqlStore
     sender: TransactionSender
     models: ModelPool
     machine: Machine = field(default_factory=Machine)

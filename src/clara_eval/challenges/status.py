@@ -43,7 +43,7 @@ from clara_eval.documents.results import (
 from clara_eval.documents.store_keys import status_key
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
@@ -108,7 +108,7 @@ def _gravity(error: BaseException) -> int:
     return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
 
 
-async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+async def read_status(keys: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
     """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
@@ -118,7 +118,7 @@ class StatusWriter:
 
     def __init__(
         self,
-        keys: KeyedDocuments,
+        keys: PublicKeys,
         chain_id: int,
         address: str,
         *,
@@ -140,7 +140,7 @@ class StatusWriter:
     @classmethod
     async def resumed(
         cls,
-        keys: KeyedDocuments,
+        keys: PublicKeys,
         chain_id: int,
         address: str,
         *,
@@ -291,10 +291,10 @@ def workflow_id(chain_id: int, address: Address, number: int) -> str:
     return f"evaluate:{chain_id}:{address}:{number}"
 
 
-async def read_attempts(keys: KeyedDocuments, chain_id: int, address: str) -> Attempts:
+async def read_attempts(keys: PublicKeys, chain_id: int, address: str) -> Attempts:
     text = await keys.get(chain_id, attempts_key(address))
     return Attempts(**json.loads(text)) if text else Attempts()
 
 
-async def save_attempts(keys: KeyedDocuments, chain_id: int, address: str, attempts: Attempts) -> None:
+async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts: Attempts) -> None:
     await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))

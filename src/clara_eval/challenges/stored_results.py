@@ -49,8 +49,8 @@ from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.judge.comparison import JudgeVector
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.ranking import Pairing
-from clara_eval.store.on_demand import StoreOnDemand
-from clara_eval.store.ports import PublicKeys
+from clara_eval.store.open import StoreOnDemand
+from clara_eval.store.sql_store import PublicKeys
 from clara_eval.store.trace_archive import stream_trace
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from eth_abi.exceptions import EncodingError
 
-from clara_eval.chain.calldata import post_scores
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Winners, check_scorable, choose_winners
+from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
 from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, check_recorded
 from clara_eval.challenges.read import CHALLENGE
 from clara_eval.config.eval_config import read_metadata

@@ -12,8 +12,8 @@ from clara_eval.config.eval_config import EXECUTED, EvalConfig, FeatureSchema, H
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, CannotPublish
-from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.round import Round
 from clara_eval.harness import Executed, Harness, HarnessDocument, Language, Machine, read_harness_document
 from clara_eval.harness import HarnessSubmission as Program

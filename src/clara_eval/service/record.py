@@ -1,4 +1,4 @@
-"""Record what the chain decided: posts by anybody, endings without scores, and the results for agents' records."""
+"""Record what the chain decided: posts, endings without scores, claims, results of agents."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from clara_eval.chain.sender import send_again
 from clara_eval.challenges.chain_records import (
     has_news,
     known_results,
+    record_claims,
     record_closed,
     record_posted,
     record_result,
@@ -98,3 +99,11 @@ async def record_results(tick: Tick) -> None:
         except (ClaraError, TimeoutError) as bad:
             _log.warning("result_not_recorded", challenge=address, problem=str(bad))
             tick.report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
+
+
+async def record_new_claims(tick: Tick) -> None:
+    try:
+        async with asyncio.timeout(tick.limits.read_seconds):
+            await record_claims(tick.app.store, tick.app.chain, tick.safe)
+    except TimeoutError:
+        tick.report.problems.append("Reading old claims is taking long: it continues at the next tick.")

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.actions.published import spend_document, spend_report
-from clara_eval.chain.dollars import is_dollar, worth_micro_usd
-from clara_eval.chain.model import PrizeToken
+from clara_eval.chain.model import PrizeToken, is_dollar, worth_micro_usd
 from clara_eval.config.networks import network
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
