@@ -12,7 +12,7 @@ import pytest
 from clara_eval.code import similarity
 from clara_eval.core.errors import BadInput
 from clara_eval.core.syntax import parse
-from clara_eval.evaluation.features import extract_features
+from clara_eval.evaluation.features.extract import extract_features
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam import copying, lies, names, placing
 from clara_eval.redteam.copying import default_folders, real_files

@@ -17,15 +17,16 @@ from pathlib import Path
 
 from clara_eval.code import language_name
 from clara_eval.config.eval_config import MEASURED, FeatureSchema
+from clara_eval.evaluation.features.extract import speaks_to_judge
 from clara_eval.evaluation.features.features import SubmissionFacts, choose_values
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.evaluation.features.scanning import speaks_to_judge
-from clara_eval.judge.prompt_view import prompt_view
+from clara_eval.judge.templates import prompt_view
 from clara_eval.redteam.corpus import solution_of
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.report import Figure, number, share
-from clara_eval.submissions import Solution, find_likeness
+from clara_eval.submissions.copies import find_likeness
+from clara_eval.submissions.model import Solution
 
 BATCH = 20
 PAID = 3

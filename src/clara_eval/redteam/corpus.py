@@ -14,7 +14,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.features.extract import ReadingContext
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 _FIRST = "def first(values):\n    if not values:\n        return None\n    return values[0]\n"
 _TOTAL = "def total(values, rate):\n    result = 0\n    for value in values:\n        result += value * rate\n"

@@ -15,15 +15,14 @@ from itertools import cycle
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.errors import Temporary
-from clara_eval.evaluation.features import SubmissionFacts, extract_features
-from clara_eval.evaluation.features.extract import prompts_for, questions_for
-from clara_eval.evaluation.features.scanning import speaks_to_judge
+from clara_eval.evaluation.features.extract import extract_features, prompts_for, questions_for, speaks_to_judge
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import Question
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import prompt_view, unescaped
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.judge.templates import prompt_view, unescaped
 from clara_eval.redteam.corpus import CARRIERS, HONEST, POSITIONS, READING, Payload, solution_of, submissions
 from clara_eval.redteam.report import Figure, number, share
 from clara_eval.redteam.simulators import (
@@ -40,7 +39,7 @@ from clara_eval.redteam.simulators import (
     in_memory,
     obedient_reader,
 )
-from clara_eval.submissions import Solution
+from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
     (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine
-from clara_eval.harness.apart import MARK
+from clara_eval.harness.solidity import MARK
 from clara_eval.redteam.report import Figure, share
 
 

@@ -38,8 +38,8 @@ from clara_eval.config.eval_config.reading import take_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features import ReadingContext, SubmissionFacts, extract_features
-from clara_eval.evaluation.features.extract import questions_for
+from clara_eval.evaluation.features.extract import ReadingContext, extract_features, questions_for
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import (
     DECOYS,
@@ -49,8 +49,8 @@ from clara_eval.judge.extraction import (
     line_fields,
 )
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import prompt_view, unescaped
-from clara_eval.submissions import Solution
+from clara_eval.judge.templates import prompt_view, unescaped
+from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
     (

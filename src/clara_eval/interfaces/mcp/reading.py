@@ -11,11 +11,9 @@ from typing import Annotated, Literal
 from mcp_types import CallToolResult
 from pydantic import AliasChoices, Field
 
-from clara_eval.actions import browse as browsing
-from clara_eval.actions import results
-from clara_eval.actions.check_config import ConfigResult, check_config
-from clara_eval.actions.submit import draft_text
-from clara_eval.actions.try_draft import TryResult, try_draft
+from clara_eval.actions import challenges, results
+from clara_eval.actions.quote import ConfigResult, check_config
+from clara_eval.actions.submit import TryResult, draft_text, try_draft
 from clara_eval.documents.actions import (
     BrowseResult,
     DetailResult,
@@ -55,9 +53,9 @@ async def challenge_browse(
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
 ) -> Annotated[CallToolResult, BrowseResult]:
     """List challenges, newest first."""
-    wanted = browsing.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
+    wanted = challenges.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with tool_errors():
-        found = await browsing.browse(caller_of(ctx), wanted)
+        found = await challenges.browse(caller_of(ctx), wanted)
     return answer(text.browse(found), found)
 
 
@@ -66,7 +64,7 @@ async def challenge_detail(
 ) -> Annotated[CallToolResult, DetailResult]:
     """One challenge in full: problem, eval config, terms, winners, your submission."""
     with tool_errors():
-        found = words.detail(await browsing.detail(caller_of(ctx), address, sender or None), text.NAMES)
+        found = words.detail(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
     return answer(text.detail(found), found)
 
 

@@ -15,9 +15,8 @@ from clara_eval.actions.claim import claim
 from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show, objection_question
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
-from clara_eval.actions.post import post
+from clara_eval.actions.post import NO_HASH, Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
-from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.documents.actions import ClaimResult, PostResult, SubmitResult
 from clara_eval.interfaces import words
 from clara_eval.interfaces.mcp import text
