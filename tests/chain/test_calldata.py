@@ -21,7 +21,7 @@ from clara_eval.chain.winners import (
     read_calldata,
     scoring_function,
 )
-from clara_eval.challenges.guard import check_call
+from clara_eval.challenges.calls import check_call
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
 from clara_eval.core.submission import Submission

@@ -36,8 +36,7 @@ from clara_eval.chain.sender import SendOutcome, TransactionSender
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet, evaluator_policy
 from clara_eval.chain.winners import Winners, read_calldata
-from clara_eval.challenges.keeper import advance, finalize
-from clara_eval.challenges.post import publish
+from clara_eval.challenges.calls import advance, finalize, publish
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.core.errors import (
     CannotPublish,

@@ -16,8 +16,8 @@ import structlog
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
+from clara_eval.challenges.chain_records import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
-from clara_eval.challenges.post_recorder import record_posted
 from clara_eval.challenges.read import look_at_challenge, pin_challenge
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import window_of

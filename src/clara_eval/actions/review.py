@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TypeVar
 
-from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
-from clara_eval.challenges.comparisons import read_comparison
 from clara_eval.challenges.review import (
     NOTE_CHARS,
     Review,
@@ -20,7 +18,8 @@ from clara_eval.challenges.review import (
     list_reviews,
     signature,
 )
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
+from clara_eval.challenges.stored_results import read_comparison
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json

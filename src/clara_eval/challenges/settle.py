@@ -6,9 +6,8 @@ from typing import Any
 
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.chain.winners import post_scores_calldata
+from clara_eval.challenges.calls import check_call, publish
 from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.guard import check_call
-from clara_eval.challenges.post import publish
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.public_documents import is_posted, scores_document, with_receipt
 from clara_eval.challenges.read import superseded

@@ -18,9 +18,16 @@ from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App
 from clara_eval.chain.model import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
-from clara_eval.challenges.attempt_memory import Attempts, read_attempts, save_attempts
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.status import StatusWriter, gravest, reason_of, state_of
+from clara_eval.challenges.status import (
+    Attempts,
+    StatusWriter,
+    gravest,
+    read_attempts,
+    reason_of,
+    save_attempts,
+    state_of,
+)
 from clara_eval.core.address import Address
 from clara_eval.core.errors import (
     BadInput,

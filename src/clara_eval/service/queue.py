@@ -16,7 +16,7 @@ from dbos import DBOS, ScheduleInput, SetEnqueueOptions, SetWorkflowID
 
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.attempt_memory import read_attempts, save_attempts, workflow_id
+from clara_eval.challenges.status import read_attempts, save_attempts, workflow_id
 from clara_eval.core.address import Address
 from clara_eval.service.dbos_runtime import TICKS, Workflow, answered, evaluations_of, runs_here
 from clara_eval.service.options import EngineOptions

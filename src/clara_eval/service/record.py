@@ -10,11 +10,17 @@ import structlog
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import send_again
+from clara_eval.challenges.chain_records import (
+    has_news,
+    known_results,
+    record_claims,
+    record_closed,
+    record_posted,
+    record_result,
+    watch_claims,
+)
 from clara_eval.challenges.challenge_index import read_many, save_summary
-from clara_eval.challenges.claim_recorder import record_claims, watch_claims
-from clara_eval.challenges.post_recorder import record_closed, record_posted
 from clara_eval.challenges.read import is_still_current, look_at_challenge
-from clara_eval.challenges.result_recorder import has_news, known_results, record_result
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, Temporary

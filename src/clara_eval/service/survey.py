@@ -19,10 +19,9 @@ import structlog
 
 from clara_eval.chain.model import Challenge, Checkpoint
 from clara_eval.chain.sender import Intention
-from clara_eval.challenges.attempt_memory import Attempts, attempts_key
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import reason_of
+from clara_eval.challenges.status import Attempts, attempts_key, reason_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import plain_json

@@ -18,7 +18,7 @@ from clara_eval.chain.blocks import FIRST_SPAN
 from clara_eval.chain.contracts.abi import FOREIGN_GAS, View
 from clara_eval.chain.contracts.clients import IdentityRegistryContract, ReputationRegistryContract
 from clara_eval.chain.model import Block
-from clara_eval.challenges.feedback import EarnedFeedback
+from clara_eval.challenges.calls import EarnedFeedback
 from clara_eval.core.address import Address, short
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex
