@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
-from clara_eval.config.networks import NETWORKS, Network, network
+from clara_eval.config.networks import NETWORKS, Network
 from clara_eval.core.address import to_address
 from clara_eval.core.constants import INTERFACES
 from clara_eval.core.errors import BadInput, ConfigError
@@ -239,7 +239,7 @@ class Settings(BaseModel):
     @property
     def network(self) -> Network:
         """The network of that name, with the dollar of `CLARA_USDC` where that is set."""
-        known = network(self.network_name)
+        known = NETWORKS[self.network_name]
         return replace(known, usdc=self.usdc_address) if self.usdc_address else known
 
     @property

@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Collection
 from functools import lru_cache
 
-from clara_eval.config.eval_config import JsonLimits, read_strict_json
 from clara_eval.core.errors import BadAnswer, BadInput
+from clara_eval.core.strict_json import JsonLimits, read_strict_json
 
 LIMITS = JsonLimits(bytes=16_384, depth=3)
 _FENCED = re.compile(r"```json\n([^`]*)\n```")

@@ -12,8 +12,7 @@ from typer.exceptions import TyperException
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import missing_part
 from clara_eval.core.version import RULES, __version__
-from clara_eval.interfaces.cli.commands import COMMANDS
-from clara_eval.interfaces.cli.lazy import LazyGroup
+from clara_eval.interfaces.cli.commands import COMMANDS, LazyGroup
 from clara_eval.interfaces.cli.output import EXIT_CODES, fail, tolerate_terminals
 
 
