@@ -16,14 +16,7 @@ from clara_eval.config.eval_config.catalogue import level_feature, typed
 from clara_eval.config.eval_config.model import Adaptation, EvalConfig, Feature
 from clara_eval.config.eval_config.problems import BadEvalConfig, ProblemReport, at, shown
 from clara_eval.config.eval_config.reading import read_document, read_feature, read_object
-from clara_eval.config.eval_config.shape import (
-    CONFIG_KEYS,
-    FEATURE_KEYS,
-    MAX_DESCRIPTION,
-    NAME,
-    RESERVED,
-    faults,
-)
+from clara_eval.config.eval_config.shape import CONFIG_KEYS, FEATURE_KEYS, MAX_DESCRIPTION, NAME, RESERVED, faults
 from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.hashing import canonical_json
 

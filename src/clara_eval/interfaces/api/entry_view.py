@@ -12,8 +12,7 @@ from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import Features, LeaderboardRow, Outcome, Pairwise, Played, Scores, Value
 from clara_eval.interfaces.api import wording
-from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
-from clara_eval.interfaces.api.leaderboard import scale_of
+from clara_eval.interfaces.api.challenge_view import feature_names, scale_of, weights_of
 
 RIVALS = 24
 """Nearest rivals whose games are shown."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -75,12 +74,11 @@ COMMANDS = {
 class LazyGroup(TyperGroup):
     """The commands one word below `path`; the program itself has the empty path."""
 
-    table: Mapping[str, Entry] = {}
     path = ""
 
     def _below(self) -> dict[str, str]:
-        found = (words.rpartition(" ") for words in self.table)
-        return {name: self.table[f"{path} {name}".strip()].line for path, _, name in found if path == self.path}
+        found = (words.rpartition(" ") for words in COMMANDS)
+        return {name: COMMANDS[f"{path} {name}".strip()].line for path, _, name in found if path == self.path}
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(self._below())
@@ -95,33 +93,27 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ARG002 - typer's signature
         words = f"{self.path} {cmd_name}".strip()
-        if words not in self.table:
+        if words not in COMMANDS:
             return None
-        target, line = self.table[words]
+        target, line = COMMANDS[words]
         if not target:
-            return _group(self.table, words, line)
+            group = LazyGroup(name=cmd_name, help=line, no_args_is_help=True, rich_markup_mode=None)
+            group.path = words
+            return group
         found = load(target)
         if "structlog" in sys.modules:  # a command that logs nothing does not wait for it to be loaded
             log_to_stderr()
-        return get_command(found if isinstance(found, typer.Typer) else _single(found, cmd_name))
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name)(found)
+            found = single
+        return get_command(found)
 
 
 def load(target: str) -> Any:
     """Import `module:name`."""
     module, _, name = target.partition(":")
     return getattr(import_module(module if "." in module else f"clara_eval.interfaces.cli.{module}"), name)
-
-
-def _group(table: Mapping[str, Entry], path: str, text: str) -> LazyGroup:
-    made = LazyGroup(name=path.rpartition(" ")[2], help=text, no_args_is_help=True, rich_markup_mode=None)
-    made.table, made.path = table, path
-    return made
-
-
-def _single(function: Any, name: str) -> typer.Typer:
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name)(function)
-    return app
 
 
 def log_to_stderr() -> None:

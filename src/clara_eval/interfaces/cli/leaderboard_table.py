@@ -90,7 +90,9 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], 
     lines = [_line(headings, bar, "exact" if is_exact else "95 % interval", "dim")]
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
-            lines.append(_pay_line(leaderboard.margin, _width(columns) + (bar + len(GAP) if bar else 0)))
+            whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
+            sure = f": {100 * margin.probability:.0f} % sure, {margin.word}" if margin else ""
+            lines.append(Text(f"── pay line{sure} ".ljust(whole, "─")[:whole], style="dim"))
         cells = [_aligned(column.cells[number], column) for column in columns]
         style = "bold green" if row.is_paid else ""
         drawn = "" if row.elo is None or not bar else bar_of(*_interval(row), scale, bar)
@@ -118,6 +120,9 @@ def _interval(row: LeaderboardRow) -> tuple[float, float, float]:
 def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
     names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
+    games = ["" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}" for row in shown]
+    token = leaderboard.token
+    prizes = [round_amount(int(row.prizeAmount or 0), token) if row.is_paid and token else "" for row in shown]
     found = [
         Column("#", [f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}" for row in shown], 99),
         Column("entry", names, 99, "left"),
@@ -125,9 +130,9 @@ def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> 
         *_executed(shown),
         Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
         Column("P(paid)", ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown], 5),
-        Column("W–L–T", [_comparisons(row) for row in shown], 1),
+        Column("W–L–T", games, 1),
         Column("score", ["" if row.score is None else str(row.score) for row in shown], 3),
-        Column("prize", [_prize(leaderboard, row) for row in shown], 99),
+        Column("prize", prizes, 99),
     ]
     return [column for column in found if any(column.cells)]
 
@@ -162,11 +167,6 @@ def _aligned(text: str, column: Column) -> str:
     return text + missing if column.side == "left" else missing + text
 
 
-def _pay_line(margin: Margin | None, width: int) -> Text:
-    words = " pay line " if margin is None else f" pay line: {100 * margin.probability:.0f} % sure, {margin.word} "
-    return Text(f"──{words}".ljust(width, "─")[:width], style="dim")
-
-
 def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
@@ -192,14 +192,6 @@ def _executed(shown: Sequence[LeaderboardRow]) -> list[Column]:
 
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-
-
-def _comparisons(row: LeaderboardRow) -> str:
-    return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
-
-
-def _prize(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
-    return round_amount(int(row.prizeAmount or 0), leaderboard.token) if row.is_paid and leaderboard.token else ""
 
 
 def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) -> None:

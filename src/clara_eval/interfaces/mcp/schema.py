@@ -42,12 +42,9 @@ class ExactTool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as wrong:
-            raise ToolError(self._in_words(wrong)) from None
+            said = dict.fromkeys(self._word(error) for error in wrong.errors(include_url=False))
+            raise ToolError(f"{self.name} was not called. " + " ".join(said)) from None
         return await super().run(arguments, context, convert_result)
-
-    def _in_words(self, wrong: ValidationError) -> str:
-        said = [self._word(error) for error in wrong.errors(include_url=False)]
-        return f"{self.name} was not called. " + " ".join(dict.fromkeys(said))
 
     def _word(self, error: ErrorDetails) -> str:
         name, known = str(error["loc"][0]) if error["loc"] else "arguments", list(self.parameters["properties"])
