@@ -64,7 +64,6 @@ def _known_network(name: str) -> str:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The parts of a comma list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -294,7 +293,6 @@ class Settings(BaseModel):
 
     @property
     def usdc(self) -> str | None:
-        """The dollar token of this network, if there is one that we know."""
         return self.network.usdc
 
     @property

@@ -46,7 +46,6 @@ COMMON = {row["name"]: _feature(row) for row in _DATA["common"]}
 
 
 def typed(name: str) -> Feature | None:
-    """Return the catalogue's feature of this name, or None."""
     return MEASURED.get(name) or EXECUTED.get(name) or COMMON.get(name)
 
 
@@ -97,5 +96,4 @@ KINDS = {
 
 
 def template_text(name: str) -> str:
-    """The starter config as the text of a file."""
     return resources.files(__package__).joinpath("starters", f"{name}.json").read_text("utf-8")

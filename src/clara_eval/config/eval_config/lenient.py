@@ -49,7 +49,6 @@ def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, .
 
 
 def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adaptation, ...]]:
-    """The document as our rules can take it, and what was changed."""
     adapting = Adapting()
     taken = dict(_known_keys(adapting, "$", document, CONFIG_KEYS))
     wrong = faults(taken, "$")

@@ -80,7 +80,6 @@ def shown(value: object, limit: int = 120) -> object:
 
 
 def at(path: str, key: str | int) -> str:
-    """The JSON path one step further."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"{path}[{json.dumps(key[:60])}]"

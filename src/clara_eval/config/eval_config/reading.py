@@ -199,7 +199,6 @@ def _read_typed(
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Return lists as tuples and whole bounds as integers."""
     if isinstance(value, list):
         return tuple(value)
     return int(value) if key in {"min", "max"} and value == int(value) else value

@@ -328,7 +328,6 @@ def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tupl
 
 
 def _explain(error: Any, keyword: str, shape: Any) -> tuple[object, str, str]:
-    """The value, the reason and the remedy."""
     *steps, last = error["loc"] or ("",)
     if keyword == "additionalProperties":
         known = tuple(_part(shape, steps)["properties"])

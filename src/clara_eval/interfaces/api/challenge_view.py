@@ -65,7 +65,6 @@ class ListQuery:
     page: int = 1
 
     def link(self, **changes: object) -> str:
-        """The URL of this list with some of it changed."""
         asked = {"status": self.status, "skill": self.skill, "q": self.words, "page": self.page, **changes}
         kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
         return "/?" + urlencode(kept) if kept else "/"
@@ -122,8 +121,6 @@ def _passes(card: Card, wanted: ListQuery) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """An interval on a scale of 0 to 100."""
-
     left: float
     width: float
     middle: float
@@ -184,7 +181,6 @@ def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
 
 
 def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
-    """One page of a ranking."""
     ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
     scale = scale_of(ranked)
     drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
@@ -220,7 +216,6 @@ def around_line(scores: Scores, most: int) -> list[str]:
 
 
 def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ...]:
-    """What running an entry measured, under these names."""
     run = row.executed
     if run is None:
         return (None,) * len(names)
@@ -245,8 +240,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One point of the timeline."""
-
     name: str
     at: int | None
     state: str
@@ -366,7 +359,6 @@ def timeline(
     created: Created | None = None,
     claims: PrizeClaims | None = None,
 ) -> list[Step]:
-    """From the escrow of the prize to the last claim."""
     phase, closed = wording.phase(found, now), now >= found.deadline
     posted = found.scorePostedAt or (scores.publishedAt if scores else None)
     steps = [Step("Created", created.at, "done", "The prize is in escrow.", created.txHash)] if created else []
@@ -399,7 +391,6 @@ def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, cla
 
 
 def _claimed(found: ChallengeSummary, claims: PrizeClaims | None) -> list[Step]:
-    """The last claims, and how many prizes are left."""
     taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
     shown = [
         Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)

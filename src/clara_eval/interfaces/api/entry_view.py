@@ -95,14 +95,12 @@ async def entry_view(reader: ResultReader, address: Address, account: Address) -
 
 
 def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
-    """The others, nearest in place first."""
     others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
     others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
     return others[:RIVALS]
 
 
 def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
-    """The rival with the nearest rating."""
     others = [other for other in ranked if other.address != row.address and other.elo is not None]
     own = row.elo
     return min(others, key=lambda other: abs((other.elo or 0.0) - own)) if others and own is not None else None

@@ -158,14 +158,12 @@ def _decree(fields: dict[str, str], note: str) -> Decree:
 
 @router.post("/retry/{address}")
 async def retry(address: str, request: Request) -> Response:
-    """Queue an evaluation that was deferred or stopped."""
     await operator_form(request)
     await context_of(request).engine.request(known_address(address))
     return RedirectResponse("/operator?done=retry", 303)
 
 
 def session_of(request: Request) -> str | None:
-    """The session of this request, if it is valid."""
     key: AdminKey = request.app.state.admin_key
     begun, _, seal = request.cookies.get(COOKIE, "").rpartition(".")
     until, _, _ = begun.partition(".")

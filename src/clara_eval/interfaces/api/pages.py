@@ -97,7 +97,6 @@ async def api_docs(request: Request) -> HTMLResponse:
 
 @router.get("/challenges/{address}/card")
 async def card(address: str, request: Request) -> HTMLResponse:
-    """One card of the list, which reloads itself while its evaluation runs."""
     found = await reader_of(request).detail(known_address(address), admin=False)
     return page("_card.html", card=card_of(found, time.time()))
 

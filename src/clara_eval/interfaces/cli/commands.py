@@ -111,7 +111,6 @@ class LazyGroup(TyperGroup):
 
 
 def load(target: str) -> Any:
-    """Import `module:name`."""
     module, _, name = target.partition(":")
     return getattr(import_module(module if "." in module else f"clara_eval.interfaces.cli.{module}"), name)
 

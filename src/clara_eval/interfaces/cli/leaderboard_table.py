@@ -238,7 +238,6 @@ def print_result(scores: Scores) -> None:
 
 
 def stage_text(stage: StageProgress) -> str:
-    """`comparing 186 of 300, 310 calls, $1.92, about 40 s left`."""
     parts = [f"{stage.name or 'working'} {stage.done or 0} of {stage.total or 0}"]
     parts += [f"{stage.calls} calls, ${stage.costUsd or 0:.4f}"] if stage.calls else []
     parts += [f"about {show_wait(round(stage.secondsLeft))} left"] if stage.secondsLeft else []

@@ -60,7 +60,6 @@ class ExactTool(Tool):
 
 
 def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
-    """Make a tool that takes the function's arguments and no others."""
     tool = ExactTool.from_function(
         function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
         structured_output=True,

@@ -51,8 +51,6 @@ MAX_TRACE_BYTES = 8_000_000
 
 
 def build_server(caller: Caller) -> MCPServer[Caller]:
-    """Build the server of a caller, which stays open."""
-
     @asynccontextmanager
     async def lifespan(_: MCPServer[Caller]) -> AsyncIterator[Caller]:
         yield caller
@@ -131,6 +129,5 @@ def post_challenge(topic: str = "") -> str:
 
 
 async def run_stdio(settings: Settings) -> None:
-    """Serve one client on standard input and output until it leaves."""
     async with open_caller(settings, is_local=True) as caller:
         await build_server(caller).run_stdio_async()
