@@ -23,19 +23,17 @@ from typing import Any
 from eth_account import Account
 from pydantic import SecretStr
 
+from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, addresses, challenges_at
 from clara_eval.actions.claim import claim, finalize
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action
-from clara_eval.actions.post import post
+from clara_eval.actions.post import Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
-from clara_eval.actions.terms import Posting
-from clara_eval.actions.times import show_moment
 from clara_eval.actions.verify import verify_trace
 from clara_eval.app import Caller, open_app, open_caller
-from clara_eval.chain.rpc import NodeRefusal
-from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.node import Meaning, NodeRefusal
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.actions.check_harness import check_harness
+from clara_eval.actions.harness import check_harness
 from clara_eval.config.eval_config import collect_problems
 from clara_eval.harness import (
     Executed,

@@ -15,9 +15,7 @@ from tests.support.scripted_judge import scripted_words
 from tests.support.scripted_llm import ScriptedLlm
 from typer.testing import CliRunner
 
-from clara_eval.actions.calibrate import calibrate
-from clara_eval.actions.calibration_figures import Looked, measure, proportion
-from clara_eval.actions.calibration_labels import read_labels
+from clara_eval.actions.calibrate import Looked, calibrate, measure, proportion, read_labels
 from clara_eval.app import open_jury
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.local_chain import LocalChain

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.labels import CONFIG, HEAD
 
-from clara_eval.actions.calibration_figures import Looked, mean, measure, proportion
-from clara_eval.actions.calibration_labels import Side, read_labels
+from clara_eval.actions.calibrate import Looked, Side, mean, measure, proportion, read_labels
 from clara_eval.core.errors import BadInput
 from clara_eval.judge.calibration_gate import Calibration, keep, known, why_not_alone
 from clara_eval.store.sqlite import SqliteStore

@@ -13,7 +13,7 @@ from eth_account import Account
 from eth_typing import HexStr
 from tests.support.signers import LocalKms, LocalWeb3Signer
 
-from clara_eval.actions.check import preflight
+from clara_eval.actions.operator import preflight
 from clara_eval.app import open_app
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.challenges.challenge_index import save_summary

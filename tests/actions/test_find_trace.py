@@ -13,12 +13,12 @@ from aiohttp import web
 from tests.support.evidence import ANSWERS, answers, peak
 from tests.support.ipfs import base32, base58, car, gateway, raw_cid, unixfs, v0_cid
 
-from clara_eval.actions.find_trace import find_committed, find_trace
+from clara_eval.actions.verify import find_committed, find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, NotFound, Temporary
 from clara_eval.evaluation.trace.document import START, TraceWriter, read_entries, render
-from clara_eval.evaluation.trace.evidence import Evidence
+from clara_eval.evaluation.trace.trace_file import Evidence
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import drafted, save_trace
 

@@ -13,12 +13,11 @@ from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.api_service import running_service
 from tests.support.web3_chain import as_web3
 
-from clara_eval.actions.browse import detail
+from clara_eval.actions.challenges import detail
 from clara_eval.actions.claim import plan_claim, plan_finalize
-from clara_eval.actions.post import plan_post
+from clara_eval.actions.post import Posting, plan_post
 from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.actions.submit import SubmissionInput, plan_submit
-from clara_eval.actions.terms import Posting
 from clara_eval.app import evaluator_address, open_caller
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet

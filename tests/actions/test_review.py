@@ -13,8 +13,7 @@ from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.actions.review import Decree, approve, rule
-from clara_eval.actions.review_sheet import review_sheet
+from clara_eval.actions.review import Decree, approve, review_sheet, rule
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation
@@ -25,7 +24,7 @@ from clara_eval.core.errors import BadInput, BadTrace, ConfigError
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.rulings import Ruling, ruled_plan
 from clara_eval.judge.port import Prompt
 

@@ -15,7 +15,7 @@ def test_a_deeply_nested_title_does_not_end_a_process_that_can_sign(loaded: str)
     """A poster's metadata nested 100,000 levels deep is read as no title, not as the end of the service."""
     code = f"""
 import {loaded}, sys
-from clara_eval.actions.browse import inline_metadata
+from clara_eval.actions.challenges import inline_metadata
 print(sys.getrecursionlimit(), inline_metadata(sys.stdin.read()))
 """
     done = subprocess.run([sys.executable, "-c", code], input=DEEP, capture_output=True, text=True, check=False)

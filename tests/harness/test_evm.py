@@ -19,7 +19,7 @@ import pytest
 from tests.support.compiler_bombs import COMPILER_BOMBS
 from tests.support.evm import HEAD, PLAIN, submission
 
-from clara_eval.actions.check_harness import check_harness
+from clara_eval.actions.harness import check_harness
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.devnet.anvil import Anvil
 from clara_eval.harness import (
@@ -31,9 +31,8 @@ from clara_eval.harness import (
     RunLimits,
     solc,
 )
-from clara_eval.harness.compilers import CompileCache, find_compiler
 from clara_eval.harness.evm import WORLD
-from clara_eval.harness.solc import compile_solidity, compiled
+from clara_eval.harness.solc import CompileCache, compile_solidity, compiled, find_compiler
 
 HARNESS = (
     HEAD

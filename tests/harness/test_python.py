@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.actions.check_harness import check_harness
+from clara_eval.actions.harness import check_harness
 from clara_eval.harness import (
     Executed,
     Harness,

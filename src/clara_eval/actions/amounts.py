@@ -1,10 +1,10 @@
-"""Amounts, moments and shares as people write them, read exactly and never rounded."""
+"""Amounts, moments, waits and shares as people write and read them; never rounded unless a function says so."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from clara_eval.chain.model import PrizeToken
 from clara_eval.core.errors import BadInput
@@ -147,3 +147,21 @@ def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
             value=payout,
             remedy="Use top1, top3, top5, equal, or basis points such as 5000,3000,2000.",
         ) from None
+
+
+def show_moment(at: int) -> str:
+    """`2026-12-01 12:00:00 UTC`; moments outside the calendar as their number."""
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return f"second {at}"
+
+
+def show_wait(seconds: int) -> str:
+    """`2 d 3 h`, `12 min`, `40 s`: the two largest parts."""
+    parts = []
+    for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(max(0, seconds), size)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2]) or "0 s"

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from clara_eval.actions.calibration_figures import Looked, measure
-from clara_eval.actions.calibration_labels import Label, Labels, Side, read_labels
 from clara_eval.app import open_jury
+from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
-from clara_eval.core.errors import Temporary
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.errors import BadInput, Temporary
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
     LEAST_LABELS,
@@ -20,9 +23,208 @@ from clara_eval.judge.calibration_gate import (
     keep,
     prompt_hash,
     why_not_alone,
+    work_hash,
 )
-from clara_eval.judge.comparison import Decision
+from clara_eval.judge.comparison import Decision, JudgeVector, make_vector
 from clara_eval.judge.structured_llm import StructuredLlm
+
+Side = Literal["first", "second", "tie"]
+MOST_LABELS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    first: JudgeVector
+    second: JudgeVector
+    winner: Side
+    lengths: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    config: EvalConfig
+    schema: FeatureSchema
+    pairs: tuple[Label, ...]
+
+    @property
+    def work(self) -> str:
+        """Hash the criteria and the schema."""
+        return work_hash(self.config, self.schema)
+
+
+def read_labels(text: str) -> Labels:
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    if not lines:
+        raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair a line.')
+    if len(lines) > MOST_LABELS:
+        raise BadInput(f"There are more than {MOST_LABELS} lines.", remedy="Draw a sample.")
+    config = _config(_object(*lines[0]))
+    schema, untyped = compile_schema(config)
+    if untyped:
+        raise BadInput(
+            f"The config leaves the type of {', '.join(untyped)} to a model, so vectors cannot be read.",
+            remedy="Type every feature; `clara-eval config rehearse --write` does it.",
+        )
+    pairs = tuple(_labels(lines[1:], schema))
+    if not pairs:
+        raise BadInput("The labels hold no pair.", remedy="Add lines with first, second and winner.")
+    return Labels(config, schema, pairs)
+
+
+def _config(head: dict[str, object]) -> EvalConfig:
+    config = head.get("evalConfig")
+    if not isinstance(config, dict | str):
+        raise BadInput(
+            "The first line of the labels holds no evalConfig.", remedy='Begin with {"evalConfig": {…the config…}}.'
+        )
+    return parse_eval_config((config if isinstance(config, str) else json.dumps(config)).encode())
+
+
+def _labels(lines: list[tuple[int, str]], schema: FeatureSchema) -> Iterator[Label]:
+    for number, line in lines:
+        body = _object(number, line)
+        winner = body.get("winner")
+        if winner not in ("first", "second", "tie"):
+            raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
+        yield Label(
+            _vector(number, body, "first", schema),
+            _vector(number, body, "second", schema),
+            winner,
+            _lengths(number, body),
+        )
+
+
+def _vector(number: int, body: dict[str, object], side: str, schema: FeatureSchema) -> JudgeVector:
+    values = body.get(side)
+    if not isinstance(values, dict):
+        raise _wrong(number, f"{side} is not an object of feature values")
+    unknown = sorted(set(values) - {feature.name for feature in schema.features})
+    if unknown:
+        raise _wrong(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
+    try:
+        return make_vector(schema, values)
+    except BadInput as bad:
+        raise _wrong(number, f"{side}: {bad.message}") from None
+
+
+def _lengths(number: int, body: dict[str, object]) -> tuple[float, float] | None:
+    found = body.get("lengths")
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) != 2 or any(type(n) not in (int, float) or n < 0 for n in found):
+        raise _wrong(number, "lengths is not a list of two numbers from 0 on")
+    return float(found[0]), float(found[1])
+
+
+def _object(number: int, line: str) -> dict[str, object]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _wrong(number, "it is not JSON") from None
+    if not isinstance(found, dict):
+        raise _wrong(number, "it is not a JSON object")
+    return found
+
+
+def _wrong(number: int, reason: str) -> BadInput:
+    return BadInput(f"Line {number} of the labels cannot be used: {reason}.", remedy="Correct or remove that line.")
+
+
+Z = 1.959964
+SIDES: tuple[Side, ...] = ("first", "second", "tie")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One labelled pair with the judge's verdict in both orders, as sides of the label; None is no verdict."""
+
+    human: Side
+    shown_first: Side | None
+    """The verdict when `first` was shown first."""
+    shown_second: Side | None
+    """The verdict when `first` was shown second."""
+    lengths: tuple[float, float] | None = None
+
+    @property
+    def verdict(self) -> Side | None:
+        """Return the side that both orders name, else a tie; None if an order has no verdict."""
+        if self.shown_first is None or self.shown_second is None:
+            return None
+        return self.shown_first if self.shown_first == self.shown_second else "tie"
+
+
+def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked]) -> Calibration:
+    decided = [look for look in looked if look.verdict is not None]
+    humans = Counter(look.human for look in looked)
+    agreed = sum(look.verdict == look.human for look in decided)
+    clear = [look for look in decided if look.verdict != "tie" and look.human != "tie"]
+    return Calibration(
+        judge,
+        prompt,
+        work,
+        len(looked),
+        len(looked) - len(decided),
+        proportion(agreed, len(decided)),
+        max(humans.values(), default=0) / max(1, len(looked)),
+        _kappa(decided),
+        proportion(sum(look.verdict == look.human for look in clear), len(clear)),
+        mean([_position(look) for look in decided]),
+        mean([_length(look) for look in decided if look.lengths and look.lengths[0] != look.lengths[1]]),
+    )
+
+
+def proportion(hits: int, count: int) -> Measured:
+    """Return a share with Wilson's interval."""
+    if not count:
+        return Measured(None, None, None, 0)
+    share = hits / count
+    middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
+    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    return _rounded(share, max(0.0, middle - half), min(1.0, middle + half), count)
+
+
+def mean(values: Sequence[float]) -> Measured:
+    """Return the mean with a normal interval, at least one pair of the sample wide."""
+    count = len(values)
+    if count < 2:
+        return Measured(values[0] if values else None, None, None, count)
+    middle = math.fsum(values) / count
+    variance = math.fsum((value - middle) ** 2 for value in values) / (count - 1)
+    half = max(Z * math.sqrt(variance / count), 1 / count)
+    return _rounded(middle, middle - half, middle + half, count)
+
+
+def _rounded(value: float, low: float, high: float, count: int) -> Measured:
+    return Measured(round(value, 6), round(low, 6), round(high, 6), count)
+
+
+def _position(look: Looked) -> float:
+    """Return 1 if both orders chose the side shown first, -1 if both chose the other."""
+    once = {"first": 1, "second": -1, "tie": 0}
+    assert look.shown_first is not None
+    assert look.shown_second is not None
+    return (once[look.shown_first] - once[look.shown_second]) / 2
+
+
+def _length(look: Looked) -> float:
+    """Return half the difference of the judge's and the person's preference for the longer side."""
+    assert look.lengths is not None
+    assert look.verdict is not None
+    longer = 1 if look.lengths[0] > look.lengths[1] else -1
+    once = {"first": longer, "second": -longer, "tie": 0}
+    return (once[look.verdict] - once[look.human]) / 2
+
+
+def _kappa(decided: Sequence[Looked]) -> float | None:
+    """Return Cohen's kappa; None if chance alone would always agree."""
+    count = len(decided)
+    if not count:
+        return None
+    judge, human = Counter(look.verdict for look in decided), Counter(look.human for look in decided)
+    chance = math.fsum(judge[side] * human[side] for side in SIDES) / (count * count)
+    agreed = sum(look.verdict == look.human for look in decided) / count
+    return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)
+
 
 __all__ = ["LEAST_LABELS", "Calibration", "JudgeAgreement", "Measured", "calibrate", "calibrate_labels"]
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}

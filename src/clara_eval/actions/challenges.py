@@ -1,18 +1,37 @@
-"""Read the factory's challenges; an address that it did not create is NotFound."""
+"""List the factory's challenges and show one in full; posters' words are fenced."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
+from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.posted import PostedBy
+from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken
+from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
+from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import NotFound, Temporary
+from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
 from clara_eval.core.submission import Submission
+from clara_eval.core.untrusted import TITLE_CHARS, fence
+from clara_eval.documents.actions import (
+    AgentStanding,
+    BrowseResult,
+    ChallengeListing,
+    DetailResult,
+    OwnSubmission,
+    PostedWinner,
+)
+from clara_eval.documents.results import ChainStatus, Token
+from clara_eval.documents.rounds import AgentRecord
 
 FINALIZATION_SECONDS = 12 * 3600
 """The contract's wait between the post and the claims."""
+COOLDOWN_SECONDS = 3600
 UNSETTLED = 20
 """The newest challenges are always read again: a reorg may have replaced them."""
 
@@ -68,3 +87,213 @@ async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
     except Temporary:
         return None  # not every node has old events
     return posted.by if posted else None
+
+
+MAX_PAGE = 50
+AGENTS_SHOWN = 25
+PAGES_SCANNED = 4
+"""A filter looks through at most this many pages of the newest challenges in one call."""
+KEPT_SECONDS = 10.0
+MOST_KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChallengeFilter:
+    """Newest first; `offset` counts challenges before the filter."""
+
+    status: ChainStatus | Literal["any"] = "any"
+    skill: str = ""
+    evaluator: Literal["clara", "self", "any"] = "any"
+    offset: int = 0
+    limit: int = 20
+
+
+async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
+    if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
+        raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
+    newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
+    found: list[ChallengeListing] = []
+    place, block = wanted.offset, 0
+    last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
+    while place < last and len(found) < wanted.limit:
+        page = await _page(caller, newest[place : place + min(wanted.limit, last - place)])
+        for challenge in page:
+            place, block = place + 1, challenge.block.number
+            words = inline_metadata(challenge.challenge_uri)
+            if _passes(challenge, words, wanted, clara):
+                found.append(summary(caller, challenge, words, clara))
+            if len(found) == wanted.limit:
+                break
+    return BrowseResult(
+        network=caller.settings.network_name,
+        blockNumber=block,
+        total=len(newest),
+        challenges=found,
+        nextOffset=place if place < len(newest) else None,
+    )
+
+
+async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
+    """Read challenges now; for remote callers as they were some seconds ago, to spare the node."""
+    now = asyncio.get_running_loop().time()
+    kept = [] if caller.is_local else [caller.seen.get(address, (0.0, None)) for address in wanted]
+    if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
+        return [found for _, found in kept if found is not None]
+    page = await challenges_at(caller, wanted)
+    if not caller.is_local:
+        if len(caller.seen) > MOST_KEPT:
+            caller.seen.clear()
+        caller.seen.update({challenge.address: (now, challenge) for challenge in page})
+    return page
+
+
+def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFilter, clara: Address | None) -> bool:
+    if wanted.status not in {"any", STATUS[challenge.status]}:
+        return False
+    if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
+        return False
+    if wanted.evaluator not in {"any", evaluator_kind(challenge, clara)}:
+        return False
+    return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
+
+
+async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
+    """Show everything about one challenge, and what the caller submitted to it."""
+    challenge = await challenge_at(caller, address)
+    content, problem = await _metadata_bytes(caller, challenge)
+    words = json_object(content)
+    config = words.get("evalConfig")
+    config_text = config if isinstance(config, str) or config is None else json.dumps(config)
+    posted = challenge.score_posted_at
+    winners, yours = await posted_winners(caller, challenge), await _yours(caller, challenge, sender)
+    return DetailResult(
+        network=caller.settings.network_name,
+        blockNumber=challenge.block.number,
+        now=challenge.block.timestamp,
+        challenge=summary(caller, challenge, words, await known_evaluator(caller)),
+        poster=challenge.poster,
+        evaluatorAddress=challenge.evaluator,
+        problemStatement=fence(_text(words, "problemStatement"), "poster"),
+        evalConfig=None if config_text is None else fence(config_text, "poster"),
+        evalConfigHash=challenge.eval_config_hash,
+        configProblem=problem or _config_problem(challenge, content),
+        scoringDeadline=challenge.scoring_deadline,
+        posterBond=str(challenge.poster_bond),
+        payoutBps=list(challenge.payout_bps),
+        scorePostedAt=posted or None,
+        claimableAt=posted + FINALIZATION_SECONDS if posted else None,
+        pageUrl=caller.page(challenge.address),
+        winners=winners,
+        yours=yours,
+        agents=await _agents(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
+    )
+
+
+async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
+    found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
+    return [_standing(record) for record in found if record is not None and record.entered]
+
+
+def _standing(record: AgentRecord) -> AgentStanding:
+    earned = [show_amount(int(one.amount), one.token) for one in record.earned]
+    return AgentStanding(
+        agentId=str(record.agentId),
+        entered=record.entered,
+        won=record.won,
+        earned=earned,
+        averagePlace=record.averagePlace,
+    )
+
+
+async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWinner]:
+    return [
+        PostedWinner(
+            rank=rank,
+            address=winner.account,
+            agentId=str(winner.agent_id),
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            prize=show_amount(winner.prize_amount, challenge.token),
+        )
+        for rank, winner in enumerate(
+            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
+        )
+    ]
+
+
+async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
+    account = sender_of(caller, sender)
+    found = await submission_of(caller, challenge, account) if account else None
+    if found is None or account is None:
+        return None
+    last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
+    return OwnSubmission(
+        agentId=str(found.agent_id),
+        solutionHash=found.solution_hash,
+        submittedAt=found.submitted_at,
+        version=found.version,
+        mayResubmitAt=last + COOLDOWN_SECONDS,
+    )
+
+
+def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeListing:
+    left = challenge.deadline - challenge.block.timestamp
+    return ChallengeListing(
+        address=challenge.address,
+        title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
+        skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
+        status=STATUS[challenge.status],
+        acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not _is_full(challenge),
+        evaluator=evaluator_kind(challenge, clara),
+        token=token_document(challenge.token),
+        prizePool=str(challenge.prize_pool),
+        prize=show_amount(challenge.prize_pool, challenge.token),
+        winnerCount=challenge.winner_count,
+        submissionCount=challenge.submission_count,
+        maxParticipants=challenge.max_participants,
+        deadline=challenge.deadline,
+        secondsLeft=max(0, left),
+        explorerUrl=caller.explorer("address", challenge.address),
+    )
+
+
+def _is_full(challenge: Challenge) -> bool:
+    return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
+
+
+def token_document(token: PrizeToken) -> Token:
+    return Token(address=token.address, symbol=token.symbol, decimals=token.decimals, isKnown=token.is_known)
+
+
+def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:
+    if challenge.is_scored_by_poster:
+        return "self"
+    return "clara" if challenge.evaluator == clara else "other"
+
+
+def _text(words: dict[str, object], key: str) -> str:
+    value = words.get(key)
+    return value if isinstance(value, str) else ""
+
+
+async def _metadata_bytes(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
+    uri = challenge.challenge_uri
+    if not caller.is_local and not uri.lower().startswith("data:"):
+        return b"", "not_fetched"
+    try:
+        return await caller.contents.fetch(uri), None
+    except ClaraError:
+        return b"", "unreadable"
+
+
+def _config_problem(challenge: Challenge, content: bytes) -> str | None:
+    """Name the problem without quoting the poster."""
+    if challenge.is_scored_by_poster and not json_object(content).get("evalConfig"):
+        return None
+    try:
+        read_metadata(content, challenge.eval_config_hash)
+    except BadEvalConfig:
+        return "errors"
+    except BadInput:
+        return "not_committed"
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.amounts import show_amount, show_moment, show_wait
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
 from clara_eval.actions.plan import (
     Action,
@@ -14,7 +14,6 @@ from clara_eval.actions.plan import (
     transaction,
     with_gas,
 )
-from clara_eval.actions.times import show_moment, show_wait
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.winners import WinnerPrize

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from clara_eval.core.syntax import Edit, edited, parse, walk
+from clara_eval.harness import Language
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+import re
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from clara_eval.actions.check_harness import HarnessCheck, check_harness
 from clara_eval.app import open_machine
 from clara_eval.code import guess_language
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema
@@ -19,11 +28,178 @@ from clara_eval.harness import (
     HarnessDocument,
     HarnessSubmission,
     Machine,
+    RunLimits,
+    RunOutcome,
     hide,
     read_harness_document,
 )
-from clara_eval.harness.model import LANGUAGES, NO_SEED, SUFFIXES, language_of
-from clara_eval.harness.readiness import look_at
+from clara_eval.harness.machine import look_at
+from clara_eval.harness.model import LANGUAGES, NO_SEED, SUFFIXES, feature_name, language_of
+
+_FUNCTIONS: dict[Language, frozenset[str]] = {
+    "solidity": frozenset({"function_definition", "modifier_definition", "fallback_receive_definition"}),
+    "javascript": frozenset(
+        {
+            *("arrow_function", "function_expression", "function_declaration", "method_definition"),
+            *("generator_function", "generator_function_declaration"),
+        }
+    ),
+    "python": frozenset({"function_definition", "lambda"}),
+}
+NOTHING = ""
+ANSWERS: dict[Language, dict[str, str]] = {
+    "solidity": {"are all empty": NOTHING},
+    "javascript": {
+        "are all empty": NOTHING,
+        "all give true": "true",
+        "all give 0": "0",
+        "all give []": "[]",
+        "all give an object that agrees with everything": "new Proxy(function () {}, { get: () => () => true })",
+    },
+    "python": {
+        "are all empty": NOTHING,
+        "all give True": "True",
+        "all give 0": "0",
+        "all give []": "[]",
+        "all give an object that agrees with everything": (
+            "type('Yes', (), {'__contains__': lambda *_: True, '__eq__': lambda *_: True, '__len__': lambda _: 1, "
+            "'__getattr__': lambda *_: lambda *_: True})()"
+        ),
+        "all end an iteration": "next(iter(()))",
+    },
+}
+"""What a submission without work answers, by words for people: nothing, or an expression."""
+_BUILDERS = frozenset({b"constructor", b"__init__", b"__new__"})
+
+
+def hollow(source: str, language: Language, answer: str = NOTHING) -> str | None:
+    parsed = parse(source.encode("utf-8", "replace"), language)
+    if parsed is None or parsed.errors:
+        return None
+    functions = (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS[language])
+    edits = [edit for node in functions if (edit := _emptied(node, language, answer)) is not None]
+    return edited(parsed.source, edits)
+
+
+def _emptied(function: Node, language: Language, answer: str) -> Edit | None:
+    body, name = function.child_by_field_name("body"), function.child_by_field_name("name")
+    if body is None or (name is not None and name.text in _BUILDERS):
+        return None
+    return body.start_byte, body.end_byte, _body(function, body, language, answer)
+
+
+def _body(function: Node, body: Node, language: Language, answer: str) -> str:
+    if language == "python":
+        return (answer or "None") if function.type == "lambda" else f"return {answer}"
+    if function.type == "modifier_definition":
+        return "{ _; }"
+    if body.type not in {"function_body", "statement_block"}:
+        return f"({answer or 'undefined'})"
+    return f"{{ return {answer}; }}" if answer else "{}"
+
+
+_NOT_TRIED = frozenset(
+    {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessCheck:
+    executed: Executed
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    """What lets a submission be paid for work that it does not do, each with its remedy."""
+
+
+_NOT_A_USE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\bimport\b[^;]*;|\bnew\s+Submission\b|\btype\s*\(\s*Submission\b", re.DOTALL
+)
+_TYPED_BY_SUBMISSION = re.compile(r"\bSubmission\b")
+REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
+SEED_REMEDY = "Draw its inputs from `seed`, the second argument of the function, or hide the harness."
+OTHER_SEED = "0x" + "5e" * 32
+
+
+def check_harness(
+    machine: Machine, harness: Harness, reference: str, limits: RunLimits | None = None, *, is_hidden: bool = False
+) -> HarnessCheck:
+    submission = HarnessSubmission(harness.language, reference)
+    first = machine.run(harness, submission, limits)
+    second = machine.run(harness, submission, limits)
+    problems = tuple(_problems(first, second))
+    if problems:
+        return HarnessCheck(first, problems)
+    warnings = [*_unearned(machine, harness, reference, limits), *_typed_by_submission(harness)]
+    if harness.language != "solidity" and not is_hidden:
+        other = machine.run(replace(harness, seed=OTHER_SEED), submission, limits)
+        warnings += _known(first, other)
+    return HarnessCheck(first, (), tuple(warnings))
+
+
+def _known(first: Executed, other: Executed) -> Iterator[str]:
+    """Metrics with a known input: another seed changes neither value nor cost."""
+    for call, again in zip(first.calls, other.calls, strict=True):
+        if call.kind == "metric" and call == again:
+            yield f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
+    if other.outcome != RunOutcome.PASSED:
+        yield f"With another seed the reference does not pass: {other.outcome.value}."
+
+
+def _unearned(machine: Machine, harness: Harness, reference: str, limits: RunLimits | None) -> Iterator[str]:
+    """Find what the harness gives to submissions whose functions do no work."""
+    seen: set[str] = set()
+    for words, answer in ANSWERS[harness.language].items():
+        source = hollow(reference, harness.language, answer)
+        found = (
+            machine.run(harness, HarnessSubmission(harness.language, source), limits) if source is not None else None
+        )
+        if found is None or found.outcome in _NOT_TRIED:
+            if not answer:
+                why = found.detail if found else "its reference cannot be read"
+                yield f"Whether its metrics check what they measure could not be tried: {why}".rstrip(".") + "."
+            continue
+        for call in found.calls:
+            if call.kind == "metric" and call.outcome == RunOutcome.PASSED and call.name not in seen:
+                seen.add(call.name)
+                yield f"{call.name} gives {call.value:,} to a submission whose functions {words}. {REMEDY}"
+        tests = [call.outcome for call in found.calls if call.kind == "test"]
+        if tests and set(tests) == {RunOutcome.PASSED} and "tests" not in seen:
+            seen.add("tests")
+            yield f"A submission whose functions {words} passes every test. Add one that it fails."
+
+
+def _typed_by_submission(harness: Harness) -> Iterator[str]:
+    if harness.language == "solidity" and _TYPED_BY_SUBMISSION.search(_NOT_A_USE.sub("", harness.source)):
+        yield (
+            "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"
+            " signed or smaller than you think. Declare an interface in the harness and hold the submission as that:"
+            " `Task it = Task(address(new Submission()));`."
+        )
+
+
+def _problems(first: Executed, second: Executed) -> list[str]:
+    if not first.is_measured or not second.is_measured:
+        return [f"The harness could not be run here: {first.detail or second.detail}"]
+    found: list[str] = []
+    if first.outcome != RunOutcome.PASSED:
+        failed = [call.name for call in first.calls if call.outcome != RunOutcome.PASSED]
+        names = f" ({', '.join(failed)})" if failed else ""
+        found.append(f"The reference does not pass: {first.outcome.value}{names}. {first.detail}".strip())
+    if first.to_json() != second.to_json():
+        found.append("Two runs of the same reference gave different numbers.")
+    functions = [call.name for call in first.calls if call.kind != "setUp"]
+    if first.outcome == RunOutcome.PASSED and not functions:
+        found.append("The harness has no test_… and no metric_… function: it measures nothing.")
+    for name, count in Counter(_names(first.unit, functions)).items():
+        if count > 1:
+            found.append(f"Two functions would both be the feature {name}. Give them different names.")
+    return found
+
+
+def _names(unit: str, functions: list[str]) -> list[str]:
+    costs = [feature_name(f"{unit}_{name.partition('_')[2]}") for name in functions]
+    return [feature_name(name) for name in functions] + costs
+
 
 __all__ = [
     "NO_SEED",

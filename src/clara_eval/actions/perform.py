@@ -2,25 +2,248 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Literal
 
-from clara_eval.actions.plan import Action, Plan, registered_id
-from clara_eval.actions.send_plan import (
-    AGAIN_SECONDS,
-    REHEARSALS,
-    Report,
-    SentStep,
-    check_limit,
-    naming_sent,
-    send_plan,
-    unfinished_plan,
+from pydantic import TypeAdapter
+
+from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.plan import (
+    Action,
+    Plan,
+    Spending,
+    Transaction,
+    refusal_in_words,
+    registered_id,
 )
 from clara_eval.app import Caller
+from clara_eval.chain.account import ContractRefused, EthereumAccount, with_margin
+from clara_eval.chain.blocks import TransactionReceipt
+from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
+from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.address import Address
-from clara_eval.core.errors import CannotAct, Temporary
+from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
+from clara_eval.store.sql_store import SqlStore
+
+REHEARSALS = 6
+"""A node behind a balancer may not know the previous transaction's block yet: look again that often."""
+AGAIN_SECONDS = 0.5
+UNKNOWN_GAS = 500_000
+"""Assumed for a transaction whose gas cannot be estimated yet."""
+FORGOTTEN_SECONDS = 600
+"""A plan of which nothing was signed for so long is planned anew."""
+
+Report = Callable[[int, int, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class SentStep:
+    """One transaction that is in a block."""
+
+    description: str
+    tx_hash: str
+    receipt: TransactionReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A plan as recorded before its first step."""
+
+    number: str
+    at: int
+    plan: Plan
+
+    def intention(self, step: int) -> str:
+        return f"{self.plan.action}:{self.number}:{step}"
+
+
+_STARTED = TypeAdapter(_Started)
+
+
+def run_of(caller: Caller, account: EthereumAccount) -> str:
+    """The name under which a person's transactions are recorded."""
+    return f"{caller.chain_id}:{account.address}"
+
+
+async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
+    """The plan of this action if it was begun and did not end."""
+    store = await caller.store.existing() if caller.account is not None else None
+    if store is None or caller.account is None:
+        return None
+    run = run_of(caller, caller.account)
+    text = await store.entry(run, action.key)
+    if text is None:
+        return None
+    started = _STARTED.validate_json(text)
+    is_signed = bool(await store.transactions(run, started.intention(0)))
+    if is_signed or started.at > time.time() - FORGOTTEN_SECONDS:
+        return started.plan
+    await store.forget_entry(run, action.key)
+    return None
+
+
+async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
+    """Send every step and wait for it; limit and ether are checked before the first."""
+    account = _account(caller, plan)
+    check_limit(caller, plan.spends)
+    await _check_ether(caller, account, plan)
+    if plan.spends is not None:
+        account.permit_spending(plan.spends.token.address, plan.spends.units)
+    store, run = await caller.store.opened(), run_of(caller, account)
+    mine = _Started(secrets.token_hex(8), int(time.time()), replace(plan, publishes=None))
+    kept = await store.add_entry(run, action.key, _STARTED.dump_json(mine).decode())
+    started = _STARTED.validate_json(kept)
+    steps = _Steps(caller, TransactionSender(account, store, caller.pace), store, run, started)
+    sent: list[SentStep] = []
+    try:
+        for number, planned in enumerate(started.plan.transactions):
+            await report(number, len(started.plan.transactions), planned.description)
+            with naming_sent(sent):
+                sent.append(await steps.send(number))
+    except CannotAct:
+        if await steps.is_over():
+            await store.forget_entry(run, action.key)
+        raise
+    await store.forget_entry(run, action.key)
+    await report(len(sent), len(sent), "done")
+    return sent
+
+
+def _account(caller: Caller, plan: Plan) -> EthereumAccount:
+    account = caller.account
+    if account is None:
+        raise CannotAct(
+            "No local wallet key is set.", remedy="Set CLARA_WALLET_KEY, or sign the transactions yourself."
+        )
+    if plan.sender != account.address:
+        raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
+    return account
+
+
+@contextmanager
+def naming_sent(sent: Sequence[SentStep]) -> Iterator[None]:
+    """Add what is already in a block to an error."""
+    try:
+        yield
+    except ClaraError as bad:
+        done = (f"Already in block {item.receipt.block_number}: {item.description} ({item.tx_hash})." for item in sent)
+        bad.remedy = " ".join([bad.remedy, *done]).strip()
+        raise
+
+
+def check_limit(caller: Caller, spends: Spending | None) -> None:
+    """Refuse what is above the wallet's limit, and tokens of unknown worth."""
+    limit = caller.settings.wallet_limit_usd
+    if spends is None or limit is None:
+        return
+    shown = show_amount(spends.units, spends.token)
+    if not caller.is_dollar(spends.token.address):
+        raise CannotAct(
+            f"The local wallet may not move {shown}: what {spends.token.address} is worth is not known.",
+            remedy="List the token in CLARA_WALLET_TOKENS to count it as a dollar, or sign the transactions yourself.",
+        )
+    if Decimal(spends.units).scaleb(-spends.token.decimals) > Decimal(str(limit)):
+        raise CannotAct(
+            f"{shown} would leave the local wallet, more than its limit of ${limit:g}.",
+            remedy="Raise CLARA_WALLET_LIMIT_USD if that is meant, or sign the transactions yourself.",
+        )
+
+
+async def _check_ether(caller: Caller, account: EthereumAccount, plan: Plan) -> None:
+    balance = await caller.chain.blocks.balance(account.address)
+    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
+    needed = gas * (await account.fees()).max_fee_per_gas
+    if balance < needed:
+        raise CannotAct(
+            f"The wallet {account.address} has {_ether(balance)} ETH, but gas may cost up to {_ether(needed)} ETH.",
+            remedy=f"Send it some ETH on {caller.settings.network_name}.",
+        )
+
+
+def _ether(wei: int) -> str:
+    return f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The steps of one plan."""
+
+    caller: Caller
+    sender: TransactionSender
+    store: SqlStore
+    run: str
+    started: _Started
+
+    async def send(self, number: int) -> SentStep:
+        """Send one step; a node that is behind or does not answer is asked again for a while."""
+        planned, pace = self.started.plan.transactions[number], self.caller.pace
+        end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
+        while True:
+            try:
+                receipt = await self.sender.send(self._call(number), _never_done)
+                return await self._sent(planned, receipt)
+            except CannotPublish as refused:
+                tries -= 1
+                if tries <= 0:
+                    raise _cannot(planned, refused) from refused
+                await pace.sleep(AGAIN_SECONDS)
+            except Temporary as bad:
+                rows = await self._rows(number)
+                if not rows:
+                    raise
+                if pace.now() >= end:
+                    raise self._unknown(planned, rows[-1].tx_hash) from bad
+                await pace.sleep(pace.poll_seconds)
+
+    async def is_over(self) -> bool:
+        """Whether no transaction of the plan is still pending."""
+        rows = [row for number in range(len(self.started.plan.transactions)) for row in await self._rows(number)]
+        account = self.sender.account
+        return all([await account.is_nonce_gone(row.nonce) for row in rows]) and not await account.is_pending(rows)
+
+    async def _rows(self, number: int) -> list[StoredTransaction]:
+        return await self.store.transactions(self.run, self.started.intention(number))
+
+    def _call(self, number: int) -> ContractCall:
+        planned = self.started.plan.transactions[number]
+        data = bytes.fromhex(planned.data.removeprefix("0x"))
+        return ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
+
+    async def _sent(self, planned: Transaction, receipt: Receipt) -> SentStep:
+        if receipt.outcome is SendOutcome.REVERTED:
+            raise CannotAct(
+                f"{planned.description}: the transaction {receipt.tx_hash} was reverted.",
+                remedy="Look at the challenge again; somebody else's transaction may have come first.",
+            )
+        found = await self.caller.chain.blocks.receipt(receipt.tx_hash or "")
+        if receipt.outcome is not SendOutcome.CONFIRMED or found is None:
+            raise self._unknown(planned, receipt.tx_hash or "")
+        return SentStep(planned.description, receipt.tx_hash or "", found)
+
+    def _unknown(self, planned: Transaction, tx_hash: str) -> Temporary:
+        place = self.caller.explorer("tx", tx_hash) or tx_hash
+        return Temporary(
+            f"{planned.description}: sent as {tx_hash}, but it is not in a block yet.",
+            remedy=f"Repeat the request and it continues with this transaction; look at {place} before you try again "
+            "in any other way: a second one could pay twice.",
+        )
+
+
+async def _never_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    """A person's transaction is done when it is in a block; no other can stand for it."""
+    return None
+
+
+def _cannot(planned: Transaction, refused: CannotPublish) -> CannotAct:
+    if isinstance(refused, ContractRefused):
+        return CannotAct(f"{planned.description} would be refused: {refusal_in_words(refused.refusal)}")
+    return CannotAct(refused.message, remedy=refused.remedy)
 
 
 async def report_nothing(_done: int, _total: int, _words: str) -> None: ...

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from clara_eval.actions.spend_report import SpendReport, spend_report
-from clara_eval.actions.status import evaluation_status
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
-from clara_eval.challenges.agents import agent_record
 from clara_eval.challenges.challenge_index import read_document, read_many, summaries
-from clara_eval.challenges.comparisons import comparisons_among, comparisons_of
 from clara_eval.challenges.review import read_review
+from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.dollars import MICRO
+from clara_eval.core.dollars import MICRO, usd
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
 from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read
@@ -35,7 +33,8 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
-from clara_eval.store.ports import Store
+from clara_eval.judge.costs.budgets import Spend
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
 
 TRACE_FORMAT = FORMAT
@@ -70,9 +69,17 @@ class PublishedTrace:
     pieces: AsyncIterator[str]
 
 
+async def evaluation_status(store: SqlStore, chain_id: int, address: Address) -> EvalStatus | None:
+    """Read the status; `pending` if only the challenge is known, None if it is not."""
+    found = await read(store, chain_id, EvalStatus, status_key(address))
+    if found is not None or await store.get(chain_id, index_key(address)) is None:
+        return found
+    return EvalStatus(status="pending", progress=0)
+
+
 @dataclass(frozen=True, slots=True)
 class ResultReader:
-    store: Store
+    store: SqlStore
     chain_id: int
     traces_public: str
 
@@ -243,3 +250,72 @@ def _not_posted(address: Address, what: str) -> NotPublic:
         f"{what} of {address} is public once its scores are posted.",
         remedy="Until then eval-status shows the progress.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SpendLine:
+    """One challenge, poster or month. `micro_usd` includes `open_micro_usd`, reserved and not yet settled."""
+
+    name: str
+    micro_usd: int
+    open_micro_usd: int
+    evaluations: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpendReport:
+    total: SpendLine
+    by_challenge: tuple[SpendLine, ...]
+    by_poster: tuple[SpendLine, ...]
+    by_month: tuple[SpendLine, ...]
+
+
+def spend_report(spends: Iterable[Spend]) -> SpendReport:
+    lines = list(spends)
+    by_month = sorted(_grouped(lines, lambda spend: month_of(spend.at)), key=lambda line: line.name, reverse=True)
+    return SpendReport(
+        total=_line("total", lines),
+        by_challenge=_dearest_first(_grouped(lines, lambda spend: spend.run)),
+        by_poster=_dearest_first(_grouped(lines, lambda spend: spend.poster)),
+        by_month=tuple(by_month),
+    )
+
+
+def month_of(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m")
+
+
+def spend_document(report: SpendReport) -> dict[str, object]:
+    """Return the document of `clara-eval spend --json`: dollars as decimal strings."""
+    return {
+        "total": _line_json(report.total, "name"),
+        "byChallenge": [_line_json(line, "run") for line in report.by_challenge],
+        "byPoster": [_line_json(line, "poster") for line in report.by_poster],
+        "byMonth": [_line_json(line, "month") for line in report.by_month],
+    }
+
+
+def _line_json(line: SpendLine, name: str) -> dict[str, object]:
+    return {
+        name: line.name,
+        "usd": usd(line.micro_usd),
+        "openUsd": usd(line.open_micro_usd),
+        "evaluations": line.evaluations,
+    }
+
+
+def _grouped(spends: list[Spend], key: Callable[[Spend], str]) -> list[SpendLine]:
+    groups: dict[str, list[Spend]] = {}
+    for spend in spends:
+        groups.setdefault(key(spend), []).append(spend)
+    return [_line(name, group) for name, group in groups.items()]
+
+
+def _line(name: str, spends: list[Spend]) -> SpendLine:
+    waiting = sum(spend.reserved_micro_usd for spend in spends if spend.settled_micro_usd is None)
+    settled = sum(spend.settled_micro_usd for spend in spends if spend.settled_micro_usd is not None)
+    return SpendLine(name, settled + waiting, waiting, len({spend.run for spend in spends}))
+
+
+def _dearest_first(lines: list[SpendLine]) -> tuple[SpendLine, ...]:
+    return tuple(sorted(lines, key=lambda line: (-line.micro_usd, line.name)))

@@ -1,4 +1,4 @@
-"""Estimate the cost of an evaluation in millionths of a dollar; None if a price is not known."""
+"""Check an eval config, and estimate what its evaluation costs and whether its evaluator can do it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
-from clara_eval.actions.model_needed import missing_model
-from clara_eval.config.eval_config import EvalConfig
+from typing_extensions import TypedDict
+
+from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
+from clara_eval.config.eval_config import (
+    EvalConfig,
+    collect_problems,
+    compile_schema,
+    config_hash,
+    parse_eval_config,
+)
 from clara_eval.config.settings import Settings
-from clara_eval.judge.costs.caps import caps_of
+from clara_eval.core.errors import Temporary
+from clara_eval.judge.costs.budgets import caps_of
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
+from clara_eval.judge.costs.quote import (
+    GAS_MICRO_USD,
+    Jury,
+    Quote,
+    Size,
+    expected_calls,
+    needs_model,
+    specification_table,
+    to_json,
+)
 from clara_eval.judge.costs.quote import quote as quote_calls
-from clara_eval.judge.expected_calls import Jury, expected_calls, needs_model
-from clara_eval.judge.limits import TokenLimits
+from clara_eval.judge.extraction import asked_features
 from clara_eval.judge.provider import JudgeName
 from clara_eval.judge.providers.registry import (
     models_of,
@@ -24,7 +41,40 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
+from clara_eval.judge.reading import TokenLimits
 from clara_eval.ranking import choose_schedule
+
+
+def has_model(judges: str) -> bool:
+    """Whether one of these judges is a language model."""
+    return bool(models_of(parse_jury(judges)))
+
+
+def missing_model(config: EvalConfig, judges: str, *, who: str = "CLARA_JUDGES") -> str | None:
+    return None if has_model(judges) else _sentence(config, f"{who} names none")
+
+
+async def missing_model_of(service: StoreRecords | ApiRecords, settings: Settings, config: EvalConfig) -> str | None:
+    """Ask the service that will evaluate, else look at these settings."""
+    if settings.api_url is None:
+        return missing_model(config, settings.judges)
+    try:
+        is_there = await service.has_model()
+    except Temporary as away:
+        return f"Whether the service has a model for this config is not known. {away}" if needs_model(config) else None
+    return _sentence(config, f"the service at {settings.api_url} has none") if is_there is False else None
+
+
+def _sentence(config: EvalConfig, lack: str) -> str | None:
+    if not needs_model(config):
+        return None
+    names = ", ".join(feature.name for feature in asked_features(compile_schema(config)[0])) or "the comparison"
+    return (
+        f"This config needs a language model ({names}), and {lack}: it could not be evaluated, and after the scoring "
+        "deadline everybody would share the prize equally. Use features with source measured and a direction, or an "
+        "evaluator with a model."
+    )
+
 
 JURY_NOTE = (
     "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
@@ -110,3 +160,44 @@ def _quote(
     batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
     asked = Jury([judge.text for judge in models], batching, thinking_models(jury), limits)
     return quote_calls(size, expected_calls(config, size, asked), cards)
+
+
+USUAL_ENTRIES = 20
+
+
+class ConfigResult(TypedDict, total=False):
+    """Only `ok` and `problems` if the config is not usable."""
+
+    ok: bool
+    problems: list[dict[str, object]]
+    hash: str
+    canonicalHash: str
+    features: list[dict[str, object]]
+    untyped: list[str]
+    needsModel: bool
+    warnings: list[str]
+    quoteUsd: float | None
+    """For twenty entries; null where a judge has no known price."""
+
+
+def check_config(content: bytes, settings: Settings) -> ConfigResult:
+    problems = collect_problems(content)
+    found = ConfigResult(
+        ok=all(problem.severity != "error" for problem in problems), problems=[one.to_json() for one in problems]
+    )
+    if not found["ok"]:
+        return found
+    config = parse_eval_config(content)
+    schema, untyped = compile_schema(config)
+    quote = quote_posting(settings, config, USUAL_ENTRIES)
+    lacking = missing_model(config, settings.judges)
+    return ConfigResult(
+        **found,
+        hash=config_hash(content),
+        canonicalHash=config_hash(config.canonical),
+        features=[{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
+        untyped=list(untyped),
+        needsModel=needs_model(config),
+        warnings=[lacking] if lacking else [],
+        quoteUsd=None if quote is None else quote / 1_000_000,
+    )

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from clara_eval.actions.harness import run_public
-from clara_eval.actions.model_needed import missing_model
+from clara_eval.actions.quote import missing_model
 from clara_eval.app import open_machine, open_reader
 from clara_eval.config.eval_config import (
     EvalConfig,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from clara_eval.actions.calibration_figures import proportion
+from clara_eval.actions.calibrate import proportion
 from clara_eval.actions.verify import first_block_of
 from clara_eval.app import open_chain, open_jury
 from clara_eval.challenges.replay import Checked
@@ -14,9 +14,8 @@ from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
-from clara_eval.core.gather import gather_or_raise
-from clara_eval.evaluation.play import Comparison, compared
-from clara_eval.evaluation.ruled import RuledComparisons
+from clara_eval.core.tasks import gather_or_raise
+from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import Measured
 from clara_eval.judge.comparison import comparison_prompt

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.browse import token_document
-from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_by, submission_of
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_by, submission_of, token_document
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus

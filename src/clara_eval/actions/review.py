@@ -1,4 +1,4 @@
-"""Decide about a result that waits: approve, reject, or rule and evaluate again."""
+"""Decide about a result that waits: approve, reject, or rule and evaluate again; and the sheet to decide by."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TypeVar
 
-from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
 from clara_eval.challenges.review import (
     NOTE_CHARS,
     Review,
@@ -18,13 +18,23 @@ from clara_eval.challenges.review import (
     list_reviews,
     signature,
 )
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
+from clara_eval.challenges.stored_results import read_comparison
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.results import EvalStatus, Scores, read
-from clara_eval.documents.review import RuledStage, RulingKind
-from clara_eval.documents.store_keys import scores_key, status_key
+from clara_eval.documents.results import (
+    EvalStatus,
+    Features,
+    LeaderboardRow,
+    Scores,
+    Summary,
+    Value,
+    read,
+)
+from clara_eval.documents.review import ReviewSheet, RuledStage, RulingKind, ShownComparison
+from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.rulings import (
     RULINGS,
     Ruling,
@@ -34,14 +44,14 @@ from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 
 __all__ = ["Decide", "Decree", "Review", "approve", "in_store", "known_review", "list_reviews", "reject", "rule"]
 T = TypeVar("T")
-Decide = Callable[[Store, int], Awaitable[Review]]
+Decide = Callable[[SqlStore, int], Awaitable[Review]]
 
 
-async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]) -> T:
+async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
     """Call a function with the store of the settings; NotFound if there is none yet."""
     async with existing_store(settings.database_url) as store:
         if store is None:
@@ -53,7 +63,7 @@ async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]
 
 
 async def approve(
-    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
+    store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
 ) -> Review:
     """Let exactly this result be posted; note and name become part of the public trace."""
     now, looked_at = int(time.time()), _require(digest)
@@ -64,7 +74,7 @@ async def approve(
 
 
 async def reject(
-    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
+    store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
 ) -> Review:
     """End the evaluation as failed; the poster may still post."""
     review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
@@ -98,7 +108,7 @@ class Decree:
     """Who rules; it is in the public trace."""
 
 
-async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
+async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
     """Evaluate the round again under a ruling."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
         review = check_waiting(await known_review(store, chain_id, address), _require(digest))
@@ -128,7 +138,7 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
         )
 
 
-async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
+async def _keep(store: SqlStore, run: str, decree: Decree, digest: str) -> None:
     """Add the ruling, and reopen what a finished run closed."""
     about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
     ruling = Ruling(decree.kind, digest, int(time.time()), *about)
@@ -136,3 +146,64 @@ async def _keep(store: Store, run: str, decree: Decree, digest: str) -> None:
     rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
     await journal.drop("rulings", "digest", "unanswered")
     await journal.keep("rulings", RULINGS, rulings)
+
+
+NEAR = 2
+"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
+
+
+async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
+    """Make the sheet of one challenge; NotFound if no review is known."""
+    review = await known_review(store, chain_id, address)
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    summary = await read(store, chain_id, Summary, index_key(address))
+    status = await read(store, chain_id, EvalStatus, status_key(address))
+    rows = scores.rankings if scores else []
+    near = _near(rows)
+    rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
+    return ReviewSheet(
+        address=address,
+        traceDigest=review.digest,
+        state=review.state,
+        reasons=list(review.reasons),
+        unlessDecided=review.unless_decided if review.state == "waiting" else "",
+        postsAt=review.posts_at,
+        note=review.note,
+        status=status.status if status else None,
+        title=summary.title if summary else None,
+        prizePool=scores.prizePool if scores else None,
+        token=scores.token if scores else None,
+        winnerCount=sum(row.prizeAmount is not None for row in rows),
+        scoringDeadline=summary.scoringDeadline if summary else None,
+        secondsLeft=max(0, (review.posts_at or summary.scoringDeadline) - int(time.time())) if summary else None,
+        ranking=rows,
+        doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
+        facts=await _facts(store, chain_id, address, near),
+        games=await _comparisons(store, chain_id, address, near),
+        rulings=[to_camel_json(one) for one in rulings],
+    )
+
+
+def _near(rows: list[LeaderboardRow]) -> list[str]:
+    paid = sum(row.prizeAmount is not None for row in rows)
+    return [row.address for row in rows[: paid + NEAR]]
+
+
+async def _facts(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
+    facts: dict[str, dict[str, Value]] = {}
+    for account in near:
+        found = await read(store, chain_id, Features, features_key(address, account))
+        for name, value in found.features.items() if found else ():
+            facts.setdefault(name, {})[account] = value
+    return facts
+
+
+async def _comparisons(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
+    games: list[ShownComparison] = []
+    for first, second in permutations(near[-2 * NEAR :], 2):
+        found = await read_comparison(store, chain_id, address, first, second)
+        if found is not None:
+            winner = {"A": first, "B": second}.get(found.winner or "", found.winner)
+            said = found.model_dump(exclude={"votes", "winner"})
+            games.append(ShownComparison(first=first, second=second, winner=winner, **said))
+    return games

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.objections import ObjectionResult
 from clara_eval.actions.results import STATUS_MEANINGS
-from clara_eval.actions.times import show_moment, show_wait
-from clara_eval.actions.try_draft import TryResult
+from clara_eval.actions.submit import TryResult
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents.actions import (
     ActResult,

@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.actions.spend_report import spend_report, to_json
-from clara_eval.chain.dollars import is_dollar, worth_micro_usd
-from clara_eval.chain.model import PrizeToken
+from clara_eval.actions.published import spend_document, spend_report
+from clara_eval.chain.model import PrizeToken, is_dollar, worth_micro_usd
 from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import micro_usd, usd
 from clara_eval.core.errors import Deferred
-from clara_eval.judge.costs.caps import caps_of, check_prize
-from clara_eval.judge.costs.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
+from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend, caps_of, check_prize
 from clara_eval.store.sql_store import SqlStore
 
 DOLLAR = 1_000_000
@@ -170,7 +168,7 @@ def test_every_table_of_the_report_adds_up(rows: list[tuple[str, str, int, int |
 def test_the_report_as_json() -> None:
     """Dollars are exact decimal strings, and a reservation is shown as open."""
     report = spend_report([spend(1, "1:0xa", "p", 5 * DOLLAR, 3_510_001, 0), spend(2, "1:0xb", "p", DOLLAR, None, 0)])
-    document = to_json(report)
+    document = spend_document(report)
     assert document["total"] == {"name": "total", "usd": "4.510001", "openUsd": "1.000000", "evaluations": 2}
     assert document["byMonth"] == [{"month": "1970-01", "usd": "4.510001", "openUsd": "1.000000", "evaluations": 2}]
     assert usd(0) == "0.000000"

@@ -16,8 +16,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from clara_eval.actions.review import Decree, list_reviews
-from clara_eval.actions.review_sheet import review_sheet
+from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__

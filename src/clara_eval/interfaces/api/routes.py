@@ -11,11 +11,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from clara_eval.actions.model_needed import has_model
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import TRACE_FORMAT
-from clara_eval.actions.review import Decree
-from clara_eval.actions.review_sheet import review_sheet
+from clara_eval.actions.quote import has_model
+from clara_eval.actions.review import Decree, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput

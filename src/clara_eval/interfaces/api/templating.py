@@ -17,8 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
-from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.times import show_wait
+from clara_eval.actions.amounts import show_amount, show_wait
 from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__

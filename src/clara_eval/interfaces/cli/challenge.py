@@ -9,11 +9,10 @@ from typing import Annotated, Literal, TypeVar, cast, get_args
 import typer
 from rich.text import Text
 
-from clara_eval.actions.browse import ChallengeFilter, browse, detail
+from clara_eval.actions.amounts import show_moment, show_wait
+from clara_eval.actions.challenges import ChallengeFilter, browse, detail
 from clara_eval.actions.results import eval_status, has_stopped, is_waiting
-from clara_eval.actions.submit import draft_text
-from clara_eval.actions.times import show_moment, show_wait
-from clara_eval.actions.try_draft import try_draft
+from clara_eval.actions.submit import draft_text, try_draft
 from clara_eval.app import Caller, open_caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput

@@ -12,10 +12,10 @@ from clara_eval.actions import claim as claiming
 from clara_eval.actions.objections import ObjectionInput, object_or_show
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
+from clara_eval.actions.post import NO_HASH, Posting
 from clara_eval.actions.post import post as post_action
 from clara_eval.actions.submit import SubmissionInput
 from clara_eval.actions.submit import submit as submit_action
-from clara_eval.actions.terms import NO_HASH, Posting
 from clara_eval.app import Caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError

@@ -13,9 +13,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from clara_eval.actions.check_config import ConfigResult, check_config
-from clara_eval.actions.model_needed import has_model, missing_model
-from clara_eval.actions.quote import GAS_MICRO_USD, Quote, Size, quote_config, specification_table
+from clara_eval.actions.quote import (
+    GAS_MICRO_USD,
+    ConfigResult,
+    Quote,
+    Size,
+    check_config,
+    has_model,
+    missing_model,
+    quote_config,
+    specification_table,
+)
 from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
     COMMON,

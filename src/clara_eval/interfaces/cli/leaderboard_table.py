@@ -10,8 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clara_eval.actions.amounts import round_amount
-from clara_eval.actions.times import show_wait
+from clara_eval.actions.amounts import round_amount, show_wait
 from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import LeaderboardRow, Margin, Scores, StageProgress, Token

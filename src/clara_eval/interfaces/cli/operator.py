@@ -16,12 +16,11 @@ from pydantic import SecretStr
 from rich.table import Table
 from rich.text import Text
 
-from clara_eval.actions.check import preflight
-from clara_eval.actions.keys import new_key
+from clara_eval.actions.amounts import show_moment
+from clara_eval.actions.operator import new_key, preflight, spending, stored_status, stored_trace
 from clara_eval.actions.publication import NotTried, Published, publish_all
+from clara_eval.actions.published import spend_document
 from clara_eval.actions.results import STATUS_MEANINGS
-from clara_eval.actions.status import spend_document, spending, stored_status, stored_trace
-from clara_eval.actions.times import show_moment
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.dollars import usd

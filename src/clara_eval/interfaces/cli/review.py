@@ -11,8 +11,7 @@ from rich.table import Table
 
 from clara_eval.actions import review as reviews
 from clara_eval.actions.amounts import round_amount
-from clara_eval.actions.review import Decide, Decree
-from clara_eval.actions.review_sheet import review_sheet
+from clara_eval.actions.review import Decide, Decree, review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound

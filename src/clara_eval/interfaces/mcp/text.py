@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from clara_eval.actions.check_config import USUAL_ENTRIES, ConfigResult
+from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.objections import ObjectionResult
-from clara_eval.actions.times import show_moment, show_wait
+from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
 from clara_eval.core.untrusted import bare, fence
 from clara_eval.documents.actions import (
     BrowseResult,

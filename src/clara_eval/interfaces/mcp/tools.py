@@ -13,17 +13,14 @@ from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult,
 from mcp_types import CallToolResult
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
-from clara_eval.actions import browse as browsing
-from clara_eval.actions import results
-from clara_eval.actions.check_config import ConfigResult, check_config
+from clara_eval.actions import challenges, results
 from clara_eval.actions.claim import claim
 from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show, objection_question
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
-from clara_eval.actions.post import post
-from clara_eval.actions.submit import SubmissionInput, draft_text, submit
-from clara_eval.actions.terms import NO_HASH, Posting
-from clara_eval.actions.try_draft import TryResult, try_draft
+from clara_eval.actions.post import NO_HASH, Posting, post
+from clara_eval.actions.quote import ConfigResult, check_config
+from clara_eval.actions.submit import SubmissionInput, TryResult, draft_text, submit, try_draft
 from clara_eval.documents.actions import (
     BrowseResult,
     ClaimResult,
@@ -75,9 +72,9 @@ async def challenge_browse(
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
 ) -> Annotated[CallToolResult, BrowseResult]:
     """List challenges, newest first."""
-    wanted = browsing.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
+    wanted = challenges.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with tool_errors():
-        found = await browsing.browse(caller_of(ctx), wanted)
+        found = await challenges.browse(caller_of(ctx), wanted)
     return answer(text.browse(found), found)
 
 
@@ -86,7 +83,7 @@ async def challenge_detail(
 ) -> Annotated[CallToolResult, DetailResult]:
     """One challenge in full: problem, eval config, terms, winners, your submission."""
     with tool_errors():
-        found = words.detail(await browsing.detail(caller_of(ctx), address, sender or None), text.NAMES)
+        found = words.detail(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
     return answer(text.detail(found), found)
 
 

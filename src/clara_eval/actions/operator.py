@@ -1,0 +1,153 @@
+"""What an operator asks before and after going live: checks, a new key, stored results; no check shows a secret."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from clara_eval.actions.published import SpendReport, evaluation_status, spend_report
+from clara_eval.app import App, open_app
+from clara_eval.chain.account import posts_covered
+from clara_eval.chain.wallet import new_keystore
+from clara_eval.challenges.challenge_index import summaries
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
+from clara_eval.core.errors import ClaraError, ConfigError
+from clara_eval.documents.results import EvalStatus, Scores, read
+from clara_eval.documents.store_keys import scores_key
+from clara_eval.judge.providers.registry import models_of, parse_jury
+from clara_eval.store.open import existing_store
+from clara_eval.store.trace_archive import stream_trace
+
+FEW_POSTS = 20
+"""Fewer than this many posts are not enough to be left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+
+
+async def preflight(settings: Settings) -> list[Finding]:
+    """Run every check, in the order in which an operator would fix them."""
+    try:
+        async with open_app(settings) as app:
+            checks: list[tuple[str, Callable[[App], Awaitable[str]]]] = [
+                ("network", _network),
+                ("factory", _factory),
+                ("wallet", _wallet),
+                ("store", _store),
+                ("judges", _judges),
+            ]
+            return [await _try(name, look, app) for name, look in checks]
+    except ClaraError as bad:
+        return [Finding("settings", ok=False, detail=str(bad))]
+
+
+async def _try(name: str, look: Callable[[App], Awaitable[str]], app: App) -> Finding:
+    try:
+        return Finding(name, ok=True, detail=await look(app))
+    except ClaraError as bad:
+        return Finding(name, ok=False, detail=str(bad))
+
+
+async def _network(app: App) -> str:
+    await app.chain.blocks.rpc.check_nodes()
+    head = await app.chain.blocks.head()
+    return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
+
+
+async def _factory(app: App) -> str:
+    factory = to_address(app.settings.factory)
+    code = await app.chain.blocks.rpc.ask("eth_getCode", factory, "latest")
+    if code in ("0x", None):
+        raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
+    count = await app.chain.challenges.factory(factory).count(await app.chain.blocks.head())
+    return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
+
+
+async def _wallet(app: App) -> str:
+    address = app.sender.address
+    if address == ZERO_ADDRESS:
+        raise ClaraError("Neither key nor evaluator address is set.", remedy="Set CLARA_EVALUATOR_KEY, or the address.")
+    if not app.sender.can_sign:
+        return f"{address}, no key: dry run"
+    assert app.wallet is not None
+    await app.wallet.signer.check()
+    balance, posts = await posts_covered(app.chain, address)
+    place = app.wallet.signer.what
+    shown = f"{address} ({place}), {balance / 1e18:.6f} ETH: enough for {posts:,} posts at the present fee"
+    shown += await _others(app)
+    if (gap := await app.sender.find_gap(app.chain_id)) is not None:
+        raise ClaraError(
+            f"{shown}. {gap.found}.", remedy="`clara-eval serve` fills it by itself: send nothing by hand."
+        )
+    if posts < FEW_POSTS:
+        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS} posts.")
+    return shown
+
+
+async def _others(app: App) -> str:
+    """Name challenges that wait for scores of an earlier evaluator key."""
+    index = await summaries(app.store, app.chain_id)
+    waiting = [one for one in index.values() if one.chainStatus in {"open", "scoring"} and not one.scorePostedAt]
+    count = Counter(one.evaluator for one in waiting if one.evaluator != app.sender.address)
+    earlier = [f"{count[one]} of {one}" for one in sorted(count) if await app.store.pending_nonces(one)]
+    return f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
+
+
+async def _store(app: App) -> str:
+    await app.store.entry("preflight", "nothing")
+    return app.settings.database_url.split("@")[-1].split("?")[0]
+
+
+async def _judges(app: App) -> str:
+    app.build_models()
+    jury = parse_jury(app.settings.judges)
+    note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
+    return ", ".join(judge.text for judge in jury) + note
+
+
+SHORTEST_PASSWORD = 12
+FEWEST_SIGNS = 6
+
+
+def new_key(path: Path, password: SecretStr) -> Address:
+    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
+    text = password.get_secret_value()
+    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
+        raise ConfigError(
+            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
+            f"{FEWEST_SIGNS} different ones.",
+            remedy="Choose several random words.",
+        )
+    return new_keystore(path, password)
+
+
+async def stored_status(settings: Settings, address: Address) -> tuple[EvalStatus | None, Scores | None]:
+    async with existing_store(settings.database_url) as store:
+        if store is None:
+            return None, None
+        chain_id = settings.network.chain_id
+        status = await evaluation_status(store, chain_id, address)
+        return status, await read(store, chain_id, Scores, scores_key(address))
+
+
+async def stored_trace(settings: Settings, address: Address) -> AsyncIterator[bytes]:
+    """Stream the trace of a challenge; nothing if there is none."""
+    async with existing_store(settings.database_url) as store:
+        if store is not None:
+            async for part in stream_trace(store, settings.network.chain_id, address):
+                yield part.encode()
+
+
+async def spending(settings: Settings, since: int) -> SpendReport:
+    """Report what was spent on models since a moment."""
+    async with existing_store(settings.database_url) as store:
+        return spend_report(await store.spends(since=since) if store else [])

@@ -1,0 +1,346 @@
+"""Check answers that were signed inside an enclave, alike for live answers and for traces.
+
+TDX quotes are parsed, and verified with `dcap-qvl` if the extra `attestation` is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from clara_eval.core.extras import install
+from clara_eval.core.hashing import canonical_json
+
+
+class NotAttested(ValueError):
+    """The evidence does not show what it should; the text gives the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """One answer as it was sent. `request` and `response` are base64, `proof` is the document as received."""
+
+    interface: str
+    key: str
+    """near: the signing address; aci: `KEY_ID@KEYSET_DIGEST`."""
+    request: str
+    response: str
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReport:
+    """The attestation of one signing key as received, with what is needed to check its quote later."""
+
+    run: str
+    """For which run it was made: the nonce follows from it."""
+    judge: str
+    key: str
+    report: str
+    collateral: str
+    fetched_at: int
+    """Unix seconds: the collateral is checked as of this moment, because it expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclave:
+    """What a quote says about the machine and its software."""
+
+    measurements: dict[str, str]
+    """MRTD and the four RTMRs, in hex."""
+    status: str
+    """Intel's word for the platform's updates; empty if the quote's signature was not checked."""
+    advisories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key whose private half is inside an enclave. `public` is an address, or 32 bytes of ed25519 in hex."""
+
+    interface: str
+    name: str
+    public: str
+    enclave: Enclave
+
+
+INSTALL = install("attestation")
+PCCS = "https://api.trustedservices.intel.com"
+"""Intel's own certificate service."""
+REFUSED = ("Revoked", "Unknown")
+_HEADER, _REPORT = 48, 584
+_PLACES = {"mrTd": 136, "rtMr0": 328, "rtMr1": 376, "rtMr2": 424, "rtMr3": 472}
+"""Offsets of the measurements in the report of a TD."""
+_TDX = 0x81
+
+
+@dataclass(frozen=True, slots=True)
+class Quotes:
+    pccs_url: str = PCCS
+    root: bytes | None = None
+    """Another root certificate than Intel's, in DER: for machines of one's own."""
+
+    @staticmethod
+    def can_check() -> bool:
+        return importlib.util.find_spec("dcap_qvl") is not None
+
+    async def collateral(self, quote: bytes) -> str:
+        """Fetch what is needed to check this quote, as JSON. Raises NotAttested for an unknown platform."""
+        import dcap_qvl
+
+        try:
+            async with asyncio.timeout(30):
+                found = await dcap_qvl.get_collateral(self.pccs_url, quote)
+        except (ValueError, TimeoutError) as bad:
+            raise NotAttested(f"the quote's collateral cannot be fetched: {str(bad)[:200]}") from None
+        text: str = found.to_json()
+        return text
+
+    def read(self, quote: bytes, collateral: str, at: int) -> tuple[bytes, Enclave]:
+        """Return the carried bytes and the enclave; without the extra the status is empty."""
+        report_data, measurements = _parsed(quote)
+        if not self.can_check():
+            return report_data, Enclave(measurements, "")
+        status, advisories = self._verified(quote, collateral, at)
+        if status in REFUSED:
+            raise NotAttested(f"the platform's state is {status}")
+        return report_data, Enclave(measurements, status, advisories)
+
+    def _verified(self, quote: bytes, collateral: str, at: int) -> tuple[str, tuple[str, ...]]:
+        import dcap_qvl
+
+        try:
+            parts = dcap_qvl.QuoteCollateralV3.from_json(collateral)
+            if self.root is None:
+                report = dcap_qvl.verify(quote, parts, at)
+            else:
+                report = dcap_qvl.verify_with_root_ca(quote, parts, self.root, at)
+            found = json.loads(report.to_json())
+        except (ValueError, OverflowError) as bad:
+            raise NotAttested(f"the quote does not hold: {' '.join(str(bad).split())[:200]}") from None
+        return found["status"], tuple(found["advisory_ids"])
+
+
+def _parsed(quote: bytes) -> tuple[bytes, dict[str, str]]:
+    """Read Intel's fixed layout of versions 4 and 5."""
+    version = int.from_bytes(quote[:2], "little")
+    start = _HEADER + (6 if version == 5 else 0)
+    report = quote[start : start + _REPORT]
+    if version not in (4, 5) or len(report) < _REPORT or int.from_bytes(quote[4:8], "little") != _TDX:
+        raise NotAttested("it is not a TDX quote of version 4 or 5")
+    return report[-64:], {name: report[place : place + 48].hex() for name, place in _PLACES.items()}
+
+
+_MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+
+
+def nonce_for(run: str, judge: str) -> str:
+    return hashlib.sha256(f"clara-eval attestation\n{run}\n{judge}".encode()).hexdigest()
+
+
+def key_name(interface: str, proof: str) -> str:
+    """Return the key that a signature or receipt names."""
+    found = _object(proof, "the signature")
+    if interface == "near":
+        return _address(found.get("signing_address"))
+    signature = found.get("signature")
+    name = signature.get("key_id") if isinstance(signature, dict) else found.get("key_id")
+    digest = found.get("workload_keyset_digest")
+    if not isinstance(name, str) or not isinstance(digest, str):
+        raise NotAttested("the receipt names no key")
+    return f"{name}@{digest}"
+
+
+def quote_of(interface: str, key: str, report: str) -> bytes:
+    """Return the quote in a key's attestation report."""
+    document = _object(report, "the attestation report")
+    if interface == "near":
+        return _unhex(_near_entry(key, document).get("intel_quote"), "the quote")
+    attestation = document.get("attestation")
+    evidence = attestation.get("evidence") if isinstance(attestation, dict) else None
+    return _unhex(evidence.get("quote") if isinstance(evidence, dict) else None, "the quote")
+
+
+def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
+    """Return the key if its quote is valid and binds it and the run's nonce."""
+    nonce = nonce_for(report.run, report.judge)
+    quote = quote_of(interface, report.key, report.report)
+    carried, enclave = quotes.read(quote, report.collateral, report.fetched_at)
+    document = _object(report.report, "the attestation report")
+    public = _BINDINGS[interface](report.key, document, nonce, carried)
+    return SigningKey(interface, report.key, public, enclave)
+
+
+def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, bytes]:
+    """Return the bytes of question and answer if this key signed exactly them for this model."""
+    if signed.key != key.name or key_name(signed.interface, signed.proof) != key.name:
+        raise NotAttested("it is signed by another key than the attested one")
+    request, response = _bytes(signed.request), _bytes(signed.response)
+    hashes = hashlib.sha256(request).hexdigest(), hashlib.sha256(response).hexdigest()
+    _SIGNATURES[signed.interface](_object(signed.proof, "the signature"), key, model, hashes)
+    return request, response
+
+
+def _near_signature(proof: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
+    from eth_account import Account
+    from eth_account.messages import encode_defunct
+    from eth_keys.exceptions import BadSignature
+
+    text = str(proof.get("text"))
+    *named, request, response = text.split(":")
+    if len(named) > 1 or (named and named[0] != model):
+        raise NotAttested("the signature is for another model")
+    if (request.removeprefix("0x").lower(), response.removeprefix("0x").lower()) != hashes:
+        raise NotAttested("the signed hashes are not those of the bytes sent and received")
+    try:
+        signer = Account.recover_message(encode_defunct(text=text), signature=proof.get("signature"))
+    except (BadSignature, *_MISSHAPEN) as bad:
+        raise NotAttested(f"the signature cannot be read: {type(bad).__name__}") from None
+    if signer.lower() != key.public:
+        raise NotAttested("the signature is not by the address that it names")
+
+
+def _near_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
+    address = bytes.fromhex(key[2:])
+    allowed = [address.ljust(32, b"\0"), address.rjust(32, b"\0")]
+    fingerprint = _near_entry(key, document).get("tls_cert_fingerprint")
+    if fingerprint is not None:
+        allowed.append(hashlib.sha256(address + _unhex(fingerprint, "the certificate's fingerprint")).digest())
+    if carried[:32] not in allowed:
+        raise NotAttested("the quote does not carry the signing address")
+    if carried[32:].hex() != nonce:
+        raise NotAttested("the quote does not carry the nonce of this run")
+    return key
+
+
+def _near_entry(key: str, document: dict[str, object]) -> dict[str, object]:
+    listed = document.get("model_attestations")
+    for entry in listed if isinstance(listed, list) else [document]:
+        if isinstance(entry, dict) and str(entry.get("signing_address")).lower() == key:
+            return entry
+    raise NotAttested("the attestation report is not about the signing key")
+
+
+def _aci_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
+    name, _, digest = key.rpartition("@")
+    keyset, found = _keyset(document.get("attestation"))
+    if document.get("workload_keyset_digest") != digest or found != digest:
+        raise NotAttested("the attestation report is about other keys")
+    statement = {"purpose": "aci.report_data.v1", "workload_keyset_digest": digest, "nonce": nonce}
+    stated = [statement, {**statement, "workload_id": document.get("workload_id")}]
+    if carried not in [hashlib.sha256(_canonical(one)).digest().ljust(64, b"\0") for one in stated]:
+        raise NotAttested("the quote does not carry these keys and the nonce of this run")
+    for entry in _list(keyset.get("receipt_signing_keys")):
+        if isinstance(entry, dict) and entry.get("key_id") == name:
+            if entry.get("algo") != "ed25519":
+                raise NotAttested(f"the key is of the kind {str(entry.get('algo'))[:40]!r}; only ed25519 is read")
+            return _unhex(entry.get("public_key"), "the public key").hex()
+    raise NotAttested("the attested keys do not hold the one that signed")
+
+
+def _keyset(attestation: object) -> tuple[dict[str, object], str]:
+    """Return the attested keys and the digest of their exact bytes, or of the canonical form if no bytes are given."""
+    held = attestation if isinstance(attestation, dict) else {}
+    encoded, keyset = held.get("workload_keyset_b64"), held.get("workload_keyset")
+    content = _bytes(encoded) if isinstance(encoded, str) else _canonical(keyset)
+    return _object(content.decode(errors="replace"), "the keyset"), f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
+    events = {str(e.get("type")): e for e in _list(receipt.get("event_log")) if isinstance(e, dict)}
+    asked, answered = (_body_hash(events.get(name)) for name in ("request.received", "response.returned"))
+    if (asked, answered) != hashes:
+        raise NotAttested("the hashes in the receipt are not those of the bytes sent and received")
+    if receipt.get("model") not in (None, model):
+        raise NotAttested("the receipt is for another model")
+    if events.get("upstream.verified", {}).get("result") not in (True, "verified"):
+        raise NotAttested("the gateway did not verify the model's own enclave")
+    _check_ed25519(receipt, key.public)
+
+
+def _check_ed25519(receipt: dict[str, object], public: str) -> None:
+    """Accept a signature over the canonical form without the signature, or without its value: both are in use."""
+    from Crypto.Signature import eddsa
+
+    held = receipt.get("signature")
+    bare = {name: part for name, part in receipt.items() if name != "signature"}
+    forms = [bare]
+    if isinstance(held, dict):
+        forms.append({**bare, "signature": {name: part for name, part in held.items() if name != "value"}})
+    value = _unhex(held.get("value") if isinstance(held, dict) else held, "the signature")
+    try:
+        verifier = eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032")
+    except ValueError as bad:
+        raise NotAttested("the public key is not one of ed25519") from bad
+    for form in forms:
+        try:
+            verifier.verify(_canonical(form), value)
+        except ValueError:
+            continue
+        return
+    raise NotAttested("the receipt's signature is wrong")
+
+
+def _body_hash(event: dict[str, object] | None) -> str:
+    found = (event or {}).get("body_hash") or (event or {}).get("wire_hash")
+    return str(found).removeprefix("sha256:").lower()
+
+
+def _object(text: str, what: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise NotAttested(f"{what} is not a JSON object")
+    return found
+
+
+def _canonical(value: object) -> bytes:
+    try:
+        return canonical_json(value)
+    except _MISSHAPEN:
+        raise NotAttested("the document has no canonical form") from None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _address(value: object) -> str:
+    text = str(value).lower()
+    if len(text) != 42 or not text.startswith("0x") or not _is_hex(text[2:]):
+        raise NotAttested("the signature names no address")
+    return text
+
+
+def _is_hex(text: str) -> bool:
+    return all(c in "0123456789abcdef" for c in text)
+
+
+def _unhex(value: object, what: str) -> bytes:
+    try:
+        return bytes.fromhex(str(value).removeprefix("0x"))
+    except ValueError:
+        raise NotAttested(f"{what} is not hex") from None
+
+
+def _bytes(encoded: str) -> bytes:
+    try:
+        found = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise NotAttested("the recorded bytes are not base64") from None
+    if base64.b64encode(found).decode() != encoded:
+        raise NotAttested("the recorded bytes are base64 in another form than ours")
+    return found
+
+
+_BINDINGS: dict[str, Callable[[str, dict[str, object], str, bytes], str]] = {"near": _near_binding, "aci": _aci_binding}
+_SIGNATURES: dict[str, Callable[[dict[str, object], SigningKey, str, tuple[str, str]], None]] = {
+    "near": _near_signature,
+    "aci": _aci_signature,
+}
