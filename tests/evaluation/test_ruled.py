@@ -8,7 +8,7 @@ from struct import pack
 
 import pytest
 
-from clara_eval.challenges.comparisons import is_shown
+from clara_eval.challenges.stored_results import is_shown
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.evaluation.play import LISTED, judge_by_rules, play_tournament
 from clara_eval.judge import RulesJudge

@@ -34,8 +34,8 @@ from clara_eval.evaluation.scoring_window import (
     most_comparisons,
     needed_seconds,
 )
+from clara_eval.service.attempt_runner import ending_of
 from clara_eval.service.due import DueAction, Memory, due
-from clara_eval.service.endings import ending_of
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.options import EngineOptions
 
@@ -179,7 +179,7 @@ def test_the_alarm_rings_at_half_of_the_window() -> None:
 def test_every_error_has_one_ending(error: Exception, status: str, is_retried: bool, alert: str | None) -> None:
     """Outages are tried again, refusals and bugs stop the challenge and call a person; a bug's text is not shown."""
     ending = ending_of(error, "0xa", failures=0, now=10.0, options=EngineOptions())
-    assert (ending.status, ending.is_retried) == (status, is_retried)
+    assert (ending.status, ending.retry_at is not None) == (status, is_retried)
     assert (ending.alert.name if ending.alert else None) == alert
     assert "secret" not in (ending.reason or "")
 

@@ -13,7 +13,6 @@ from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam.simulators import (
     COMPROMISES,
     FAULTS,
-    Compromise,
     Fault,
     FaultyProvider,
     MemoryAsker,
@@ -38,7 +37,6 @@ from clara_eval.redteam.simulators import (
 __all__ = [
     "COMPROMISES",
     "FAULTS",
-    "Compromise",
     "Fault",
     "FaultyProvider",
     "MemoryAsker",

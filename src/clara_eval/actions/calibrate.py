@@ -13,7 +13,7 @@ from clara_eval.app import open_jury
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, Temporary
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
     LEAST_LABELS,

@@ -14,7 +14,7 @@ from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import Measured

@@ -13,11 +13,10 @@ from clara_eval.actions.service_client import ask_service, refusal
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.context import Ports
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address
-from clara_eval.core.eip191 import signer_of
+from clara_eval.core.address import Address, signer_of
 from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import revealed_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.chain.dollars import worth_micro_usd
+from clara_eval.chain.model import worth_micro_usd
 from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.recorded import RecordedResult

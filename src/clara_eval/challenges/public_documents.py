@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.posted import PostedBy
+from clara_eval.chain.model import Challenge, PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg

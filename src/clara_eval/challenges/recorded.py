@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from clara_eval.chain.calldata import post_scores, read_calldata
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Winners
+from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.objections import Disputed, announced, read_disputed
 from clara_eval.challenges.prepare import TEXT, Prepared, RoundCase

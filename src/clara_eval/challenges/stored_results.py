@@ -1,35 +1,195 @@
-"""Read the public documents of evaluations for agents, from our own store or from a running service."""
+"""Read the public documents of evaluations: comparisons, records of agents, and all of them for agents.
+
+A large round by rules stores no comparisons: each is made again from one document and the features of the two entries.
+An agent's result counts once its block is deep enough, so nothing in a record is taken back.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import permutations
+from math import comb
 from typing import Any
 
 import aiohttp
 
-from clara_eval.challenges.agents import agent_record
-from clara_eval.challenges.comparisons import Verdicts, read_comparison
+from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
     D,
+    Document,
     EvalStatus,
     Features,
     Pairwise,
+    Played,
     Scores,
+    Summary,
+    Values,
     read,
 )
-from clara_eval.documents.rounds import AgentRecord
-from clara_eval.documents.store_keys import features_key, scores_key, status_key
-from clara_eval.evaluation.play import Comparison, votes_document
+from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
+from clara_eval.documents.store_keys import (
+    entry_key,
+    features_key,
+    index_key,
+    pairwise_key,
+    result_key,
+    scores_key,
+    status_key,
+    verdicts_key,
+)
+from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
-from clara_eval.store.on_demand import StoreOnDemand
+from clara_eval.judge.comparison import JudgeVector
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.ranking import Pairing
+from clara_eval.store.open import StoreOnDemand
+from clara_eval.store.sql_store import PublicKeys
 from clara_eval.store.trace_archive import stream_trace
+
+
+class Verdicts(Document):
+    """`verdicts`: the schema and the entries of a large round by rules, in canonical order."""
+
+    judge: str
+    schedule: str
+    count: int
+    sha256: str
+    items: list[str]
+    features: list[dict[str, object]]
+    """The schema."""
+
+    def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
+        """The comparison of these two, from their facts; None if they were not compared in this order."""
+        if not {first, second} <= facts.keys() & set(self.items) or first == second:
+            return None
+        places = self.items.index(first), self.items.index(second)
+        if not is_shown(self.schedule, len(self.items), self.count, *places):
+            return None
+        schema = FeatureSchema.from_json({"features": self.features})
+        shown = [
+            JudgeVector(tuple((f.name, facts[account].features[f.name]) for f in schema.judged))
+            for account in (first, second)
+        ]
+        decision = RulesJudge(schema).decide(*shown)
+        return Pairwise.model_validate(votes_document([compared(Pairing(first, second, self.judge), decision)]))
+
+
+async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:
+    """Every comparison in which both sides are of these accounts."""
+    if (ruled := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(keys, chain_id, address, ruled, list(permutations(accounts, 2)))
+    wanted, found = set(accounts), Played()
+    for first in accounts:
+        start = pairwise_key(address, first, "")
+        for key, value in await keys.items(chain_id, start):
+            if (second := key.removeprefix(start)) in wanted:
+                found[first, second] = Pairwise.model_validate_json(value)
+    return found
+
+
+async def comparisons_of(values: Values, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
+    """The comparisons of one account against these rivals, in both orders."""
+    asked = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
+    if (ruled := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(values, chain_id, address, ruled, asked)
+    found = {pair: await read(values, chain_id, Pairwise, pairwise_key(address, *pair)) for pair in asked}
+    return {pair: comparison for pair, comparison in found.items() if comparison is not None}
+
+
+async def read_comparison(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
+    """The comparison in which the first was shown first."""
+    return (await comparisons_of(values, chain_id, address, first, [second])).get((first, second))
+
+
+async def _ruled(
+    values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
+) -> Played:
+    accounts = dict.fromkeys(account for pair in asked for account in pair)
+    read_facts = {a: await read(values, chain_id, Features, features_key(address, a)) for a in accounts}
+    facts = {account: found for account, found in read_facts.items() if found is not None}
+    made = {pair: ruled.comparison(*pair, facts) for pair in asked}
+    return {pair: comparison for pair, comparison in made.items() if comparison is not None}
+
+
+def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
+    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
+    low, high = min(first, second), max(first, second)
+    place = low * size - low * (low + 1) // 2 + high - low - 1
+    is_balanced = (first == low) == bool((low + high) % 2)
+    if not is_balanced and schedule != "both":
+        return False
+    return place + (0 if is_balanced else comb(size, 2)) < count
+
+
+async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
+    """The record of one agent; empty if it entered nothing that is over."""
+    start = entry_key(agent_id, "")
+    found = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
+    entries = [
+        (deadline, entry) for address in found for deadline, entry in await _entry(store, chain_id, agent_id, address)
+    ]
+    ordered = [entry for _, entry in sorted(entries, key=lambda pair: (-pair[0], pair[1].challenge))]
+    places = [entry.place for entry in ordered if entry.place is not None]
+    return AgentRecord(
+        agentId=agent_id,
+        entered=len(ordered),
+        won=sum(entry.prizeAmount is not None for entry in ordered),
+        earned=_earned(ordered),
+        averagePlace=round(sum(places) / len(places), 2) if places else None,
+        placed=len(places),
+        challenges=ordered,
+    )
+
+
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> list[tuple[int, AgentEntry]]:
+    """The entry with the challenge's deadline; none if there is no result yet."""
+    result = await read(store, chain_id, RoundResult, result_key(address))
+    if result is None:
+        return []
+    summary = await read(store, chain_id, Summary, index_key(address))
+    mine = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    place, score = (paid[0][0], paid[0][1].score) if paid else await _ranked(store, chain_id, address, mine, result)
+    prize = sum(int(one.prizeAmount) for _, one in paid)
+    entry = AgentEntry(
+        challenge=address,
+        title=summary.title if summary else "",
+        chainStatus=result.chainStatus,
+        place=place,
+        entrants=len(result.entrants),
+        score=score,
+        prizeAmount=str(prize) if prize else None,
+        token=result.token,
+    )
+    return [(summary.deadline if summary else 0, entry)]
+
+
+async def _ranked(
+    store: PublicKeys, chain_id: int, address: str, mine: set[str], result: RoundResult
+) -> tuple[int | None, int | None]:
+    """Place and score in our own ranking, if that is posted."""
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
+    rows = [row for row in scores.rankings if row.address in mine] if scores and is_ours and result.winners else []
+    return (rows[0].rank, rows[0].score) if rows else (None, None)
+
+
+def _earned(entries: Sequence[AgentEntry]) -> list[Earned]:
+    sums: dict[str, int] = {}
+    tokens = {entry.token.address: entry.token for entry in entries}
+    for entry in entries:
+        if entry.prizeAmount is not None:
+            sums[entry.token.address] = sums.get(entry.token.address, 0) + int(entry.prizeAmount)
+    return [Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(sums.items())]
+
 
 MAX_TRACE_BYTES = 200_000_000
 MAX_RECORD_BYTES = 4_000_000
@@ -39,7 +199,7 @@ _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
 
 
 class StoreRecords:
-    """The specification's keys in our own store."""
+    """The documents in our own store."""
 
     def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
         self._store = store
@@ -79,7 +239,6 @@ class StoreRecords:
         return ""
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
-        """An agent's record across challenges; None without a store."""
         store = await self._store.existing()
         return await agent_record(store, self._chain_id, agent_id) if store else None
 
@@ -97,17 +256,17 @@ class StoreRecords:
 
 
 class ApiRecords:
-    """The same through the service's REST door."""
+    """The documents that a running service shows by REST."""
 
     def __init__(self, api_url: str) -> None:
         self._url = api_url.rstrip("/")
         self._facts: tuple[Address, Facts] | None = None
 
     async def status(self, address: Address) -> EvalStatus | None:
-        return await self._document(EvalStatus, address, "eval-status")
+        return await self._document(EvalStatus, self._place(address, "eval-status"))
 
     async def scores(self, address: Address) -> Scores | None:
-        return await self._document(Scores, address, "leaderboard")
+        return await self._document(Scores, self._place(address, "leaderboard"))
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return (await self._of_trace(address)).features.get(submitter)
@@ -116,59 +275,44 @@ class ApiRecords:
         return (await self._of_trace(address)).comparison(first, second)
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
-        """The text as a whole; Temporary where it is longer than asked for."""
-        content = await self._get(address, "eval-trace", at_most)
-        try:
+        """The text as a whole; Temporary if it is longer than asked for."""
+        content = await self._read(self.trace_url(address), at_most)
+        with self._readable():
             return None if content is None else content.decode()
-        except UnicodeDecodeError as bad:
-            raise self._garbled() from bad
 
     async def trace_file(self, address: Address) -> TraceFile | None:
         """Its lines, without the whole text in memory."""
-        pieces = self._pieces(self.trace_url(address), MAX_TRACE_BYTES)
-        return await TraceFile.of(pieces)
+        return await TraceFile.of(self._pieces(self.trace_url(address), MAX_TRACE_BYTES))
 
     def trace_url(self, address: Address) -> str:
-        return f"{self._url}/api/v1/challenges/{address}/eval-trace"
+        return self._place(address, "eval-trace")
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
-        """An agent's record; None where the service knows none."""
-        content = await self._read(f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
-        try:
-            return AgentRecord.model_validate_json(content) if content else None
-        except (ValueError, RecursionError) as bad:
-            raise self._garbled() from bad
+        return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
-        """Whether the service can have submissions read by a language model; None where it does not say."""
+        """Whether the service can have submissions read by a language model; None if it does not say."""
         told = (await self._about()).get("hasModel")
         return told if isinstance(told, bool) else None
 
     async def evaluator(self) -> Address | None:
-        """The address under which the service posts scores; None where it does not say."""
+        """The address under which the service posts scores; None if it does not say."""
         told = (await self._about()).get("evaluator")
-        try:
+        with self._readable():
             return to_address(told) if isinstance(told, str) else None
-        except BadInput as bad:
-            raise self._garbled() from bad
 
     async def _about(self) -> dict[str, Any]:
-        """What the service says about itself."""
         content = await self._read(f"{self._url}/healthz", 65_536)
-        try:
+        with self._readable():
             told = json.loads(content or b"{}")
-        except (ValueError, RecursionError) as bad:
-            raise self._garbled() from bad
-        if not isinstance(told, dict):
-            raise self._garbled()
-        return told
+            if not isinstance(told, dict):
+                raise TypeError("not a JSON object")
+            return told
 
-    async def _document(self, kind: type[D], address: Address, name: str) -> D | None:
-        content = await self._get(address, name)
-        try:
+    async def _document(self, kind: type[D], url: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
+        content = await self._read(url, at_most)
+        with self._readable():
             return kind.model_validate_json(content) if content else None
-        except (ValueError, RecursionError) as bad:
-            raise self._garbled() from bad
 
     async def _of_trace(self, address: Address) -> Facts:
         """Features and comparisons of the last challenge asked for."""
@@ -176,31 +320,29 @@ class ApiRecords:
             lines = await self.trace_file(address)
             if lines is None:
                 return Facts({}, {}, None)  # not kept: it may be there the next time
-            try:
-                with lines:
-                    self._facts = (address, facts_in(lines))
-            except (ValueError, LookupError, TypeError, RecursionError, BadTrace) as bad:
-                raise self._garbled() from bad
+            with self._readable(), lines:
+                self._facts = (address, facts_in(lines))
         return self._facts[1]
 
-    def _garbled(self) -> Temporary:
-        return Temporary(
-            f"The service at {self._url} answered with something other than its documents.",
-            remedy="Check CLARA_API_URL.",
-        )
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise Temporary for an answer that is none of the service's documents."""
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, RecursionError, BadInput, BadTrace) as bad:
+            raise Temporary(
+                f"The service at {self._url} answered with something other than its documents.",
+                remedy="Check CLARA_API_URL.",
+            ) from bad
 
-    async def _get(self, address: Address, name: str, at_most: int = MAX_TRACE_BYTES) -> bytes | None:
-        return await self._read(f"{self._url}/api/v1/challenges/{address}/{name}", at_most)
+    def _place(self, address: Address, name: str) -> str:
+        return f"{self._url}/api/v1/challenges/{address}/{name}"
 
     async def _read(self, url: str, at_most: int) -> bytes | None:
-        """The body; None where the service has nothing to show, Temporary where it does not answer."""
-        content = bytearray()
-        async for piece in self._pieces(url, at_most):
-            content += piece
-        return bytes(content) or None
+        """The body; None if the service has nothing to show, Temporary if it does not answer."""
+        return b"".join([piece async for piece in self._pieces(url, at_most)]) or None
 
     async def _pieces(self, url: str, at_most: int) -> AsyncIterator[bytes]:
-        """The same as it arrives."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
@@ -225,7 +367,7 @@ class Facts:
     features: dict[str, Features]
     comparisons: dict[tuple[str, str], Pairwise]
     verdicts: Verdicts | None
-    """Where the comparisons of a large round by rules are not listed."""
+    """Of a large round by rules, whose comparisons are not listed."""
 
     def comparison(self, first: str, second: str) -> Pairwise | None:
         if self.verdicts is not None:
@@ -251,11 +393,7 @@ def facts_in(lines: Iterable[str]) -> Facts:
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
     comparisons = {pair: Pairwise.model_validate(votes_document(all_votes)) for pair, all_votes in votes.items()}
-    return Facts(features, comparisons, _verdicts(whole))
-
-
-def _verdicts(whole: Mapping[str, Any]) -> Verdicts | None:
-    """Of the entries schema, schedule and verdicts; None where the comparisons are listed."""
     if "verdicts" not in whole:
-        return None
-    return Verdicts(**whole["verdicts"], schedule=whole["schedule"]["name"], features=whole["schema"]["features"])
+        return Facts(features, comparisons, None)
+    schedule, schema = whole["schedule"]["name"], whole["schema"]["features"]
+    return Facts(features, comparisons, Verdicts(**whole["verdicts"], schedule=schedule, features=schema))

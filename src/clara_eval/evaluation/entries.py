@@ -11,8 +11,8 @@ from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schem
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Temporary
 from clara_eval.core.flags import Flag
-from clara_eval.core.gather import gather_or_raise
 from clara_eval.core.submission import Submission
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.execution import Execution
 from clara_eval.evaluation.features.extract import (
     CANARY,

@@ -15,9 +15,9 @@ from typing import Literal, TypedDict, overload
 import numpy as np
 import numpy.typing as npt
 
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.core.gather import gather_or_raise
-from clara_eval.core.verdict import Winner
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, OrderingJudge
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally

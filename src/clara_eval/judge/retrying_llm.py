@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
-from clara_eval.core.lease_check import check_lease
+from clara_eval.core.tasks import check_lease
 from clara_eval.judge.admission import Admission
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from clara_eval.core.errors import Temporary
-from clara_eval.core.lease_check import checking_lease
+from clara_eval.core.tasks import checking_lease
 from clara_eval.store.driver import Driver
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +60,6 @@ def worker_lease(worker: str) -> str:
 
 
 def evaluation_lease(chain_id: int, address: str) -> str:
-    """The right to evaluate a challenge, for the service and for commands."""
     return f"evaluation:{chain_id}:{address}"
 
 

@@ -1,4 +1,4 @@
-"""Encode and decode functions, events and errors of the shipped ABIs.
+"""ABIs of the shipped contracts: encode and decode functions, events and errors.
 
 Invariant: struct fields go by their names, so another order of them is understood; bytes that are not UTF-8 become
 U+FFFD instead of an error; data of the wrong shape, or too long, is `Undecodable`.
@@ -6,18 +6,50 @@ U+FFFD instead of an error; data of the wrong shape, or too long, is `Undecodabl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from importlib import resources
+from typing import Any, Literal, Required, TypedDict, get_args
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
-from clara_eval.chain.contracts import AbiItem, ContractName, artifact
 from clara_eval.core.address import Address
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.hashing import keccak_hex
+
+ContractName = Literal["Challenge", "ChallengeFactory", "IdentityRegistry", "ReputationRegistry", "TestUSDC"]
+CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
+
+
+class AbiItem(TypedDict, total=False):
+    """One function, event, error, argument or field of an ABI file."""
+
+    name: str
+    type: Required[str]
+    inputs: list[AbiItem]
+    outputs: list[AbiItem]
+    components: list[AbiItem]
+    """The fields of a struct."""
+    indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    name: ContractName
+    abi: list[AbiItem]
+    bytecode: str
+    solc: str
+
+
+@cache
+def artifact(name: ContractName) -> Artifact:
+    """Load a shipped artifact. The value is shared: read it, do not change it."""
+    content = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
+    return Artifact(name=name, abi=content["abi"], bytecode=content["bytecode"], solc=content["solc"])
+
 
 MOST_BYTES = 4_000_000
 """A longer answer than any honest contract gives."""
@@ -63,7 +95,6 @@ class Function:
         return _values(self.outputs, _bytes(data, at_most))
 
     def named_answer(self, values: tuple[object, ...]) -> Mapping[str, Any]:
-        """Name the parts of an answer: the fields of a single struct, or the outputs."""
         if len(values) == 1 and isinstance(values[0], Mapping):
             return values[0]
         return {item["name"]: value for item, value in zip(self.outputs, values, strict=True)}
@@ -75,8 +106,6 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One call that changes nothing."""
-
     to: Address
     function: Function
     values: tuple[object, ...] = ()
@@ -89,17 +118,13 @@ class View:
     def read(self, answer: object) -> tuple[Any, ...] | None:
         """Decode the outputs; None if the contract refused or answered something else."""
         try:
-            if self.is_foreign:
-                return self.function.answer(answer, at_most=FOREIGN_BYTES)
-            return self.function.answer(answer)
+            return self.function.answer(answer, at_most=FOREIGN_BYTES if self.is_foreign else MOST_BYTES)
         except Undecodable:
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event."""
-
     signature: str
     inputs: tuple[AbiItem, ...]
 
@@ -212,3 +237,19 @@ def _word(kind: str, word: str) -> object:
     if kind == "address":
         return "0x" + word[-40:].lower()
     return int(word, 16) if kind.startswith("uint") else word
+
+
+@dataclass(frozen=True, slots=True)
+class ContractVersion:
+    challenge: Abi
+    factory: Abi
+
+
+VERSIONS: Mapping[str, ContractVersion] = {"1": ContractVersion(abi("Challenge"), abi("ChallengeFactory"))}
+
+
+def contract_version(name: str) -> ContractVersion:
+    if name not in VERSIONS:
+        known = ", ".join(VERSIONS)
+        raise BadInput(f"The contracts are of version {name[:20]!r}, and only {known} is known.", value=name)
+    return VERSIONS[name]

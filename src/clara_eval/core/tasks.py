@@ -1,16 +1,17 @@
-"""Run coroutines at once; the first failure ends the others and is raised as itself."""
+"""Run coroutines at once; check that the lease of the running work is still held."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
 async def gather_or_raise(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Return results in the order of the work."""
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine runs in a task"
     before = caller.cancelling()
@@ -30,3 +31,24 @@ def _first(failure: BaseException) -> BaseException:
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure
+
+
+Check = Callable[[], Awaitable[None]]
+_check: ContextVar[Check | None] = ContextVar("lease_check", default=None)
+
+
+@contextmanager
+def checking_lease(check: Check) -> Iterator[None]:
+    """Have `check_lease` call `check` in everything that runs inside."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+async def check_lease() -> None:
+    """Raise if the work that runs now has lost its lease, as after a frozen process thaws."""
+    check = _check.get()
+    if check is not None:
+        await check()
