@@ -28,13 +28,7 @@ from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.evaluation.record import PLAN
-from clara_eval.evaluation.scoring_window import (
-    Speed,
-    Window,
-    all_comparisons,
-    how_degraded,
-    most_comparisons,
-)
+from clara_eval.evaluation.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.costs.caps import check_prize
 

@@ -227,7 +227,7 @@ def _kappa(decided: Sequence[Looked]) -> float | None:
     return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)
 
 
-__all__ = ["LEAST_LABELS", "Calibration", "JudgeAgreement", "Measured", "calibrate", "calibrate_labels"]
+__all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 

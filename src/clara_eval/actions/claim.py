@@ -6,14 +6,7 @@ from dataclasses import dataclass
 
 from clara_eval.actions.amounts import show_amount, show_moment, show_wait
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
-from clara_eval.actions.plan import (
-    Action,
-    Plan,
-    Transaction,
-    sender_of,
-    transaction,
-    with_gas,
-)
+from clara_eval.actions.plan import Action, Plan, Transaction, sender_of, transaction, with_gas
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.chain.winners import WinnerPrize

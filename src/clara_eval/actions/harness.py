@@ -201,17 +201,7 @@ def _names(unit: str, functions: list[str]) -> list[str]:
     return [feature_name(name) for name in functions] + costs
 
 
-__all__ = [
-    "NO_SEED",
-    "Executed",
-    "check_file",
-    "engines",
-    "hidden_harness",
-    "is_document",
-    "run_document",
-    "run_file",
-    "run_public",
-]
+__all__ = ["NO_SEED", "Executed"]
 MAX_FILE_BYTES = 1_048_576
 
 

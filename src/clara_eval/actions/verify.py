@@ -19,13 +19,7 @@ from clara_eval.config.networks import Network, network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.errors import (
-    BadInput,
-    BadSubmission,
-    BadTrace,
-    NotFound,
-    Temporary,
-)
+from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.store.open import existing_store
@@ -171,7 +165,7 @@ async def _lines_in(path: Path) -> TraceFile:
         raise NotFound(f"It cannot be read: {bad.strerror or bad}.") from None
 
 
-__all__ = ["Checked", "JudgeEvidence", "first_block_of", "verified_document", "verify_trace"]
+__all__ = ["Checked", "JudgeEvidence"]
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
