@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,8 +29,13 @@ from clara_eval.judge.comparison import Decision
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.vector import JudgeVector, make_vector
 
+__all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 Side = Literal["first", "second", "tie"]
+SIDES: tuple[Side, ...] = ("first", "second", "tie")
 MOST_LABELS = 100_000
+Z = 1.959964
+_STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
+_SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +64,30 @@ def read_labels(text: str) -> Labels:
         raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair a line.')
     if len(lines) > MOST_LABELS:
         raise BadInput(f"There are more than {MOST_LABELS} lines.", remedy="Draw a sample.")
-    config = _config(_object(*lines[0]))
+    given = _object(*lines[0]).get("evalConfig")
+    if not isinstance(given, dict | str):
+        raise BadInput(
+            "The first line of the labels holds no evalConfig.", remedy='Begin with {"evalConfig": {…the config…}}.'
+        )
+    config = parse_eval_config((given if isinstance(given, str) else json.dumps(given)).encode())
     schema, untyped = compile_schema(config)
     if untyped:
         raise BadInput(
             f"The config leaves the type of {', '.join(untyped)} to a model, so vectors cannot be read.",
             remedy="Type every feature; `clara-eval config rehearse --write` does it.",
         )
-    pairs = tuple(_labels(lines[1:], schema))
+    pairs = tuple(_label(number, _object(number, line), schema) for number, line in lines[1:])
     if not pairs:
         raise BadInput("The labels hold no pair.", remedy="Add lines with first, second and winner.")
     return Labels(config, schema, pairs)
 
 
-def _config(head: dict[str, object]) -> EvalConfig:
-    config = head.get("evalConfig")
-    if not isinstance(config, dict | str):
-        raise BadInput(
-            "The first line of the labels holds no evalConfig.", remedy='Begin with {"evalConfig": {…the config…}}.'
-        )
-    return parse_eval_config((config if isinstance(config, str) else json.dumps(config)).encode())
-
-
-def _labels(lines: list[tuple[int, str]], schema: FeatureSchema) -> Iterator[Label]:
-    for number, line in lines:
-        body = _object(number, line)
-        winner = body.get("winner")
-        if winner not in ("first", "second", "tie"):
-            raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
-        yield Label(
-            _vector(number, body, "first", schema),
-            _vector(number, body, "second", schema),
-            winner,
-            _lengths(number, body),
-        )
+def _label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label:
+    winner = body.get("winner")
+    if winner not in ("first", "second", "tie"):
+        raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
+    first, second = (_vector(number, body, side, schema) for side in ("first", "second"))
+    return Label(first, second, winner, _lengths(number, body))
 
 
 def _vector(number: int, body: dict[str, object], side: str, schema: FeatureSchema) -> JudgeVector:
@@ -129,10 +124,6 @@ def _object(number: int, line: str) -> dict[str, object]:
 
 def _wrong(number: int, reason: str) -> BadInput:
     return BadInput(f"Line {number} of the labels cannot be used: {reason}.", remedy="Correct or remove that line.")
-
-
-Z = 1.959964
-SIDES: tuple[Side, ...] = ("first", "second", "tie")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +216,6 @@ def _kappa(decided: Sequence[Looked]) -> float | None:
     chance = math.fsum(judge[side] * human[side] for side in SIDES) / (count * count)
     agreed = sum(look.verdict == look.human for look in decided) / count
     return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)
-
-
-__all__ = ["LEAST_LABELS", "Calibration", "Measured"]
-_STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
-_SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clara_eval.actions.calibrate import proportion
-from clara_eval.actions.verify import first_block_of
-from clara_eval.app import open_chain, open_jury
+from clara_eval.actions.verify import open_chain_of
+from clara_eval.app import open_jury
 from clara_eval.challenges.replay import Checked
-from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.core.errors import BadInput, BadTrace, Temporary
+from clara_eval.core.errors import BadInput, Temporary
 from clara_eval.core.gather import gather_or_raise
 from clara_eval.evaluation.play import Comparison, compared
 from clara_eval.evaluation.ruled import RuledComparisons
@@ -79,7 +78,8 @@ async def rejudge(
             "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
         )
     number = checked.posted.block_number + 1
-    seed = await _block_hash(checked.challenge.chain_id, settings, rpc, number)
+    async with open_chain_of(checked.challenge.chain_id, settings, rpc) as chain:
+        seed = (await chain.blocks.block_at(number)).hash
     decided = decided_numbers(checked.result.comparisons)
     chosen = [checked.result.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
     cost = _foresee(checked, settings, judge, chosen)
@@ -95,14 +95,6 @@ async def rejudge(
         judge, seed, number, len(decided), len(chosen), len(chosen) - len(answered), otherwise,
         proportion(len(otherwise), len(answered)), cost,
     )  # fmt: skip
-
-
-async def _block_hash(chain_id: int, settings: Settings, rpc: str, number: int) -> str:
-    network = network_of_chain(chain_id)
-    if network is None:
-        raise BadTrace(f"The trace is of chain {chain_id}, which is not a known network.", entry="header")
-    async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
-        return (await chain.blocks.block_at(number)).hash
 
 
 def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
