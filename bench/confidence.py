@@ -24,15 +24,14 @@ from tests.support.judge_confidence import measure_confidence, separation_of
 
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.evaluation.play import Comparison, play_tournament
+from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.comparison import ModelJudge
+from clara_eval.judge.comparison import JudgeVector, ModelJudge, make_vector
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.providers.local import LocalLlm
-from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import JudgeVector, make_vector
 from clara_eval.ranking.field import Field
 from clara_eval.ranking.schedule import Fixed
 from clara_eval.store.sqlite import SqliteStore

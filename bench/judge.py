@@ -27,10 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
-from clara_eval.judge.comparison import ModelJudge
+from clara_eval.judge.comparison import JudgeVector, ModelJudge, make_vector
 from clara_eval.judge.port import Asker, PaidAnswer, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import JudgeVector, make_vector
 
 LATENCY = 0.05
 AT_ONCE = 64
@@ -208,11 +207,11 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
     from clara_eval.evaluation.play import play_tournament
+    from clara_eval.judge.admission import RetryPolicy
     from clara_eval.judge.cached_llm import CachedLlm
+    from clara_eval.judge.costs.budgets import RunBudget
     from clara_eval.judge.costs.prices import PriceCard
-    from clara_eval.judge.costs.run_budget import RunBudget
     from clara_eval.judge.providers.openai import OpenAiLlm
-    from clara_eval.judge.retry import RetryPolicy
     from clara_eval.ranking.field import Field
     from clara_eval.ranking.schedule import Fixed
     from clara_eval.store.sqlite import SqliteStore

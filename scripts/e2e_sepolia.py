@@ -33,8 +33,7 @@ from clara_eval.actions.post import Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
 from clara_eval.actions.verify import verify_trace
 from clara_eval.app import Caller, open_app, open_caller
-from clara_eval.chain.rpc import NodeRefusal
-from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.node import Meaning, NodeRefusal
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import (

@@ -20,8 +20,7 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import Size, quote
-from clara_eval.judge.expected_calls import Jury, expected_calls
+from clara_eval.judge.costs.quote import Jury, Size, expected_calls, quote
 from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, Memory, due
 from clara_eval.service.finalize import FINALIZED_AT_ONCE
 from clara_eval.service.options import EngineOptions

@@ -13,9 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.script_harness import JAVASCRIPT_ATTACKS, PYTHON_ATTACKS
-from clara_eval.redteam.solidity_harness import SOLIDITY_ATTACKS
+from clara_eval.redteam.solidity_harness import SOLIDITY_ATTACKS, HarnessAttack
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "security.json"

@@ -93,10 +93,10 @@ import asyncio, json, pathlib
 from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.judge.vector import make_vector
+from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.providers.registry import forms, parse_judge, price_card
 from clara_eval.challenges.model_pool import ModelPool
-from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.config.settings import Settings
 from clara_eval.store.sqlite import SqliteStore
 
@@ -120,7 +120,7 @@ import json
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import comparison_grammar, comparison_prompt
 from clara_eval.judge.templates import prompt_files
-from clara_eval.judge.vector import make_vector
+from clara_eval.judge.comparison import make_vector
 schema = FeatureSchema((Feature("speed", "integer", min=0, max=9),))
 one, two = (make_vector(schema, {"speed": n}) for n in (1, 2))
 prompt = comparison_prompt("Fast is better.", schema, one, two)

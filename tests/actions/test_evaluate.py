@@ -41,7 +41,7 @@ from clara_eval.devnet.local_chain import (
     create,
 )
 from clara_eval.documents.results import MEANINGS
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.interfaces import python as public
 from clara_eval.store.leases import Busy, evaluation_lease

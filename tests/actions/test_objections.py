@@ -30,8 +30,7 @@ from clara_eval.challenges.objections import AnnouncedDraft, objection_message, 
 from clara_eval.challenges.objections import check_recorded as checked_objections
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
-from clara_eval.core.address import Address
-from clara_eval.core.eip191 import ORDER
+from clara_eval.core.address import ORDER, Address
 from clara_eval.core.errors import (
     BadInput,
     BadTrace,
@@ -46,8 +45,8 @@ from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.interfaces.mcp import build_server
+from clara_eval.service.attempt_runner import ending_of_result
 from clara_eval.service.due import DueAction, Memory, due
-from clara_eval.service.endings import ending_of_result
 from clara_eval.store.leases import Busy, evaluation_lease, held
 from clara_eval.store.trace_archive import stream_trace
 

@@ -26,7 +26,7 @@ from clara_eval.core.address import Address
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.documents.store_keys import scores_key, status_key
-from clara_eval.evaluation.harness import WITHHELD
+from clara_eval.evaluation.execution import WITHHELD
 from clara_eval.harness import Harness, Language, Machine, hide
 from clara_eval.interfaces import words
 from clara_eval.interfaces.mcp import text as tool_text

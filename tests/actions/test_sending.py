@@ -23,10 +23,8 @@ from clara_eval.actions.perform import perform, unfinished_plan
 from clara_eval.actions.post import Posting, plan_post, post
 from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.app import Caller, open_caller
-from clara_eval.chain.contracts import ContractName
-from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.rpc import NodeRefusal, RpcCall
-from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.contracts.abi import ContractName, abi
+from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy
 from clara_eval.chain.transaction import TransactionToSign

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.calldata import (
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PostedBy, PrizeToken
+from clara_eval.chain.transaction import read_signed
+from clara_eval.chain.winners import (
     MARK,
+    WinnerPrize,
+    Winners,
     post_scores,
     post_scores_calldata,
+    prizes,
     read_calldata,
     scoring_function,
 )
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
-from clara_eval.chain.posted import PostedBy
-from clara_eval.chain.transaction import read_signed
-from clara_eval.chain.winners import WinnerPrize, Winners, prizes
-from clara_eval.challenges.guard import check_call
+from clara_eval.challenges.calls import check_call
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
 from clara_eval.core.submission import Submission

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.gas_fees import GWEI, Fees, first_fees, raised_fees
+from clara_eval.chain.transaction import GWEI, Fees, first_fees, raised_fees
 
 CAP = 50 * GWEI
 

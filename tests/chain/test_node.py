@@ -19,11 +19,9 @@ from tests.support.faulty_node import (
 )
 
 from clara_eval.chain.blocks import Blocks
-from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.events import find_challenges
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint, NewChallenge
-from clara_eval.chain.posted import PostedBy
-from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.ethereum import EthereumChain, find_challenges
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint, NewChallenge, PostedBy
+from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.challenges.read import look_at_challenge, read_challenge
 from clara_eval.config.networks import NETWORKS

@@ -32,15 +32,14 @@ from tests.support.signers import LocalWeb3Signer
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.nonces import FILLING
-from clara_eval.chain.remote_signer import RemoteSigner
-from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.node import NodeRetries
+from clara_eval.chain.remote_signers import RemoteSigner
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy
-from clara_eval.chain.transaction import ContractCall, StoredTransaction, read_signed
+from clara_eval.chain.transaction import FILLING, ContractCall, StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet
-from clara_eval.challenges.post import publish
+from clara_eval.challenges.calls import publish
 from clara_eval.core.errors import Stalled, Temporary
 from clara_eval.devnet.local_chain import local_chain as fresh_chain
 from clara_eval.store.sql_store import SqlStore

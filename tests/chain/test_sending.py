@@ -30,17 +30,14 @@ from tests.support.signers import LocalWeb3Signer
 from tests.support.web3_chain import web3_of
 
 from clara_eval.chain.account import EthereumAccount
-from clara_eval.chain.calldata import read_calldata
-from clara_eval.chain.model import ChallengeStatus
-from clara_eval.chain.posted import PostedBy
-from clara_eval.chain.remote_signer import RemoteSigner
+from clara_eval.chain.model import ChallengeStatus, PostedBy
+from clara_eval.chain.remote_signers import RemoteSigner
 from clara_eval.chain.sender import SendOutcome, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet
-from clara_eval.chain.winners import Winners
-from clara_eval.challenges.keeper import advance, finalize
-from clara_eval.challenges.post import publish
+from clara_eval.chain.winners import Winners, read_calldata
+from clara_eval.challenges.calls import advance, finalize, publish
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.core.errors import (
     CannotPublish,

@@ -16,7 +16,7 @@ from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.attestation import Quotes
 
 

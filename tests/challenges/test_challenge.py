@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.events import STEP_BACK_BLOCKS, Page, find_challenges
+from clara_eval.chain.ethereum import STEP_BACK_BLOCKS, Page, find_challenges
 from clara_eval.chain.model import (
     Block,
     Challenge,

@@ -10,9 +10,8 @@ import pytest
 from tests.support.large_round import large_challenge, large_lines, run_large
 
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.comparisons import comparisons_among, comparisons_of, read_comparison
 from clara_eval.challenges.public_documents import public_keys
-from clara_eval.challenges.stored_results import facts_in
+from clara_eval.challenges.stored_results import comparisons_among, comparisons_of, facts_in, read_comparison
 from clara_eval.documents.store_keys import verdicts_key
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.store.sql_store import SqlStore

@@ -25,8 +25,8 @@ from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
+from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
 from clara_eval.judge.costs.prices import PriceCard, Tokens
-from clara_eval.judge.costs.reading import ReadingBudget, next_to_read
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.submissions.fetch import UriFetch

@@ -42,12 +42,13 @@ from clara_eval.devnet.demo.round import (
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.tournament import is_exact, rank_round
+from clara_eval.evaluation.run import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge import RulesJudge
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
-from clara_eval.submissions import CONTESTED_SECONDS, Fetch, Fetched
+from clara_eval.submissions.copies import CONTESTED_SECONDS
+from clara_eval.submissions.model import Fetch, Fetched
 
 
 async def posts(chain: LocalChain, address: Address) -> int:

@@ -14,19 +14,18 @@ from tests.support.scripted_llm import honest_reader
 
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.evaluation.answer_recorder import KeptAnswers
-from clara_eval.evaluation.plan import EvaluationPlan, no_listener
 from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.round import EvaluationPlan, no_listener
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources
 from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.harness import Machine
-from clara_eval.judge import answer_cache
-from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.attestation.model import Signed
+from clara_eval.judge import cached_llm
+from clara_eval.judge.attestation import KeyReport, Signed
 from clara_eval.judge.cached_llm import CachedLlm
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -87,7 +86,7 @@ async def test_a_round_of_models_holds_a_fraction_of_what_they_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first walk, one from the journal alone, the trace and its verification: none holds the answers at once."""
-    monkeypatch.setattr(answer_cache, "READ_AT_ONCE", 20)
+    monkeypatch.setattr(cached_llm, "READ_AT_ONCE", 20)
     store, llm, path = await SqliteStore.open(tmp_path / "store.db"), Talker(), tmp_path / "trace.json"
     await walked(store, Talker("scripted:warm"))  # what is loaded once counts for nobody
     with peak() as asking:

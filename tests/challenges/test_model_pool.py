@@ -17,13 +17,13 @@ from clara_eval.challenges.model_pool import ModelPool, RunModels
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt
 from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.providers.openai import OpenAiLlm
+from clara_eval.judge.reading import TokenLimits
 from clara_eval.store.sqlite import SqliteStore
 
 CONFIG = parse_eval_config(

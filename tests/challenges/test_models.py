@@ -28,7 +28,7 @@ from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.port import Answer, Llm, Prompt
 
 BOASTERS = ("deque(", "monotonic")

@@ -22,7 +22,7 @@ from clara_eval.core.address import Address
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain
 from clara_eval.documents.results import EvalStatus
-from clara_eval.submissions import Fetch, Fetched
+from clara_eval.submissions.model import Fetch, Fetched
 
 MOST_REQUESTS = 40
 SUBMISSION_OF = "0x40bc7fa2"

@@ -29,7 +29,7 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.port import Answer, Llm, Prompt
 
 VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"

@@ -9,9 +9,8 @@ from typing import cast
 
 from clara_eval.challenges.status import StatusWriter, read_status
 from clara_eval.core.errors import Temporary
-from clara_eval.evaluation.plan import Stage
-from clara_eval.store.public_keys import PublicKeys
-from clara_eval.store.sql_store import SqlStore
+from clara_eval.evaluation.round import Stage
+from clara_eval.store.sql_store import PublicKeys, SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
 

@@ -30,11 +30,11 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.providers.anthropic import AnthropicLlm
+from clara_eval.judge.reading import TokenLimits
 from clara_eval.judge.retrying_llm import CONTROL
 
 CLAIMED = {**CONFIG, "features": ["code_correctness", "novelty", "reader_friendliness"]}

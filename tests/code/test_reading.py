@@ -8,8 +8,7 @@ import pytest
 from tests.support.large_round import program
 
 from clara_eval.code import reading
-from clara_eval.code.reading import is_held, read_code, shapes_in
-from clara_eval.code.shapes import shapes_of
+from clara_eval.code.reading import is_held, read_code, shapes_in, shapes_of
 from clara_eval.code.structure import read_structure
 from clara_eval.core.syntax import parse
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.large_round import program
 from tests.support.measured_texts import SAMPLES
 
-from clara_eval.code.shapes import (
+from clara_eval.code.reading import (
     _BROKEN,
     _NUMBER,
     _OPEN,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from clara_eval.core.errors import Temporary
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.core.tasks import gather_or_raise
 
 
 async def _fails() -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from web3 import AsyncHTTPProvider, AsyncWeb3
 
-from clara_eval.chain.contracts import artifact
+from clara_eval.chain.contracts.abi import artifact
 from clara_eval.core.errors import BadInput
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.devnet.command import parse_duration

@@ -11,11 +11,9 @@ from tests.support.scripted_llm import MemoryAsker, ScriptedLlm, noisy_judge
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Deferred, Temporary
 from clara_eval.evaluation.play import Comparison, play_tournament
-from clara_eval.judge.comparison import Decision, ModelJudge
+from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, Verdict, make_vector
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import JudgeVector, make_vector
-from clara_eval.judge.verdict import Verdict
 from clara_eval.ranking import Pairing
 from clara_eval.ranking.field import Field
 from clara_eval.ranking.schedule import Fixed

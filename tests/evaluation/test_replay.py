@@ -23,10 +23,10 @@ from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
-from clara_eval.evaluation.plan import no_listener
-from clara_eval.evaluation.received import RECEIVED, SubmissionResult
-from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.result import PLAN
+from clara_eval.evaluation.round import no_listener
 from clara_eval.evaluation.run import evaluate_round
+from clara_eval.evaluation.sources import RECEIVED, SubmissionResult
 from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render
 from clara_eval.evaluation.trace_sources import TraceSources
 

@@ -25,10 +25,10 @@ from clara_eval.evaluation.review_defaults import (
 )
 from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, JudgedRound
 from clara_eval.evaluation.scoring_window import Window
-from clara_eval.judge.vector import JudgeVector
+from clara_eval.judge.comparison import JudgeVector
 from clara_eval.ranking import rank, tally
-from clara_eval.submissions import Likeness, Rejected, Solution
-from clara_eval.submissions.copies import Similar, Taken
+from clara_eval.submissions.copies import Likeness, Similar, Taken
+from clara_eval.submissions.model import Rejected, Solution
 
 SRC = Path(__file__).parents[2] / "src" / "clara_eval"
 DOCS = Path(__file__).parents[2] / "docs"

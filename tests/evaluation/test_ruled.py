@@ -8,12 +8,11 @@ from struct import pack
 
 import pytest
 
-from clara_eval.challenges.comparisons import is_shown
+from clara_eval.challenges.stored_results import is_shown
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.evaluation.play import play_tournament
-from clara_eval.evaluation.ruled import LISTED, judge_by_rules
+from clara_eval.evaluation.play import LISTED, judge_by_rules, play_tournament
 from clara_eval.judge import RulesJudge
-from clara_eval.judge.vector import JudgeVector, make_vector
+from clara_eval.judge.comparison import JudgeVector, make_vector
 from clara_eval.ranking import Schedule, tally
 from clara_eval.ranking.field import Field, balanced_columns, balanced_looks
 from clara_eval.ranking.schedule import Fixed

@@ -31,9 +31,8 @@ from clara_eval.harness import (
     RunLimits,
     solc,
 )
-from clara_eval.harness.compilers import CompileCache, find_compiler
 from clara_eval.harness.evm import WORLD
-from clara_eval.harness.solc import compile_solidity, compiled
+from clara_eval.harness.solc import CompileCache, compile_solidity, compiled, find_compiler
 
 HARNESS = (
     HEAD

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clara_eval.harness import Machine
+from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import RunLimits
-from clara_eval.harness.readiness import look_at
 
 
 @pytest.fixture

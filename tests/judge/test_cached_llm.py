@@ -14,21 +14,22 @@ from tests.support.model_calls import Book, Clock, Model
 
 from clara_eval.core.errors import BadAnswer, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.judge import answer_cache
-from clara_eval.judge.answer_cache import READ_AT_ONCE
-from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
-from clara_eval.judge.concurrency import CircuitBreaker, Gate
+from clara_eval.judge import cached_llm
+from clara_eval.judge.admission import CircuitBreaker, Gate, RetryPolicy
+from clara_eval.judge.cached_llm import READ_AT_ONCE, CachedLlm, FallbackLlm
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE, PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.outages import (
+from clara_eval.judge.port import (
+    Answer,
     JudgeDown,
     JudgeWaits,
     OutOfTime,
+    PaidAnswer,
+    Prompt,
     RateLimited,
     Unanswered,
+    request_hash,
 )
-from clara_eval.judge.port import Answer, PaidAnswer, Prompt, request_hash
-from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.retrying_llm import CONTROL, MOST_BEYOND_LIMIT
 from clara_eval.judge.structured_llm import StructuredLlm
 
@@ -110,7 +111,7 @@ async def test_nothing_of_a_large_batch_stays_behind() -> None:
             await line.ask(_prompt(number))
         gc.collect()
         own = tracemalloc.take_snapshot().filter_traces(
-            [tracemalloc.Filter(inclusive=True, filename_pattern=answer_cache.__file__)]
+            [tracemalloc.Filter(inclusive=True, filename_pattern=cached_llm.__file__)]
         )
     finally:
         tracemalloc.stop()

@@ -17,12 +17,18 @@ from tests.support.scripted_llm import (
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
+from clara_eval.judge.comparison import (
+    JudgeVector,
+    ModelJudge,
+    Value,
+    Verdict,
+    comparison_grammar,
+    comparison_prompt,
+    make_vector,
+)
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import prompt_files, template
-from clara_eval.judge.vector import JudgeVector, Value, make_vector
-from clara_eval.judge.verdict import Verdict
 
 SCHEMA = FeatureSchema(
     (

@@ -25,7 +25,7 @@ from clara_eval.judge.extraction import (
     split,
     token_weight,
 )
-from clara_eval.judge.prompt_view import escaped, prompt_view, unescaped
+from clara_eval.judge.templates import escaped, prompt_view, unescaped
 
 SCHEMA = FeatureSchema(
     (

@@ -15,18 +15,15 @@ from tests.support.scripted_llm import verdict_text
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
+from clara_eval.judge.admission import Gate, RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.comparison import ModelJudge
-from clara_eval.judge.concurrency import Gate
+from clara_eval.judge.comparison import ModelJudge, make_vector
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.limits import TokenLimits
-from clara_eval.judge.outages import RateLimited, ServerFailed, TooSlow
-from clara_eval.judge.port import Answer, PaidAnswer, Prompt
-from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.port import Answer, PaidAnswer, Prompt, RateLimited, ServerFailed, TooSlow
+from clara_eval.judge.reading import TokenLimits
 from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.judge.vector import make_vector
 
 MOST_FRAMES = 5
 """`compare`, the question, the cache, the retry, and the provider's `complete`."""

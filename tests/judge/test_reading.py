@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.core.errors import BadAnswer
+from clara_eval.judge.comparison import VERDICT_SCHEMA, Verdict, read_verdict
 from clara_eval.judge.reading import read_object, shown
-from clara_eval.judge.verdict import VERDICT_SCHEMA, Verdict, read_verdict
 
 GOOD = '{"winner": "A", "confidence": 0.9, "reason": "fewer branches"}'
 

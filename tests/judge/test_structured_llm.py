@@ -14,9 +14,8 @@ from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
 
 from clara_eval.core.errors import BadAnswer
 from clara_eval.judge.completion import read_completion
-from clara_eval.judge.limits import TokenLimits, is_cut, without_thinking
-from clara_eval.judge.outages import AnswerCut
-from clara_eval.judge.port import Answer, Prompt, request_hash
+from clara_eval.judge.port import Answer, AnswerCut, Prompt, request_hash
+from clara_eval.judge.reading import TokenLimits, is_cut, without_thinking
 from clara_eval.judge.structured_llm import StructuredLlm
 
 LIMITS = TokenLimits(thinking=4_096, most=16_384)

@@ -15,10 +15,9 @@ from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
 from clara_eval.evaluation.play import play_tournament
 from clara_eval.judge import ModelJudge, RulesJudge
-from clara_eval.judge.ordering import OrderingJudge, ordering_prompts, read_order
+from clara_eval.judge.comparison import OrderingJudge, make_vector, ordering_prompts, read_order
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import make_vector
 from clara_eval.ranking import Group, choose_schedule, rank, tally
 from clara_eval.ranking.adaptive import Adaptive, added
 from clara_eval.ranking.field import Field

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.simulation import TOP3, Model, draw_world, play
 
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.core.verdict import Winner
 from clara_eval.ranking import Group, Pairing, Result, Schedule, canonical_order, choose_schedule
 from clara_eval.ranking.adaptive import Adaptive
 from clara_eval.ranking.field import Field

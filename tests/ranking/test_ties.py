@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.simulation import draw_world, play
 
-from clara_eval.core.verdict import Winner
+from clara_eval.core.constants import Winner
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.field import Field
 from clara_eval.ranking.model import fit

@@ -12,22 +12,14 @@ import pytest
 from clara_eval.code import similarity
 from clara_eval.core.errors import BadInput
 from clara_eval.core.syntax import parse
-from clara_eval.evaluation.features import extract_features
+from clara_eval.evaluation.features.extract import extract_features
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam import copying, lies, names, placing
-from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
-from clara_eval.redteam.entries import READING, solution_of
-from clara_eval.redteam.injection import measure_denial, measure_injection
+from clara_eval.redteam.copying import default_folders, real_files
+from clara_eval.redteam.corpus import READING, Payload, own_payloads, payloads_in, solution_of
+from clara_eval.redteam.injection import measure_denial, measure_injection, measure_own, planned_prompts
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
-from clara_eval.redteam.own_judge import measure_own, planned_prompts
-from clara_eval.redteam.real_files import default_folders, real_files
-from clara_eval.redteam.report import (
-    Figure,
-    RedteamReport,
-    interval,
-    number,
-    share,
-)
+from clara_eval.redteam.report import Figure, RedteamReport, interval, number, share
 from clara_eval.redteam.run import Attack, run_attack
 from clara_eval.redteam.simulators import ScriptedLlm, compromised_extractor, honest_reader, in_memory
 from clara_eval.redteam.translation import python_to_javascript

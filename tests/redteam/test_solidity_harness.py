@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from clara_eval.harness import Executed, Machine
-from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.solidity_harness import (
     HONEST,
     IDLE_ATTACKS,
     SOLIDITY_ATTACKS,
     WORKING_ATTACKS,
+    HarnessAttack,
     gains_over,
     run_solidity,
 )

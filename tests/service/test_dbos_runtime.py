@@ -20,7 +20,7 @@ from clara_eval.service.dbos_runtime import (
     system_url,
 )
 from clara_eval.service.options import EngineOptions
-from clara_eval.service.takeover import Orphans, take_over
+from clara_eval.service.queue import Orphans, take_over
 from clara_eval.store.sqlite import SqliteStore
 
 FAST = EngineOptions(poll_seconds=0.05, worker_evaluations=1, lease_seconds=1)

@@ -34,8 +34,8 @@ from clara_eval.evaluation.scoring_window import (
     most_comparisons,
     needed_seconds,
 )
+from clara_eval.service.attempt_runner import ending_of
 from clara_eval.service.due import DueAction, Memory, due
-from clara_eval.service.endings import ending_of
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.options import EngineOptions
 

@@ -32,12 +32,11 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention, send_again
 from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
-from clara_eval.challenges.attempt_memory import attempts_key
+from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
-from clara_eval.challenges.claim_recorder import UNCLAIMED
 from clara_eval.challenges.read import is_still_current
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, attempts_key
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -61,11 +60,10 @@ from clara_eval.documents.results import read
 from clara_eval.documents.rounds import Created, PrizeClaims, RoundResult
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
 from clara_eval.service.alerts import Alerts
-from clara_eval.service.duty import TickLimits
+from clara_eval.service.duty import LAST_TICK, TickLimits, read_report, save_report
+from clara_eval.service.engine import only_process
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.process_lock import only_process
-from clara_eval.service.report import LAST_TICK, read_report, save_report
 from clara_eval.store.leases import Busy, held
 
 

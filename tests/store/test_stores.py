@@ -17,12 +17,12 @@ import pytest
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
-from clara_eval.core.lease_check import check_lease
-from clara_eval.judge.costs.ledger import Caps
+from clara_eval.core.tasks import check_lease
+from clara_eval.judge.costs.budgets import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.store.driver import DATABASE, DatabaseRetries
 from clara_eval.store.leases import Busy, held
 from clara_eval.store.open import open_store
-from clara_eval.store.retries import DATABASE, DatabaseRetries
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 

@@ -13,22 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.code import overlap
-from clara_eval.code.overlap import FeatureSet, common_features, shared_by
-from clara_eval.code.similarity import MIN_COPY_WINDOWS, SimilarKind
+from clara_eval.code import similarity
+from clara_eval.code.similarity import MIN_COPY_WINDOWS, FeatureSet, SimilarKind, common_features, shared_by
 from clara_eval.code.tokens import Coded, token_stream
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission, Version
 from clara_eval.redteam.copying import honest_round
 from clara_eval.redteam.mutations import Program, disguise
-from clara_eval.submissions import (
-    CONTESTED_SECONDS,
-    Cluster,
-    Solution,
-    find_likeness,
-)
-from clara_eval.submissions.copies import CopyKind
+from clara_eval.submissions.copies import CONTESTED_SECONDS, Cluster, CopyKind, find_likeness
+from clara_eval.submissions.model import Solution
 
 PYTHON = '''
 """A fee that grows with volatility."""
@@ -449,7 +443,7 @@ def test_what_sets_share_is_what_counting_pair_by_pair_gives(at_once: int, sets:
     """However it is cut into pieces, counting through the index equals comparing every pair of sets."""
     hashed = [FeatureSet.of(np.array(sorted(one), dtype=np.uint64)) for one in sets]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overlap, "_AT_ONCE", at_once)
+        patch.setattr(similarity, "_AT_ONCE", at_once)
         shared = list(shared_by(hashed))
     for later, mine in enumerate(sets):
         common = [len(mine & other) for other in sets[:later]]

@@ -15,7 +15,7 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 
 QUALITY = {"name": "quality", "type": "integer", "min": 0, "max": 9, "better": "higher", "source": "llm"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clara_eval.core.submission import Submission
-from clara_eval.submissions import Fetch, Rejected, Solution, SubmissionLimits, check_submission, fetch_submission
+from clara_eval.submissions.model import Fetch, Rejected, Solution, SubmissionLimits, check_submission, fetch_submission
 
 
 async def collect_solution(

@@ -23,12 +23,10 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE, data_uri
-from clara_eval.evaluation.plan import EvaluationPlan, no_listener
-from clara_eval.evaluation.received import RECEIVED, Received
-from clara_eval.evaluation.record import Entry, entries
-from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.result import Entry, EvaluationResult, entries
+from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
 from clara_eval.evaluation.run import evaluate_round
+from clara_eval.evaluation.sources import RECEIVED, Received
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.evaluation.trace_sources import TraceSources
 from clara_eval.submissions.data_uri import read_data_uri

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.scripted_llm import (
@@ -17,19 +17,20 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.model_pool import ModelPool, RunModels
 from clara_eval.config.eval_config import EvalConfig, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
+from clara_eval.judge.cached_llm import CachedLlm
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.port import Answer, Asker, Llm, Prompt
-from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.port import Answer, Llm, Prompt
 
 CONFIG = {
     "version": 1,
@@ -69,32 +70,17 @@ def script(prompt: Prompt) -> str:
     return json.dumps({"winner": winner, "confidence": 0.7, "reason": "by the facts"})
 
 
-@dataclass
-class Askers:
-    lines: dict[str, CachedLlm]
-    estimate_usd: float | None = None
-
-    def asker(self, name: str) -> Asker:
-        return self.lines[name]
-
-    def reader(self, names: Sequence[str]) -> Asker:
-        lines = [self.lines[name] for name in names]
-        return lines[0] if len(lines) == 1 else FallbackLlm(lines)
-
-    async def key_report(self, judge: str, key: str) -> KeyReport:
-        raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
-
-    def meter(self) -> tuple[int, float]:
-        return sum(line.answered for line in self.lines.values()), 0.0
+async def no_report(judge: str, key: str, _run: str) -> KeyReport:
+    raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
 
 
-@dataclass
-class ScriptedModels:
+class ScriptedModels(ModelPool):
     """Opens given models behind the real calling layer and the real store."""
 
-    app: App
-    llms: dict[str, Llm]
-    patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(tries=2, first_pause_seconds=0.01, most_probes=1))
+    def __init__(self, app: App, llms: dict[str, Llm]) -> None:
+        super().__init__(app.settings, app.store)
+        self.llms = llms
+        self.patience = RetryPolicy(tries=2, first_pause_seconds=0.01, most_probes=1)
 
     def affordable(self, _challenge: Challenge, _config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
         return plan
@@ -102,20 +88,15 @@ class ScriptedModels:
     @asynccontextmanager
     async def open_run(
         self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
-    ) -> AsyncIterator[Askers]:
-        yield Askers(
-            {
-                name: CachedLlm(
-                    self.llms[name],
-                    self.app.store,
-                    run=challenge.run,
-                    budget=RunBudget(None),
-                    card=FREE,
-                    policy=self.patience,
-                )
-                for name in plan.models
-            }
-        )
+    ) -> AsyncIterator[RunModels]:
+        budget = RunBudget(None)
+        lines = {
+            name: CachedLlm(
+                self.llms[name], self.store, run=challenge.run, budget=budget, card=FREE, policy=self.patience
+            )
+            for name in plan.models
+        }
+        yield RunModels(lines, budget, challenge.run, no_report, None)
 
 
 async def judged(app: App, address: Address, llms: dict[str, Llm], *, dry_run: bool = True) -> Evaluation:

@@ -16,14 +16,14 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.chain.wallet import Wallet
 from clara_eval.chain.winners import Winners, choose_winners
-from clara_eval.challenges.post import publish
+from clara_eval.challenges.calls import publish
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import Address
@@ -239,7 +239,7 @@ import asyncio, os, signal, sys
 from clara_eval.app import open_app
 from clara_eval.core.address import to_address
 from clara_eval.challenges.read import look_at_challenge
-from clara_eval.challenges.post import publish
+from clara_eval.challenges.calls import publish
 from clara_eval.chain.sender import TransactionSender
 from clara_eval.config.settings import Settings
 from clara_eval.chain.winners import choose_winners

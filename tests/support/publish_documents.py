@@ -15,10 +15,9 @@ from clara_eval.documents.store_keys import (
     scores_key,
     status_key,
 )
-from clara_eval.store.publication.store_publication import StorePublication
-from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sql_store import PublicKeys, SqlStore
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.store.trace_archive import save_trace
+from clara_eval.store.trace_archive import archived_trace, save_trace
 
 CHAIN, ADDRESS, DIGEST = 31337, "0x" + "ab" * 20, "0xdigest"
 
@@ -27,6 +26,25 @@ SUBMITTERS = [f"0x{number:040x}" for number in range(12)]
 
 
 TRACE = [f"line {number}\n" * 10_000 for number in range(40)]
+
+
+@dataclass(frozen=True, slots=True)
+class StorePublication:
+    """A store as a place of publication."""
+
+    keys: PublicKeys
+    name: str = "store"
+    takes_keys: bool = True
+
+    async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
+        await self.keys.put_many(chain_id, pairs)
+
+    async def trace_digest(self, chain_id: int, address: str) -> str | None:
+        found = await archived_trace(self.keys, chain_id, address)
+        return found.digest if found else None
+
+    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> None:
+        await save_trace(self.keys, chain_id, address, parts, digest)
 
 
 async def filled(path: Path, *, posted_by: str | None = "evaluator") -> SqlStore:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.support.api_service import CHAIN, status, summary
 
-from clara_eval.challenges.agents import result_pairs
+from clara_eval.challenges.chain_records import result_pairs
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address

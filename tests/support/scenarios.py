@@ -28,13 +28,13 @@ from tests.support.web3_chain import as_web3, web3_of
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import EthereumAccount
-from clara_eval.chain.calldata import scoring_function
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
 from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.wallet import open_wallet
+from clara_eval.chain.winners import scoring_function
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address, to_address
@@ -43,7 +43,7 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import HOUR, LocalChain, PostedTerms, create
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.alerts import Alerts
-from clara_eval.service.endings import ending_of
+from clara_eval.service.attempt_runner import ending_of
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions

@@ -7,13 +7,12 @@ import json
 from collections.abc import Callable, Sequence
 
 from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.judge.vector import make_vector
 from clara_eval.redteam.simulators import (
     COMPROMISES,
     FAULTS,
-    Compromise,
     Fault,
     FaultyProvider,
     MemoryAsker,
@@ -38,7 +37,6 @@ from clara_eval.redteam.simulators import (
 __all__ = [
     "COMPROMISES",
     "FAULTS",
-    "Compromise",
     "Fault",
     "FaultyProvider",
     "MemoryAsker",

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from eth_keys.datatypes import PrivateKey
 
-from clara_eval.core.eip191 import ORDER
+from clara_eval.core.address import ORDER
 from clara_eval.core.hashing import keccak_hex
 
 Lie = Literal[

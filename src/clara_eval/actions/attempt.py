@@ -14,11 +14,10 @@ from typing import TypeVar
 import structlog
 
 from clara_eval.app import App
-from clara_eval.chain.dollars import worth_micro_usd
-from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.chain.model import Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
+from clara_eval.challenges.chain_records import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
-from clara_eval.challenges.post_recorder import record_posted
 from clara_eval.challenges.read import look_at_challenge, pin_challenge
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import window_of
@@ -26,11 +25,11 @@ from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
-from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.record import PLAN
+from clara_eval.evaluation.result import PLAN
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.judge.costs.caps import check_prize
+from clara_eval.judge.costs.budgets import check_prize
 
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0

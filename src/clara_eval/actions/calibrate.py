@@ -17,9 +17,8 @@ from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_sch
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
-from clara_eval.core.gather import gather_or_raise
-from clara_eval.evaluation.play import Comparison, compared
-from clara_eval.evaluation.ruled import RuledComparisons
+from clara_eval.core.tasks import gather_or_raise
+from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
     LEAST_LABELS,
@@ -31,11 +30,10 @@ from clara_eval.judge.calibration_gate import (
     why_not_alone,
     work_hash,
 )
-from clara_eval.judge.comparison import Decision, comparison_prompt
+from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import JudgeVector, make_vector
 
 __all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 Side = Literal["first", "second", "tie"]

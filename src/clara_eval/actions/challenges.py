@@ -11,8 +11,7 @@ from typing import Literal
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
-from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
-from clara_eval.chain.posted import PostedBy
+from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken
 from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address, to_address

@@ -28,8 +28,8 @@ from clara_eval.harness import (
     hide,
     read_harness_document,
 )
+from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import LANGUAGES, NO_SEED, SUFFIXES, feature_name, language_of
-from clara_eval.harness.readiness import look_at
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -27,14 +27,13 @@ from clara_eval.challenges.objections import (
 )
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.stored_results import ApiRecords
-from clara_eval.core.address import Address, to_address
-from clara_eval.core.eip191 import normal_signature, signer_of
+from clara_eval.core.address import Address, normal_signature, signer_of, to_address
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import Document
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 MAX_PLACES = 50
 
@@ -153,7 +152,7 @@ async def _read_announced(caller: Caller, address: Address) -> AnnouncedDraft:
         raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
 
 
-async def read_draft(store: KeyedDocuments, chain_id: int, address: Address) -> AnnouncedDraft:
+async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> AnnouncedDraft:
     """Read the announced result; NotFound if there is none."""
     text = await store.get(chain_id, draft_key(address))
     if text is None:

@@ -23,7 +23,7 @@ from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 
 REHEARSALS = 6
 """A node behind a balancer may not know the previous transaction's block yet: look again that often."""
@@ -168,7 +168,7 @@ def _ether(wei: int) -> str:
 class _Steps:
     caller: Caller
     sender: TransactionSender
-    store: Store
+    store: SqlStore
     run: str
     started: _Started
 

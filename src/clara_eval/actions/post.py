@@ -14,8 +14,7 @@ from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require
 from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import TokenContract
-from clara_eval.chain.dollars import worth_micro_usd
-from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken
+from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken, worth_micro_usd
 from clara_eval.challenges.fees import Fee, fee
 from clara_eval.config.eval_config import EvalConfig, build_metadata, collect_problems, config_hash, parse_eval_config
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address

@@ -17,8 +17,13 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, NotFound, Temporary
 from clara_eval.store.leases import Busy, evaluation_lease, held
-from clara_eval.store.publication.port import Publication, Refused
-from clara_eval.store.publication.publish_documents import forget_published, publish_documents, unpublished
+from clara_eval.store.publication.publish_documents import (
+    Publication,
+    Refused,
+    forget_published,
+    publish_documents,
+    unpublished,
+)
 
 _log = structlog.get_logger(__name__)
 AFTER_POST_SECONDS = 60.0

@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
-from clara_eval.challenges.agents import agent_record
 from clara_eval.challenges.challenge_index import read_document, read_many, summaries
-from clara_eval.challenges.comparisons import comparisons_among, comparisons_of
 from clara_eval.challenges.review import read_review
+from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO, usd
@@ -34,8 +33,8 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
-from clara_eval.judge.costs.ledger import Spend
-from clara_eval.store.ports import Store
+from clara_eval.judge.costs.budgets import Spend
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
 
 TRACE_FORMAT = FORMAT
@@ -70,7 +69,7 @@ class PublishedTrace:
     pieces: AsyncIterator[str]
 
 
-async def evaluation_status(store: Store, chain_id: int, address: Address) -> EvalStatus | None:
+async def evaluation_status(store: SqlStore, chain_id: int, address: Address) -> EvalStatus | None:
     """Read the status; `pending` if only the challenge is known, None if it is not."""
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is not None or await store.get(chain_id, index_key(address)) is None:
@@ -80,7 +79,7 @@ async def evaluation_status(store: Store, chain_id: int, address: Address) -> Ev
 
 @dataclass(frozen=True, slots=True)
 class ResultReader:
-    store: Store
+    store: SqlStore
     chain_id: int
     traces_public: str
 

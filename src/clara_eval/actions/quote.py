@@ -12,13 +12,20 @@ from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.eval_config import EvalConfig, collect_problems, compile_schema, config_hash, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.costs.caps import caps_of
+from clara_eval.judge.costs.budgets import caps_of
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import GAS_MICRO_USD, Quote, Size, specification_table, to_json
+from clara_eval.judge.costs.quote import (
+    GAS_MICRO_USD,
+    Jury,
+    Quote,
+    Size,
+    expected_calls,
+    needs_model,
+    specification_table,
+    to_json,
+)
 from clara_eval.judge.costs.quote import quote as quote_calls
-from clara_eval.judge.expected_calls import Jury, expected_calls, needs_model
 from clara_eval.judge.extraction import asked_features
-from clara_eval.judge.limits import TokenLimits
 from clara_eval.judge.provider import JudgeName
 from clara_eval.judge.providers.registry import (
     models_of,
@@ -28,6 +35,7 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
+from clara_eval.judge.reading import TokenLimits
 from clara_eval.ranking import choose_schedule
 
 __all__ = ["GAS_MICRO_USD", "Quote", "Size", "specification_table"]

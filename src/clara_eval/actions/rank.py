@@ -12,8 +12,8 @@ from typing import Literal
 
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.codec import to_camel_json
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.core.verdict import Winner
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
 from clara_eval.ranking.payout import checked_payout
 

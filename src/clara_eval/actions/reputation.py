@@ -12,8 +12,8 @@ from clara_eval.app import App, reputation_registry
 from clara_eval.chain.account import ContractRefused, estimate_gas
 from clara_eval.chain.model import ChallengeStatus
 from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.challenges.calls import EarnedFeedback, give_feedback
 from clara_eval.challenges.challenge_index import inline_metadata, skills_in, summaries
-from clara_eval.challenges.feedback import EarnedFeedback, give_feedback
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json

@@ -9,13 +9,12 @@ from clara_eval.challenges.context import Ports
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address
-from clara_eval.core.eip191 import signer_of
+from clara_eval.core.address import Address, signer_of
 from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.documents.store_keys import harness_key
-from clara_eval.evaluation.harness import revealed_document
+from clara_eval.evaluation.execution import revealed_document
 from clara_eval.harness import HarnessDocument
-from clara_eval.harness.hidden import MAX_DOCUMENT_BYTES
+from clara_eval.harness.model import MAX_DOCUMENT_BYTES
 
 
 def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:

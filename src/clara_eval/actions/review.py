@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TypeVar
 
-from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
-from clara_eval.challenges.comparisons import read_comparison
 from clara_eval.challenges.review import (
     NOTE_CHARS,
     Review,
@@ -20,7 +18,8 @@ from clara_eval.challenges.review import (
     list_reviews,
     signature,
 )
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
+from clara_eval.challenges.stored_results import read_comparison
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
@@ -33,14 +32,14 @@ from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 
 __all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
-Decide = Callable[[Store, int], Awaitable[Review]]
+Decide = Callable[[SqlStore, int], Awaitable[Review]]
 
 
-async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]) -> T:
+async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
     """Call a function with the store of the settings; NotFound if there is none yet."""
     async with existing_store(settings.database_url) as store:
         if store is None:
@@ -52,7 +51,7 @@ async def in_store(settings: Settings, use: Callable[[Store, int], Awaitable[T]]
 
 
 async def approve(
-    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
+    store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
 ) -> Review:
     """Let exactly this result be posted; note and name become part of the public trace."""
     now, looked_at = int(time.time()), _require(digest)
@@ -63,7 +62,7 @@ async def approve(
 
 
 async def reject(
-    store: Store, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
+    store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
 ) -> Review:
     """End the evaluation as failed; the poster may still post."""
     review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
@@ -97,7 +96,7 @@ class Decree:
     """Who rules; it is in the public trace."""
 
 
-async def rule(store: Store, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
+async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
     """Evaluate the round again under a ruling."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
         review = check_waiting(await known_review(store, chain_id, address), _require(digest))
@@ -136,7 +135,7 @@ NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
 
 
-async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewSheet:
+async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
     """Make the sheet of one challenge; NotFound if no review is known."""
     review = await known_review(store, chain_id, address)
     scores = await read(store, chain_id, Scores, scores_key(address))
@@ -169,7 +168,7 @@ async def review_sheet(store: Store, chain_id: int, address: Address) -> ReviewS
     )
 
 
-async def _facts(store: Store, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
+async def _facts(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
     facts: dict[str, dict[str, Value]] = {}
     for account in near:
         found = await read(store, chain_id, Features, features_key(address, account))
@@ -178,7 +177,7 @@ async def _facts(store: Store, chain_id: int, address: Address, near: list[str])
     return facts
 
 
-async def _comparisons(store: Store, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
+async def _comparisons(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
     games: list[ShownComparison] = []
     for first, second in permutations(near[-2 * NEAR :], 2):
         found = await read_comparison(store, chain_id, address, first, second)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.core.verdict import Winner
+from clara_eval.core.constants import Winner
 from clara_eval.ranking import Result, rate, tally
 
 LARGEST_FIELD = 25

@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from clara_eval.app import open_caller, open_chain, open_machine, trace_fetch
-from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.posted import Posted
+from clara_eval.chain.model import Challenge, Posted
+from clara_eval.chain.winners import read_calldata
 from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.config.networks import network_of_chain

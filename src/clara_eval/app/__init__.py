@@ -1,6 +1,7 @@
 """The one place where settings become adapters: an `App` for the evaluator, a `Caller` for everybody else."""
 
 from clara_eval.app.adapters import (
+    Connections,
     evaluator_address,
     open_chain,
     open_machine,
@@ -9,7 +10,6 @@ from clara_eval.app.adapters import (
     trace_fetch,
 )
 from clara_eval.app.caller import Caller, make_caller, open_caller
-from clara_eval.app.connections import Connections
 from clara_eval.app.evaluator import App, open_app
 from clara_eval.app.judges import CALIBRATION_RUN, open_jury, open_reader
 from clara_eval.chain.sender import SendTimeouts

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.retries import NodeRetries
+from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
 from clara_eval.chain.wallet import Wallet
@@ -20,8 +21,21 @@ from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.harness import Machine
 from clara_eval.store.publication.cloudflare_kv import CloudflareKv
 from clara_eval.store.publication.ipfs import IpfsPublication
-from clara_eval.store.publication.port import Publication
+from clara_eval.store.publication.publish_documents import Publication
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    settings: Settings
+    chain: EthereumChain
+    store: SqlStore
+
+    @property
+    def chain_id(self) -> int:
+        return self.settings.network.chain_id
+
 
 SERVICE_RETRIES = NodeRetries()
 """Of the service's questions to nodes: each ends within a minute."""

@@ -7,19 +7,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from clara_eval.app.adapters import PERSON_RETRIES, chain_of, evaluator_address, person_account
-from clara_eval.app.connections import Connections
+from clara_eval.app.adapters import PERSON_RETRIES, Connections, chain_of, evaluator_address, person_account
 from clara_eval.chain.account import EthereumAccount
-from clara_eval.chain.dollars import is_dollar
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Challenge, is_dollar
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
-from clara_eval.store.on_demand import StoreOnDemand
-from clara_eval.store.ports import Store
-from clara_eval.submissions.fetch.contents import IpfsContents
+from clara_eval.store.open import StoreOnDemand
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.submissions.fetch import IpfsContents
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class Caller:
         await self.chain.close()
 
 
-def make_caller(settings: Settings, *, is_local: bool, store: Store | None = None) -> Caller:
+def make_caller(settings: Settings, *, is_local: bool, store: SqlStore | None = None) -> Caller:
     """Build a caller; a remote one never gets the local wallet, files or IPFS node."""
     chain = chain_of(settings, PERSON_RETRIES)
     evaluator = evaluator_address(settings)
@@ -95,7 +93,7 @@ def make_caller(settings: Settings, *, is_local: bool, store: Store | None = Non
 
 @asynccontextmanager
 async def open_caller(
-    settings: Settings, *, is_local: bool = True, store: Store | None = None
+    settings: Settings, *, is_local: bool = True, store: SqlStore | None = None
 ) -> AsyncIterator[Caller]:
     """Open a caller and close it again."""
     caller = make_caller(settings, is_local=is_local, store=store)

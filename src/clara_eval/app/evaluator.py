@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from clara_eval.app.adapters import (
     SERVICE_RETRIES,
+    Connections,
     chain_of,
     evaluator_policy_of,
     factory_of,
     open_machine,
     publication_places,
 )
-from clara_eval.app.connections import Connections
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.wallet import Wallet, open_wallet
@@ -23,10 +23,10 @@ from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury
 from clara_eval.store.open import open_store
-from clara_eval.store.publication.port import Publication
+from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.submissions.fetch import UriFetch
 

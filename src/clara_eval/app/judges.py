@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import micro_usd
+from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury, price_cards, token_limits
-from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.store.open import opened_store
 from clara_eval.store.sql_store import SqlStore

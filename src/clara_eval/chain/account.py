@@ -13,16 +13,17 @@ from typing import Any
 from clara_eval.chain.blocks import TransactionReceipt, is_refused
 from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.gas_fees import Fees, first_fees, raised_fees
 from clara_eval.chain.model import Block
-from clara_eval.chain.rpc import NodeDown, NodeRefusal, RpcCall, quantity
-from clara_eval.chain.rpc_errors import Meaning
+from clara_eval.chain.node import Meaning, NodeDown, NodeRefusal, RpcCall, quantity
 from clara_eval.chain.transaction import (
     BroadcastResult,
     ContractCall,
+    Fees,
     Mined,
     StoredTransaction,
     TransactionToSign,
+    first_fees,
+    raised_fees,
     read_signed,
 )
 from clara_eval.chain.wallet import Wallet

@@ -1,4 +1,4 @@
-"""A challenge as read at one block, and the events about it.
+"""A challenge as read at one block, the events about it, and who posted its scores.
 
 Addresses are lower case; amounts are base units of the prize token; times are unix seconds.
 """
@@ -6,10 +6,12 @@ Addresses are lower case; amounts are base units of the prize token; times are u
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
+from clara_eval.config.networks import Network
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import DECIMAL
+from clara_eval.core.dollars import MICRO
 from clara_eval.core.submission import Submission, Version
 
 
@@ -127,3 +129,50 @@ class NewClaim:
     block_number: int
     claimed_at: int = 0
     """The time of its block."""
+
+
+class PostedBy(StrEnum):
+    EVALUATOR = "evaluator"
+    POSTER = "poster"
+    OTHER = "other"
+    """Through another account, for example a contract wallet in front of one of the two."""
+
+    @classmethod
+    def of(cls, sender: Address, *, evaluator: Address, poster: Address) -> PostedBy:
+        return {poster: cls.POSTER, evaluator: cls.EVALUATOR}.get(sender, cls.OTHER)
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The transaction that posted the scores."""
+
+    by: PostedBy
+    sender: Address
+    tx_hash: str
+    block_number: int
+    calldata: bytes
+    is_final: bool
+    """Deep enough for this network."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringState:
+    """Status at the newest block; `score_posted_at` is 0 while nothing is posted."""
+
+    status: ChallengeStatus
+    score_posted_at: int
+
+
+def is_dollar(token: Address, network: Network) -> bool:
+    """Whether one of this token counts as one dollar."""
+    return network.usdc is None or token == network.usdc
+
+
+def poses_as_dollar(token: Address, symbol: str, network: Network) -> bool:
+    """Whether a token only calls itself what the network's own dollar is called."""
+    return symbol.upper() in {"USD", "USDC"} and not is_dollar(token, network)
+
+
+def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:
+    """Return what an amount is worth; None if the token is not our dollar."""
+    return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None

@@ -2,223 +2,24 @@
 
 Output: for each call its result or the node's refusal, in the order asked; Temporary if all nodes fail, ConfigError if
 all are on another chain.
-Invariant: a node is asked for its chain id before it is believed and after each failure; a URL, which may hold a key,
-appears in no error or log: a node is named by its host.
+Invariant: a node is asked for its chain id before it is believed and after each failure.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import aiohttp
 
-from clara_eval.chain.retries import NodeRetries
-from clara_eval.chain.rpc_errors import Meaning, meaning_of
+from clara_eval.chain.node import Meaning, Node, NodeDown, NodeRefusal, NodeRetries, RpcCall, quantity
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.core.gather import gather_or_raise
-from clara_eval.core.http_body import TooLong, read_at_most
+from clara_eval.core.tasks import gather_or_raise
 
 log = logging.getLogger(__name__)
-
-NULL_MEANS_MISSING = frozenset(
-    {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
-)
-MAX_ANSWER_BYTES = 64_000_000
-SMALL_BATCH = 10
-"""What a node is offered after it refused a larger batch; after that, single calls."""
-GROWS_AFTER_EXCHANGES = 20
-"""Before a larger batch is tried again: a node that never takes one is bothered with a twentieth more requests."""
-SINGLES_AT_ONCE = 8
 PIECES_AT_ONCE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class RpcCall:
-    method: str
-    params: tuple[Any, ...] = ()
-
-
-class NodeRefusal(Temporary):
-    """A node understood the request and refused; `data` is a revert's data."""
-
-    def __init__(self, host: str, method: str, meaning: Meaning, message: str, data: object = None) -> None:
-        super().__init__(f"The node {host} refused {method} ({meaning}): {message[:300]}")
-        self.meaning = meaning
-        self.data = data
-
-
-class NodeDown(Temporary):
-    """This node gave no usable answer; the message says why, without its URL."""
-
-
-class Node:
-    """One endpoint, with what is known about it."""
-
-    def __init__(self, url: str, *, batch_size: int, retries: NodeRetries) -> None:
-        parts, self.host = _parts(url)
-        self._retries = retries
-        self.url = url
-        self.batch_size = self._largest_batch = batch_size
-        self._exchanges_since_refusal = 0
-        self.is_checked = False
-        self.wrong_chain: int | None = None
-        """The chain it is on, if that is not ours: such a node is left out."""
-        self._secrets = _secrets(parts)
-
-    def __repr__(self) -> str:
-        return f"Node({self.host})"
-
-    async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        """Return a result or refusal for each call; raise NodeDown."""
-        results: list[Any] = []
-        self._grow_batches()
-        while len(results) < len(calls):
-            part = calls[len(results) : len(results) + self.batch_size]
-            if len(part) == 1 or self.batch_size == 1:
-                return [*results, *await self._singles(session, calls[len(results) :])]
-            answers = await self._batch(session, part)
-            if answers is None:
-                self._shrink_batches(SMALL_BATCH if len(part) > SMALL_BATCH else 1)
-                log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
-            else:
-                results += answers
-        return results
-
-    def _shrink_batches(self, size: int) -> None:
-        self.batch_size, self._exchanges_since_refusal = size, 0
-
-    def _grow_batches(self) -> None:
-        """Offer a larger batch again after many exchanges without a refusal: the node may have been in trouble."""
-        self._exchanges_since_refusal += 1
-        if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < self._largest_batch:
-            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else self._largest_batch
-            self._exchanges_since_refusal = 0
-
-    async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        gate = asyncio.Semaphore(SINGLES_AT_ONCE)
-
-        async def one(call: RpcCall) -> Any:
-            async with gate:
-                return self._read(call, await self._post(session, _envelope(0, call)))
-
-        return await gather_or_raise(one(call) for call in calls)
-
-    async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
-        """Return None if the node does not take this batch."""
-        try:
-            answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
-        except NodeDown:
-            # It may be the size that broke it: the next try is smaller.
-            self._shrink_batches(min(self.batch_size, SMALL_BATCH))
-            raise
-        if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
-            answer = answer[0]
-        if isinstance(answer, dict):
-            refusal = self._read(RpcCall("batch"), answer)
-            if isinstance(refusal, NodeRefusal) and refusal.meaning is Meaning.BUSY:
-                raise NodeDown(refusal.message)
-            return None
-        if not isinstance(answer, list):
-            raise NodeDown("it answered a batch with something else")
-        by_id = {item.get("id"): item for item in answer if isinstance(item, dict)}
-        if set(by_id) != set(range(len(calls))):
-            raise NodeDown("its batch answer is incomplete")
-        return [self._read(call, by_id[number]) for number, call in enumerate(calls)]
-
-    def _read(self, call: RpcCall, answer: Any) -> Any:
-        if not isinstance(answer, dict):
-            raise NodeDown("its answer is not a JSON-RPC object")
-        error = answer.get("error")
-        if error is not None:
-            return self._refusal(call, error)
-        if "result" not in answer:
-            raise NodeDown("its answer has neither result nor error")
-        if answer["result"] is None:
-            if call.method in NULL_MEANS_MISSING:
-                return NodeRefusal(self.host, call.method, Meaning.MISSING, "not found")
-            raise NodeDown(f"it answered {call.method} with null")
-        return answer["result"]
-
-    def _refusal(self, call: RpcCall, error: Any) -> NodeRefusal:
-        fields = error if isinstance(error, dict) else {"message": str(error)}
-        code = fields.get("code", 0)
-        code = code if isinstance(code, int) else 0
-        message = self._redacted(str(fields.get("message", "")))
-        meaning = meaning_of(call.method, code, message, fields.get("data"))
-        return NodeRefusal(self.host, call.method, meaning, f"{message} [{code}]", fields.get("data"))
-
-    def _redacted(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "…")
-        return text
-
-    async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
-        # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
-        seconds = self._retries.request_seconds()
-        if seconds <= 0:
-            raise NodeDown("no time is left to ask it")
-        limit = aiohttp.ClientTimeout(total=seconds)
-        try:
-            async with session.post(self.url, json=body, allow_redirects=False, timeout=limit) as response:
-                content = await read_at_most(response, MAX_ANSWER_BYTES)
-                status = response.status
-        except TooLong:
-            return _refused_as_too_long(body)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
-            raise NodeDown(type(bad).__name__) from None
-        if status in {401, 403, 429} or status >= 500:
-            raise NodeDown(f"HTTP {status}")
-        if status == 413 and isinstance(body, list):
-            return {"error": {"code": -32600, "message": "batch too large"}}
-        try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError):
-            raise NodeDown(f"HTTP {status} without JSON") from None
-        if status != 200 and not (isinstance(answer, dict) and "error" in answer):
-            raise NodeDown(f"HTTP {status}")
-        return answer
-
-
-def _parts(url: str) -> tuple[SplitResult, str]:
-    """Split a node's URL, and name it by its host, which shows no key."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:  # an open bracket, a port that is none
-        host = None
-    if not host or parts.scheme not in {"http", "https"}:
-        raise ConfigError(
-            "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
-            remedy="Write http://host:port; several with commas between them.",
-        )
-    return parts, f"{host}:{port}" if port else host
-
-
-def _secrets(parts: SplitResult) -> list[str]:
-    """Return all parts of a URL that may be a key, also unquoted, longest first."""
-    values = [value for _, value in parse_qsl(parts.query)]
-    pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
-    found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
-    return sorted(found, key=len, reverse=True)
-
-
-def _refused_as_too_long(body: Any) -> Any:
-    """Turn an answer that is too long into a refusal, so that events are asked for in smaller ranges."""
-    if isinstance(body, dict) and body["method"] != "eth_getLogs":
-        raise NodeDown("its answer is too long")
-    error = {"code": -32600, "message": "batch response size exceeds the limit"}
-    return {"jsonrpc": "2.0", "id": None, "error": error}
-
-
-def _envelope(number: int, call: RpcCall) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
 
 
 class Rpc:
@@ -405,10 +206,3 @@ def _is_asked_again(result: Any, *, is_late: bool) -> bool:
 def _ask_elsewhere(result: Any) -> bool:
     """Whether another node may answer better."""
     return isinstance(result, NodeRefusal) and result.meaning in {Meaning.BUSY, Meaning.MISSING, Meaning.OTHER}
-
-
-def quantity(value: Any) -> int:
-    """Read a node's 0x number."""
-    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
-        return int(value, 16)
-    raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")

@@ -21,17 +21,21 @@ from typing import Literal, Protocol
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.nonces import (
+from clara_eval.chain.model import Posted, PostedBy
+from clara_eval.chain.transaction import (
     FILLED_AT_ONCE,
     FILLING,
     MOST_FILLED,
+    BroadcastResult,
+    ContractCall,
+    Mined,
     NonceGap,
+    StoredTransaction,
     find_gap,
     missing_before,
+    read_signed,
     within_reach,
 )
-from clara_eval.chain.posted import Posted, PostedBy
-from clara_eval.chain.transaction import BroadcastResult, ContractCall, Mined, StoredTransaction, read_signed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
 

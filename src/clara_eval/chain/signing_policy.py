@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from clara_eval.chain.calldata import scoring_function
-from clara_eval.chain.contracts.abi import Undecodable, abi
-from clara_eval.chain.contracts.versions import contract_version
+from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
+from clara_eval.chain.winners import scoring_function
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Stalled
 

@@ -1,6 +1,8 @@
-"""EIP-1559 transactions before and after their signature, and how they are recorded.
+"""EIP-1559 transactions as signed and recorded, their fees and their nonces.
 
-Invariant: what a recorded transaction says is read from its own bytes; every other kind is refused.
+Invariant: what a recorded transaction says is read from its own bytes; every other kind is refused. A replacement pays
+at least an eighth more, because nodes refuse less; no fee exceeds five times what the network asks, nor the cap. Signed
+bytes stay valid for ever: what is missing before them is filled with a transaction of zero to ourselves.
 """
 
 from __future__ import annotations
@@ -168,3 +170,94 @@ def _span(encoded: bytes, at: int) -> tuple[int, int]:
         return at + 1, at + 1 + short
     start = at + 1 + short - 55
     return start, start + int.from_bytes(encoded[at + 1 : start], "big")
+
+
+GWEI = 10**9
+LOWEST_TIP = GWEI // 1000
+HIGHEST_TIP = 10 * GWEI
+TIMES_THE_MARKET = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Fees:
+    """Wei per gas."""
+
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
+
+
+def first_fees(base_fee: int, tip: int, cap: int) -> Fees:
+    """Allow for a doubled base fee, within the cap."""
+    tip = min(max(tip, LOWEST_TIP), HIGHEST_TIP, cap)
+    return Fees(min(2 * base_fee + tip, cap), tip)
+
+
+def raised_fees(before: Fees, base_fee: int, tip: int, cap: int) -> Fees | None:
+    """Return fees for a replacement, or None if the bounds allow none that a node would take."""
+    market = first_fees(base_fee, tip, cap)
+    wanted_fee = max(market.max_fee_per_gas, _quarter_more(before.max_fee_per_gas))
+    wanted_tip = max(market.max_priority_fee_per_gas, _quarter_more(before.max_priority_fee_per_gas))
+    raised = Fees(
+        min(wanted_fee, TIMES_THE_MARKET * market.max_fee_per_gas, cap),
+        min(wanted_tip, TIMES_THE_MARKET * market.max_priority_fee_per_gas, cap),
+    )
+    is_enough = raised.max_fee_per_gas >= _eighth_more(before.max_fee_per_gas) and (
+        raised.max_priority_fee_per_gas >= _eighth_more(before.max_priority_fee_per_gas)
+    )
+    return raised if is_enough and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
+
+
+def _quarter_more(amount: int) -> int:
+    return amount + amount // 4 + 1
+
+
+def _eighth_more(amount: int) -> int:
+    return amount + amount // 8 + 1
+
+
+MOST_FILLED = 256
+"""Missing nonces before a transaction that we would pay for: more only come from a node that told a wrong count."""
+FILLED_AT_ONCE = 16
+"""Pools of common nodes keep at least so many transactions of one account."""
+FILLING = "fill_nonce"
+
+
+@dataclass(frozen=True, slots=True)
+class NonceGap:
+    """Nonces that nothing of ours is signed for, and how many signed transactions wait behind them."""
+
+    wallet: Address
+    missing: tuple[int, ...]
+    waiting: int
+
+    def __str__(self) -> str:
+        how = "it is filled with a transaction" if len(self.missing) == 1 else "they are filled with transactions"
+        return f"{self.found}: {how} of zero to ourselves."
+
+    @property
+    def found(self) -> str:
+        """Say what is missing, without what is done about it."""
+        first, last = self.missing[0], self.missing[-1]
+        if first == last:
+            said = f"Nonce {first} of {self.wallet} is missing"
+        else:
+            said = f"{len(self.missing)} nonces of {self.wallet}, {first} to {last}, are missing"
+        return f"{said}, and {self.waiting} signed transaction{'s wait' if self.waiting > 1 else ' waits'} for it"
+
+
+def missing_before(mined: int, recorded: Sequence[StoredTransaction]) -> dict[int, int]:
+    """Count, for each recorded nonce from `mined` on, the unrecorded ones before it."""
+    nonces = sorted({tx.nonce for tx in recorded if tx.nonce >= mined})
+    return {nonce: nonce - mined - before for before, nonce in enumerate(nonces)}
+
+
+def within_reach(mined: int, recorded: Sequence[StoredTransaction]) -> list[int]:
+    """Return the recorded nonces from `mined` on with few enough missing before them to fill."""
+    return [nonce for nonce, missing in missing_before(mined, recorded).items() if missing <= MOST_FILLED]
+
+
+def find_gap(wallet: Address, mined: int, recorded: Sequence[StoredTransaction]) -> NonceGap | None:
+    """Find what is missing before the recorded nonces that can be reached."""
+    known = set(within_reach(mined, recorded))
+    missing = tuple(nonce for nonce in range(mined, max(known, default=mined)) if nonce not in known)
+    return NonceGap(wallet, missing, sum(nonce > missing[0] for nonce in known)) if missing else None

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from clara_eval.chain.kms_signer import KmsSigner
-from clara_eval.chain.remote_signer import RemoteSigner
+from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
 from clara_eval.chain.signing_policy import SigningPolicy
 from clara_eval.chain.transaction import SignedBytes, StoredTransaction, TransactionToSign
 from clara_eval.config.settings import Settings

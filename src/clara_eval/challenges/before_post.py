@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.chain.dollars import worth_micro_usd
+from clara_eval.chain.model import worth_micro_usd
 from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.recorded import RecordedResult
@@ -13,10 +13,10 @@ from clara_eval.challenges.review import Review, lapse, request_review
 from clara_eval.challenges.status import StatusWriter, review_meaning
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
+from clara_eval.evaluation.play import RuledComparisons
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
-from clara_eval.evaluation.ruled import RuledComparisons
 from clara_eval.evaluation.rulings import rule_by_clock
 from clara_eval.judge.calibration_gate import known, prompt_hash, why_not_alone, work_hash
 

@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt, TransactionSender
-from clara_eval.config.eval_config import EvalConfig
+from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.networks import Network
-from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.evaluation.sources import ModelSource
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.harness import Machine
 from clara_eval.judge.calibration_gate import FLOOR, Mode
-from clara_eval.store.ports import Store
-from clara_eval.submissions import Fetch, SubmissionLimits
-
-
-class Models(Protocol):
-    """Opens the models for one run: behind the answer book, within the run's budget and time."""
-
-    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        """The plan with the limits of answers, and no more games than the budget of one challenge allows."""
-        ...
-
-    def open_run(
-        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
-    ) -> AbstractAsyncContextManager[MeteredModels]: ...
-
-
-class MeteredModels(ModelSource, Protocol):
-    def meter(self) -> tuple[int, float]: ...
-
-    @property
-    def estimate_usd(self) -> float | None:
-        """What the run is expected to cost; None if a price is not known."""
-        ...
+from clara_eval.store.sql_store import SqlStore
+from clara_eval.submissions.model import Fetch, SubmissionLimits
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
     chain: EthereumChain
     fetch: Fetch
-    store: Store
+    store: SqlStore
     sender: TransactionSender
-    models: Models
+    models: ModelPool
     machine: Machine = field(default_factory=Machine)
     """Runs submissions."""
 

@@ -8,8 +8,8 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
 from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable
 from clara_eval.challenges.before_post import before_post
+from clara_eval.challenges.calls import advance
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.keeper import advance
 from clara_eval.challenges.objections import AnnouncedDraft
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
 from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from clara_eval.chain.model import Challenge
-from clara_eval.core.address import Address
+from clara_eval.core.address import Address, normal_signature, signer_of
 from clara_eval.core.codec import JsonCodec
-from clara_eval.core.eip191 import normal_signature, signer_of
 from clara_eval.core.errors import BadTrace
 from clara_eval.documents.review import RuledStage
 from clara_eval.documents.store_keys import draft_key
@@ -18,7 +17,7 @@ from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.rulings import Ruling
 from clara_eval.evaluation.scoring_window import SPARE_SHARE, Window
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 ABOUT = re.compile(r"rejected|copy|feature:[a-z][a-z0-9_]{0,39}|game:0x[0-9a-f]{40}")
 ABOUT_WORDS = "rejected, copy, feature:NAME or game:ADDRESS"
@@ -89,14 +88,14 @@ def objection_message(chain_id: int, address: str, digest: str, about: str, reas
     )
 
 
-async def announced(keys: KeyedDocuments, chain_id: int, address: str, digest: str) -> AnnouncedDraft | None:
+async def announced(keys: PublicKeys, chain_id: int, address: str, digest: str) -> AnnouncedDraft | None:
     text = await keys.get(chain_id, draft_key(address))
     draft = DRAFT_FORM.read_text(text) if text is not None else None
     return draft if draft is not None and draft.digest == digest else None
 
 
 async def announce(
-    keys: KeyedDocuments,
+    keys: PublicKeys,
     window: Window,
     challenge: Challenge,
     digest: str,

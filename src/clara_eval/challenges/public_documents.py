@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.posted import PostedBy
+from clara_eval.chain.model import Challenge, PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
@@ -16,11 +15,8 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
-from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.record import ruled_verdicts
-from clara_eval.evaluation.result import EvaluationResult, judges_of, tally_of
-from clara_eval.evaluation.ruled import RuledComparisons
-from clara_eval.evaluation.votes import votes_document
+from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
+from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts, tally_of
 
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""

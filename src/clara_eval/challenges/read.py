@@ -12,7 +12,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import NotYet, Temporary
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.store.ports import Store
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import keep_result
 
 CHALLENGE = JsonCodec(Challenge)
@@ -40,7 +40,7 @@ async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge
     return await chain.challenges.challenge_at(address, await chain.blocks.head())
 
 
-async def pin_challenge(chain: EthereumChain, store: Store, address: Address) -> Challenge:
+async def pin_challenge(chain: EthereumChain, store: SqlStore, address: Address) -> Challenge:
     """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew.
 
     Raises:
@@ -64,7 +64,7 @@ async def pin_challenge(chain: EthereumChain, store: Store, address: Address) ->
     return await journal.keep("challenge", CHALLENGE, await read_challenge(chain, address))
 
 
-async def is_still_current(store: Store, chain: EthereumChain, tx: StoredTransaction) -> bool:
+async def is_still_current(store: SqlStore, chain: EthereumChain, tx: StoredTransaction) -> bool:
     """Whether a recorded post is of a block that is still there and was not superseded; true of other transactions."""
     if tx.intention != Intention.POST_SCORES:
         return True
@@ -74,6 +74,6 @@ async def is_still_current(store: Store, chain: EthereumChain, tx: StoredTransac
     return await chain.blocks.is_canonical(CHALLENGE.read_text(read).block)
 
 
-async def superseded(store: Store, run: str) -> frozenset[bytes]:
+async def superseded(store: SqlStore, run: str) -> frozenset[bytes]:
     recorded = await store.entry(run, _SUPERSEDED)
     return frozenset(bytes.fromhex(data) for data in (json.loads(recorded) if recorded else ()))

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from clara_eval.chain.calldata import post_scores, read_calldata
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Winners
+from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.objections import Disputed, announced, read_disputed
 from clara_eval.challenges.prepare import TEXT, Prepared, RoundCase
@@ -17,12 +16,10 @@ from clara_eval.challenges.review import Review, read_review
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import plots_key, scores_key
-from clara_eval.evaluation.record import entries
-from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import render
-from clara_eval.evaluation.trace.evidence import Evidence
-from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.evaluation.trace.trace_file import Evidence, TraceFile
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
 AT_ONCE = 2000

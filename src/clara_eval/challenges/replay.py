@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from clara_eval.chain.calldata import read_calldata
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.posted import Posted
-from clara_eval.chain.winners import Winners
+from clara_eval.chain.model import Challenge, Posted
+from clara_eval.chain.winners import Winners, read_calldata
 from clara_eval.challenges.venue import ChallengeVenue
 from clara_eval.core.errors import BadInput, BadTrace
 from clara_eval.evaluation.replay import JudgeEvidence, Replay, replay

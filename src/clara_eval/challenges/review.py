@@ -14,7 +14,7 @@ from clara_eval.documents.store_keys import REVIEWS, review_key
 from clara_eval.evaluation.rulings import CLOCK
 from clara_eval.evaluation.trace.document import Approval
 from clara_eval.judge.reading import shown
-from clara_eval.store.ports import PublicKeys
+from clara_eval.store.sql_store import PublicKeys
 
 OPERATOR = "operator"
 NOTE_CHARS = 500

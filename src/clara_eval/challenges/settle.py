@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from clara_eval.chain.calldata import post_scores_calldata
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
+from clara_eval.chain.winners import post_scores_calldata
+from clara_eval.challenges.calls import check_call, publish
 from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.guard import check_call
-from clara_eval.challenges.post import publish
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.public_documents import is_posted, scores_document, with_receipt
 from clara_eval.challenges.read import superseded
@@ -16,7 +15,7 @@ from clara_eval.challenges.recorded import RecordedResult
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 
 async def post_result(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Receipt:
@@ -95,5 +94,5 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
             await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
 
 
-async def read_scores(store: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+async def read_scores(store: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
     return await read_document(store, chain_id, scores_key(address))

@@ -1,18 +1,21 @@
-"""Write the status of an evaluation, and say what an error means for it.
+"""Write the status of an evaluation, say what an error means for it, and count its attempts.
 
-Invariant: everything in it is public; progress never goes back while an evaluation runs.
+Invariant: everything in the status is public; progress never goes back while an evaluation runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.review import moment_words
+from clara_eval.core.address import Address
 from clara_eval.core.errors import (
     BadInput,
     CannotPublish,
@@ -38,9 +41,9 @@ from clara_eval.documents.results import (
     read,
 )
 from clara_eval.documents.store_keys import status_key
-from clara_eval.evaluation.plan import Stage
+from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
-from clara_eval.store.ports import KeyedDocuments
+from clara_eval.store.sql_store import PublicKeys
 
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
@@ -105,7 +108,7 @@ def _gravity(error: BaseException) -> int:
     return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
 
 
-async def read_status(keys: KeyedDocuments, chain_id: int, address: str) -> dict[str, Any] | None:
+async def read_status(keys: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
     """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
@@ -115,7 +118,7 @@ class StatusWriter:
 
     def __init__(
         self,
-        keys: KeyedDocuments,
+        keys: PublicKeys,
         chain_id: int,
         address: str,
         *,
@@ -137,7 +140,7 @@ class StatusWriter:
     @classmethod
     async def resumed(
         cls,
-        keys: KeyedDocuments,
+        keys: PublicKeys,
         chain_id: int,
         address: str,
         *,
@@ -264,3 +267,34 @@ def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
         "warning": earlier.warning,
     }
     return fresh.model_copy(update=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    number: int = 1
+    failures: int = 0
+    retry_at: int | None = None
+
+    def after(self, retry_at: int | None, *, failed: bool) -> Attempts:
+        return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
+
+    def at_once(self) -> Attempts:
+        """Somebody asked for it: the next attempt waits for nothing."""
+        return replace(self, retry_at=None)
+
+
+def attempts_key(address: str) -> str:
+    return f"engine:attempts:{address}"
+
+
+def workflow_id(chain_id: int, address: Address, number: int) -> str:
+    return f"evaluate:{chain_id}:{address}:{number}"
+
+
+async def read_attempts(keys: PublicKeys, chain_id: int, address: str) -> Attempts:
+    text = await keys.get(chain_id, attempts_key(address))
+    return Attempts(**json.loads(text)) if text else Attempts()
+
+
+async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts: Attempts) -> None:
+    await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))

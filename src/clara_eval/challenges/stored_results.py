@@ -1,36 +1,194 @@
-"""Read the public documents of evaluations for agents, from our own store or from a running service."""
+"""Read the public documents of evaluations: comparisons, records of agents, and all of them for agents.
+
+A large round by rules stores no comparisons: each is made again from one document and the features of the two entries.
+An agent's result counts once its block is deep enough, so nothing in a record is taken back.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
+from math import comb
 from typing import Any
 
 import aiohttp
 
-from clara_eval.challenges.agents import agent_record
-from clara_eval.challenges.comparisons import Verdicts, read_comparison
+from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
     D,
+    Document,
     EvalStatus,
     Features,
     Pairwise,
+    Played,
     Scores,
+    Summary,
+    Values,
     read,
 )
-from clara_eval.documents.rounds import AgentRecord
-from clara_eval.documents.store_keys import features_key, scores_key, status_key
-from clara_eval.evaluation.play import Comparison
+from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
+from clara_eval.documents.store_keys import (
+    entry_key,
+    features_key,
+    index_key,
+    pairwise_key,
+    result_key,
+    scores_key,
+    status_key,
+    verdicts_key,
+)
+from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
-from clara_eval.evaluation.votes import votes_document
-from clara_eval.store.on_demand import StoreOnDemand
+from clara_eval.judge.comparison import JudgeVector
+from clara_eval.judge.rules import RulesJudge
+from clara_eval.ranking import Pairing
+from clara_eval.store.open import StoreOnDemand
+from clara_eval.store.sql_store import PublicKeys
 from clara_eval.store.trace_archive import stream_trace
+
+
+class Verdicts(Document):
+    """`verdicts`: the schema and the entries of a large round by rules, in canonical order."""
+
+    judge: str
+    schedule: str
+    count: int
+    sha256: str
+    items: list[str]
+    features: list[dict[str, object]]
+    """The schema."""
+
+    def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
+        """The comparison of these two, from their facts; None if they were not compared in this order."""
+        if not {first, second} <= facts.keys() & set(self.items) or first == second:
+            return None
+        places = self.items.index(first), self.items.index(second)
+        if not is_shown(self.schedule, len(self.items), self.count, *places):
+            return None
+        schema = FeatureSchema.from_json({"features": self.features})
+        shown = [
+            JudgeVector(tuple((f.name, facts[account].features[f.name]) for f in schema.judged))
+            for account in (first, second)
+        ]
+        decision = RulesJudge(schema).decide(*shown)
+        return Pairwise.model_validate(votes_document([compared(Pairing(first, second, self.judge), decision)]))
+
+
+async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:
+    """Every comparison in which both sides are of these accounts."""
+    if (ruled := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(keys, chain_id, address, ruled, list(permutations(accounts, 2)))
+    wanted, found = set(accounts), Played()
+    for first in accounts:
+        start = pairwise_key(address, first, "")
+        for key, value in await keys.items(chain_id, start):
+            if (second := key.removeprefix(start)) in wanted:
+                found[first, second] = Pairwise.model_validate_json(value)
+    return found
+
+
+async def comparisons_of(values: Values, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
+    """The comparisons of one account against these rivals, in both orders."""
+    asked = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
+    if (ruled := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled(values, chain_id, address, ruled, asked)
+    found = {pair: await read(values, chain_id, Pairwise, pairwise_key(address, *pair)) for pair in asked}
+    return {pair: comparison for pair, comparison in found.items() if comparison is not None}
+
+
+async def read_comparison(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
+    """The comparison in which the first was shown first."""
+    return (await comparisons_of(values, chain_id, address, first, [second])).get((first, second))
+
+
+async def _ruled(
+    values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
+) -> Played:
+    accounts = dict.fromkeys(account for pair in asked for account in pair)
+    read_facts = {a: await read(values, chain_id, Features, features_key(address, a)) for a in accounts}
+    facts = {account: found for account, found in read_facts.items() if found is not None}
+    made = {pair: ruled.comparison(*pair, facts) for pair in asked}
+    return {pair: comparison for pair, comparison in made.items() if comparison is not None}
+
+
+def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
+    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
+    low, high = min(first, second), max(first, second)
+    place = low * size - low * (low + 1) // 2 + high - low - 1
+    is_balanced = (first == low) == bool((low + high) % 2)
+    if not is_balanced and schedule != "both":
+        return False
+    return place + (0 if is_balanced else comb(size, 2)) < count
+
+
+async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
+    """The record of one agent; empty if it entered nothing that is over."""
+    start = entry_key(agent_id, "")
+    found = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
+    entries = [
+        (deadline, entry) for address in found for deadline, entry in await _entry(store, chain_id, agent_id, address)
+    ]
+    ordered = [entry for _, entry in sorted(entries, key=lambda pair: (-pair[0], pair[1].challenge))]
+    places = [entry.place for entry in ordered if entry.place is not None]
+    return AgentRecord(
+        agentId=agent_id,
+        entered=len(ordered),
+        won=sum(entry.prizeAmount is not None for entry in ordered),
+        earned=_earned(ordered),
+        averagePlace=round(sum(places) / len(places), 2) if places else None,
+        placed=len(places),
+        challenges=ordered,
+    )
+
+
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> list[tuple[int, AgentEntry]]:
+    """The entry with the challenge's deadline; none if there is no result yet."""
+    result = await read(store, chain_id, RoundResult, result_key(address))
+    if result is None:
+        return []
+    summary = await read(store, chain_id, Summary, index_key(address))
+    mine = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    place, score = (paid[0][0], paid[0][1].score) if paid else await _ranked(store, chain_id, address, mine, result)
+    prize = sum(int(one.prizeAmount) for _, one in paid)
+    entry = AgentEntry(
+        challenge=address,
+        title=summary.title if summary else "",
+        chainStatus=result.chainStatus,
+        place=place,
+        entrants=len(result.entrants),
+        score=score,
+        prizeAmount=str(prize) if prize else None,
+        token=result.token,
+    )
+    return [(summary.deadline if summary else 0, entry)]
+
+
+async def _ranked(
+    store: PublicKeys, chain_id: int, address: str, mine: set[str], result: RoundResult
+) -> tuple[int | None, int | None]:
+    """Place and score in our own ranking, if that is posted."""
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
+    rows = [row for row in scores.rankings if row.address in mine] if scores and is_ours and result.winners else []
+    return (rows[0].rank, rows[0].score) if rows else (None, None)
+
+
+def _earned(entries: Sequence[AgentEntry]) -> list[Earned]:
+    sums: dict[str, int] = {}
+    tokens = {entry.token.address: entry.token for entry in entries}
+    for entry in entries:
+        if entry.prizeAmount is not None:
+            sums[entry.token.address] = sums.get(entry.token.address, 0) + int(entry.prizeAmount)
+    return [Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(sums.items())]
+
 
 MAX_TRACE_BYTES = 200_000_000
 MAX_RECORD_BYTES = 4_000_000

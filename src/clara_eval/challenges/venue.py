@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 from eth_abi.exceptions import EncodingError
 
-from clara_eval.chain.calldata import post_scores
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Winners, check_scorable, choose_winners
+from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
 from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, check_recorded
 from clara_eval.challenges.read import CHALLENGE
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadTrace
-from clara_eval.evaluation.record import VenueRecords
-from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.result import EvaluationResult, VenueRecords
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import RULINGS
 from clara_eval.evaluation.scoring_window import Window

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from clara_eval.code.dead_code import DeadCode
-from clara_eval.code.items import (
+from clara_eval.code.dead_code import (
     COMMENTS,
     STRINGS,
+    DeadCode,
     Item,
     inside,
     read_items,

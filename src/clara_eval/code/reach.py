@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from clara_eval.code.dead_code import DeadCode
-from clara_eval.code.items import Item, inside, words
+from clara_eval.code.dead_code import DeadCode, Item, inside, words
 from clara_eval.code.vocabulary import LIBRARY
 
 _FUNCTIONS = words(

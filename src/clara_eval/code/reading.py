@@ -1,14 +1,298 @@
-"""Parse each text once for its shapes and its structure, and hold the structure of recent texts."""
+"""Write each statement in words common to all languages, and hold the structure of recent texts: each is parsed once.
+
+A statement is written without names, layout and order. Constants and sentences are kept; operands that commute are
+sorted, `a > b` is `b < a`, `x += 1` is `x = x + 1`.
+Invariant: time and memory are linear in the text, however deep it is nested.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from hashlib import blake2b
 from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from clara_eval.code.shapes import Shape, shapes_of
 from clara_eval.code.structure import Structure, read_structure
-from clara_eval.core.syntax import Parsed, parse
+from clara_eval.core.syntax import Parsed, load_language, parse
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from clara_eval.core.syntax import Parsed
+
+MOST_LEAVES = 40
+"""A larger expression is taken in pieces, so that one changed constant does not hide a whole table."""
+_LONGEST_TEXT = 80
+_LONGEST_SHAPE = 600
+"""A longer shape goes on as its hash: a hundred thousand minus signs are one leaf, and must not be copied at each."""
+
+
+class Shape(NamedTuple):
+    text: str
+    leaves: int
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LABELS = {
+    "call": "call call_expression new_expression macro_invocation yul_function_call emit_statement revert_statement "
+    "modifier_invocation struct_expression payable_conversion_expression type_cast_expression print_statement",
+    "member": "attribute member_expression field_expression selector_expression scoped_identifier",
+    "index": "subscript subscript_expression array_access index_expression slice slice_access slice_expression",
+    "assign": "assignment assignment_expression augmented_assignment augmented_assignment_expression "
+    "compound_assignment_expr assignment_statement short_var_declaration variable_declarator named_expression "
+    "let_declaration var_spec const_spec const_item static_item constant_variable_declaration "
+    "variable_declaration_statement state_variable_declaration yul_assignment yul_variable_declaration "
+    "field_definition public_field_definition",
+    "step": "update_expression inc_statement dec_statement",
+    "bin": "binary_operator binary_expression boolean_operator comparison_operator",
+    "un": "unary_operator unary_expression not_operator",
+    "list": "list array tuple set expression_list pattern_list tuple_pattern list_pattern array_pattern "
+    "tuple_expression array_expression inline_array_expression literal_value composite_literal sequence_expression",
+    "dict": "dictionary object object_pattern field_initializer_list",
+    "pair": "default_parameter typed_default_parameter assignment_pattern pair pair_pattern keyed_element "
+    "field_initializer keyword_argument struct_field_assignment",
+    "cond": "conditional_expression ternary_expression",
+    "if": "if_statement elif_clause if_expression yul_if_statement if_clause",
+    "loop": "for_statement while_statement for_in_statement do_statement do_while_statement for_expression "
+    "while_expression loop_expression yul_for_statement for_in_clause for_clause range_clause",
+    "switch": "switch_statement match_statement match_expression expression_switch_statement type_switch_statement "
+    "yul_switch_statement",
+    "case": "switch_case case_clause match_arm expression_case type_case",
+    "catch": "catch_clause except_clause",
+    "return": "return_statement return_expression",
+    "throw": "throw_statement raise_statement",
+    "function": "function_definition function_declaration method_definition function_item method_declaration "
+    "constructor_definition modifier_definition generator_function_declaration fallback_receive_definition",
+    "lambda": "lambda arrow_function function_expression closure_expression func_literal generator_function",
+    "class": "class_definition class_declaration contract_declaration library_declaration interface_declaration "
+    "struct_declaration struct_item enum_item enum_declaration trait_item impl_item abstract_class_declaration",
+}
+_SPLICED = _words(
+    "argument_list arguments call_argument parameters formal_parameters parameter_list lambda_parameters "
+    "closure_parameters parenthesized_expression expression statement expression_statement required_parameter "
+    "parameter variable_declaration lexical_declaration dotted_name"
+)
+"""Nodes that only hold others: their parts belong to the node around them."""
+_LABEL_OF = {name: label for label, names in _LABELS.items() for name in names.split()}
+_SKIPPED = _words(
+    "comment line_comment block_comment html_comment import_statement import_from_statement future_import_statement "
+    "import_directive import_declaration use_declaration extern_crate_declaration package_clause pragma_directive "
+    "hash_bang_line shebang visibility visibility_modifier state_mutability virtual override_specifier "
+    "accessibility_modifier override_modifier mutable_specifier type_annotation type_arguments type_parameters "
+    "type_parameter return_type_definition line_continuation pass_statement empty_statement decorator attribute_item "
+    "inner_attribute_item type escape_sequence string_start string_end mut optional_chain export_clause"
+)
+_BLOCKS = _words(
+    "module program source_file block statement_block statement_list class_body contract_body declaration_list "
+    "function_body switch_body match_block block_statement struct_body enum_body field_declaration_list yul_block "
+    "enum_variant_list export_statement decorated_definition"
+)
+_PARTS = _words("elif_clause else_clause catch_clause except_clause case_clause switch_case match_arm") | {
+    "expression_case",
+    "finally_clause",
+    "variable_declarator",
+    "statement",
+}
+_STRINGS = _words(
+    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
+    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string"
+)
+_NUMBERS = _words(
+    "integer float number number_literal integer_literal float_literal int_literal imaginary_literal "
+    "yul_decimal_number yul_hex_number negative_literal"
+)
+_CONSTANTS = {
+    "true": "true", "false": "false", "yul_boolean": "true", "boolean_literal": "bool",
+    "none": "null", "null": "null", "nil": "null", "undefined": "null",
+}  # fmt: skip
+_NAMES = _words("self this super yul_path yul_evm_builtin crate blank_identifier iota type_name")
+_SAME_OPERATOR = {
+    "===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "!": "not", "is": "==", "is not": "!=",
+    ":=": "=", "??": "or", ">>>": ">>",
+}  # fmt: skip
+_FLIPPED = {">": "<", ">=": "<="}
+_COMMUTES = frozenset({"+", "*", "==", "!=", "and", "or", "&", "|", "^"})
+_OPERATED = frozenset({"bin", "un", "assign", "step"})
+_HOLE = re.compile(r"\$?\{[^{}]*\}|%[-0-9.]*[sdrifxg]")
+_QUOTES = re.compile(r"^[A-Za-z]{0,3}(?P<q>[\"'`]{1,3}|/)|[\"'`/]+$")
+
+# What is done with a node, by the parser's kind number.
+_OPEN, _SKIP, _TOKEN, _WORD, _NUMBER, _STRING = range(6)
+
+
+class _Kind(NamedTuple):
+    role: int
+    label: str
+    is_unit: bool
+    is_block: bool
+    has_operator: bool
+    is_spliced: bool
+    keeps_label: bool
+    """Also around a single part."""
+
+
+def shapes_of(parsed: Parsed) -> list[Shape]:
+    """The shapes of all statements, in the order in which they end.
+
+    What is open is held in plain names and lists, because a submission has thousands of nodes: the node's kind, its
+    children to come, its operator, and what has been read inside it, the texts in one list, their leaves in another.
+    """
+    kinds, source = _kinds(parsed.language), parsed.source
+    known, found, sizes, around = len(kinds), list[str](), list[int](), list[_Open]()
+    frame, nodes, operator, texts, leaves = _BROKEN, iter((parsed.tree.root_node,)), "", list[str](), list[int]()
+    while True:
+        for node in nodes:
+            number = node.kind_id
+            kind = kinds[number] if number < known else _BROKEN
+            role = kind[0]
+            if role >= _WORD:
+                texts.append(kind[1] if role == _WORD else _leaf(role, source, node))
+                leaves.append(1)
+            elif role == _TOKEN:
+                # `is not` and `not in` come as several tokens.
+                operator = f"{operator} {kind[1]}" if operator else kind[1]
+            # Tokens count only where they may be operators: elsewhere they are not even looked at.
+            elif role == _OPEN and (inner := node.children if kind[4] else node.named_children):
+                around.append((frame, nodes, operator, texts, leaves))
+                frame, nodes, operator, texts, leaves = kind, iter(inner), "", [], []
+                break
+        else:
+            if not around:
+                return list(map(Shape, found, sizes))
+            done, its_operator, its_texts, its_leaves = frame, operator, texts, leaves
+            frame, nodes, operator, texts, leaves = around.pop()
+            total, is_own = sum(its_leaves), done[2] or frame[3]
+            if done[3] or total > MOST_LEAVES:
+                found += its_texts
+                sizes += its_leaves
+                its_texts, its_leaves, total = [], [], int(not done[3])
+            if done[5] and not is_own:
+                texts += its_texts
+                leaves += its_leaves
+            elif total:
+                text = its_texts[0] if len(its_texts) == 1 and not done[6] else _joined(done, its_operator, its_texts)
+                (found if is_own else texts).append(text)
+                (sizes if is_own else leaves).append(total)
+
+
+def _leaf(role: int, source: bytes, node: Node) -> str:
+    start = node.start_byte
+    text = source[start : min(node.end_byte, start + _LONGEST_TEXT)]
+    return _number(text) if role == _NUMBER else _string(text)
+
+
+def _joined(kind: _Kind, operator: str, texts: list[str]) -> str:
+    if not texts:  # too large to be one shape: its parts are shapes of their own already
+        return f"{kind[1]}()"
+    label = kind[1]
+    if not kind[4]:
+        text = f"{label}({','.join(texts)})"
+    elif label in ("bin", "un"):
+        text = _operation(operator, texts)
+    else:
+        text = _assignment(label, operator, texts)
+    if len(text) > _LONGEST_SHAPE:
+        text = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return text
+
+
+def _operation(operator: str, texts: list[str]) -> str:
+    operator = _SAME_OPERATOR.get(operator, operator)
+    if operator in _FLIPPED and len(texts) == 2:
+        operator, texts = _FLIPPED[operator], texts[::-1]
+    if operator in _COMMUTES:
+        texts = sorted(texts)
+    return f"{operator}({','.join(texts)})"
+
+
+def _assignment(label: str, operator: str, texts: list[str]) -> str:
+    if label == "step":
+        return f"=({texts[0]},{_operation(operator[:1], [texts[0], '1'])})"
+    if len(operator) > 1 and operator.endswith("=") and operator not in (":=", "=="):
+        return f"=({texts[0]},{_operation(operator[:-1], [texts[0], texts[-1]])})"
+    return f"=({','.join(texts)})"
+
+
+@lru_cache(maxsize=4_096)
+def _number(raw: bytes) -> str:
+    text = raw.decode("utf-8", "replace").replace("_", "").lower()
+    try:
+        return str(int(text, 0))
+    except ValueError:
+        return text
+
+
+@lru_cache(maxsize=4_096)
+def _string(raw: bytes) -> str:
+    text = _HOLE.sub("{}", _QUOTES.sub("", raw.decode("utf-8", "replace")))
+    # A string of one word is a key, and renamed like any other name; a sentence is content.
+    return "s" if text.isidentifier() or not text else '"' + " ".join(text.split()) + '"'
+
+
+_A_NAME = "n"
+_SPLICE = "…"
+_KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
+_Open: TypeAlias = "tuple[_Kind, Iterator[Node], str, list[str], list[int]]"
+
+
+@cache
+def _kinds(language: str) -> tuple[_Kind, ...]:
+    known = load_language(language)
+    return tuple(
+        _kind(known.node_kind_for_id(number) or "", is_named=known.node_kind_is_named(number))
+        for number in range(known.node_kind_count)
+    )
+
+
+def _kind(name: str, *, is_named: bool) -> _Kind:
+    role, label = _role(name, is_named=is_named)
+    is_unit = name.endswith(("_statement", "_definition", "_declaration", "_item")) or name in _PARTS
+    return _Kind(
+        role,
+        label,
+        is_unit=is_unit,
+        is_block=name in _BLOCKS,
+        has_operator=role == _OPEN and label in _OPERATED,
+        is_spliced=label == _SPLICE,
+        keeps_label=label in _KEEPS_LABEL,
+    )
+
+
+def _role(name: str, *, is_named: bool) -> tuple[int, str]:
+    if not is_named:
+        return _TOKEN, name
+    if name in _SKIPPED:
+        return _SKIP, ""
+    if name in _STRINGS:
+        return _STRING, ""
+    if name in _NUMBERS:
+        return _NUMBER, ""
+    if name in _CONSTANTS:
+        return _WORD, _CONSTANTS[name]
+    if name.endswith("identifier") and name != "scoped_identifier":
+        return _WORD, _A_NAME
+    if name in _NAMES:
+        return _WORD, _A_NAME
+    return _OPEN, _SPLICE if name in _SPLICED else _LABEL_OF.get(name, name)
+
+
+_BROKEN = _Kind(
+    _OPEN,
+    "",
+    is_unit=False,
+    is_block=True,
+    has_operator=False,
+    is_spliced=False,
+    keeps_label=False,
+)
+
 
 _MOST_PARTS = 100_000
 """Functions, comments and strings that are held of late, and texts."""

@@ -1,7 +1,8 @@
-"""Ethereum addresses in lower case."""
+"""Ethereum addresses in lower case, and who signed a text (EIP-191, `personal_sign`)."""
 
 from __future__ import annotations
 
+import re
 from typing import NewType
 
 from clara_eval.core.errors import BadInput
@@ -31,3 +32,29 @@ def to_address(text: str, *, what: str = "address") -> Address:
 def short(address: str) -> str:
     """Shorten an address, or any hex, for people."""
     return f"{address[:6]}…{address[-4:]}"
+
+
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+"""Of the group secp256k1."""
+_SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
+
+
+def normal_signature(signature: str) -> str | None:
+    """Normalise a signature to its only form, with the lower s and 27 or 28; None if it is none."""
+    found = _SIGNATURE.fullmatch(signature.lower())
+    if found is None or not 0 < int(found[2], 16) <= ORDER // 2:
+        return None
+    return f"0x{found[1]}{found[2]}{int(found[3], 16) % 27 + 27:02x}"
+
+
+def signer_of(message: str, signature: str) -> str | None:
+    """Recover the lower-case address that signed this text; None if the signature is none."""
+    from eth_account import Account
+    from eth_account.messages import encode_defunct
+    from eth_keys.exceptions import BadSignature
+    from eth_utils.exceptions import ValidationError
+
+    try:
+        return str(Account.recover_message(encode_defunct(text=message), signature=signature)).lower()
+    except (ValueError, TypeError, ValidationError, BadSignature):
+        return None

@@ -1,4 +1,4 @@
-"""Constants that several packages share."""
+"""Constants and types that several packages share."""
 
 from __future__ import annotations
 
@@ -11,3 +11,6 @@ LARGEST_NUMBER = 1e12
 """No bound and no feature value is larger than this, in either direction: 1e308 in a range is an attack."""
 
 INTERFACES = ("near", "aci")
+
+
+Winner = Literal["first", "second", "tie"]

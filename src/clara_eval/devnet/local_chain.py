@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 
-from clara_eval.chain.contracts import AbiItem, ContractName, artifact
-from clara_eval.chain.contracts.abi import Abi
+from clara_eval.chain.contracts.abi import Abi, AbiItem, ContractName, artifact
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex

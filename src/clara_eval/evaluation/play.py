@@ -1,18 +1,26 @@
-"""Play a tournament: ask the judges what the schedule asks for, until it has no more."""
+"""Play a tournament: ask the judges what the schedule asks for, and collect the comparisons.
+
+A large round by rules is decided at once, as columns, with one hash over all verdicts.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
+from typing import Literal, TypedDict, overload
 
+import numpy as np
+import numpy.typing as npt
+
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.core.gather import gather_or_raise
-from clara_eval.core.verdict import Winner
-from clara_eval.judge.comparison import Decision, Judge
-from clara_eval.judge.ordering import Ordered, OrderingJudge
-from clara_eval.judge.vector import JudgeVector
-from clara_eval.ranking import Group, Pairing, Result, Schedule
+from clara_eval.core.tasks import gather_or_raise
+from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, OrderingJudge
+from clara_eval.judge.rules import TIE_BAND, RulesJudge
+from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 
 OUTAGE_SHARE = 0.5
 """A ranking from fewer answers than this would be one of luck; later there may be answers."""
@@ -183,3 +191,112 @@ def compared(pairing: Pairing, decision: Decision) -> Comparison:
         verdict.reason,
         decision.requests,
     )
+
+
+Ints = npt.NDArray[np.int64]
+LISTED = 100
+"""Up to so many items the comparisons are listed one by one, as where models judge."""
+_ROW = np.dtype([("first", "<u4"), ("second", "<u4"), ("half_points", "u1")])
+
+
+class RuledComparisons(Sequence[Comparison]):
+    """In order of (first, second), both as canonical indices."""
+
+    def __init__(self, judge: RulesJudge, vectors: Mapping[str, JudgeVector], table: Tally) -> None:
+        self._judge, self._vectors = judge, vectors
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table.first)
+
+    @overload
+    def __getitem__(self, number: int) -> Comparison: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Comparison]: ...
+    def __getitem__(self, number: int | slice) -> Comparison | list[Comparison]:
+        if isinstance(number, slice):
+            return [self[place] for place in range(*number.indices(len(self)))]
+        items = self.table.items
+        return self._made(items[self.table.first[number]], items[self.table.second[number]])
+
+    def _made(self, first: str, second: str) -> Comparison:
+        decision = self._judge.decide(self._vectors[first], self._vectors[second])
+        return compared(Pairing(first, second, self._judge.name), decision)
+
+    @property
+    def commitment(self) -> str:
+        """SHA-256 over nine bytes for each verdict: both indices as 32 bits, little endian, and the half points."""
+        rows = np.empty(len(self), dtype=_ROW)
+        for column in ("first", "second", "half_points"):
+            rows[column] = getattr(self.table, column)
+        return "0x" + sha256(rows.tobytes()).hexdigest()
+
+
+def judge_by_rules(
+    schedule: Schedule, judges: Mapping[str, Judge], items: Sequence[str], vectors: Mapping[str, JudgeVector]
+) -> RuledComparisons | None:
+    """Every verdict of the schedule; None if it has to be played: models, few items, chosen pairs."""
+    judge = next(iter(judges.values()))
+    if len(judges) > 1 or not isinstance(judge, RulesJudge) or len(items) <= LISTED:
+        return None
+    looks = schedule.columns()
+    if looks is None:
+        return None
+    first, second = looks
+    order = np.argsort(first * len(items) + second, kind="stable")
+    first, second = first[order], second[order]
+    merits = np.array([judge.merit(vectors[item]) for item in items])
+    points = verdicts(merits, first, second)
+    alone = np.broadcast_to(np.int64(0), first.shape)
+    return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, alone, points))
+
+
+def verdicts(merits: npt.NDArray[np.float64], first: Ints, second: Ints) -> Ints:
+    """Half points of the first: 2 if its merit is larger, 1 within the tie band, 0 if it is smaller."""
+    gap = merits[first] - merits[second]
+    points: Ints = np.where(np.abs(gap) <= TIE_BAND, 1, np.where(gap > 0, 2, 0)).astype(np.int64)
+    return points
+
+
+Letter = Literal["A", "B", "tie"] | None
+_LETTERS: dict[Winner | None, Letter] = {"first": "A", "second": "B", "tie": "tie", None: None}
+
+
+class VoteDocument(TypedDict):
+    judge: str
+    winner: Letter
+    confidence: float | None
+    reason: str
+
+
+class VotesDocument(TypedDict):
+    winner: Letter
+    confidence: float | None
+    reason: str
+    votes: list[VoteDocument]
+
+
+def votes_document(votes: Sequence[Comparison]) -> VotesDocument:
+    """The public document of one ordered pair, with the vote of every judge."""
+    winner = _majority([vote.winner for vote in votes])
+    agreeing = [vote for vote in votes if vote.winner == winner]
+    confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]
+    return {
+        "winner": _LETTERS[winner],
+        "confidence": round(sum(confidences) / len(confidences), 4) if confidences else None,
+        "reason": agreeing[0].reason if agreeing else "The judges disagree.",
+        "votes": [
+            {"judge": v.judge, "winner": _LETTERS[v.winner], "confidence": v.confidence, "reason": v.reason}
+            for v in votes
+        ],
+    }
+
+
+def _majority(winners: Sequence[Winner | None]) -> Winner | None:
+    """The most frequent verdict; a split among verdicts is a tie, and no verdict at all stays none."""
+    counted = Counter(winner for winner in winners if winner is not None).most_common(2)
+    if not counted:
+        return None
+    if len(counted) > 1 and counted[0][1] == counted[1][1]:
+        return "tie"
+    return counted[0][0]

@@ -13,18 +13,15 @@ from typing import Protocol, TypeVar
 
 from clara_eval.core.errors import BadTrace, ClaraError
 from clara_eval.core.version import RULES
-from clara_eval.evaluation.plan import EvaluationPlan, no_listener
-from clara_eval.evaluation.record import PLAN, VenueRecords, entries
-from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, entries
+from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
 from clara_eval.evaluation.rulings import is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.trace.document import Approval
-from clara_eval.evaluation.trace.evidence import Evidence
+from clara_eval.evaluation.trace.trace_file import Evidence
 from clara_eval.evaluation.trace_sources import Bodies, TraceSources
 from clara_eval.harness import Machine
-from clara_eval.judge.attestation import Quotes, SigningKey
-from clara_eval.judge.attestation.quotes import INSTALL
+from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
 
 NOT_PROVEN = (
     "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",

@@ -1,25 +1,29 @@
-"""What an evaluation found: everything that its trace records and its documents show."""
+"""What an evaluation found, and its trace entries in canonical order: no clock, nothing random."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
+from clara_eval.core.codec import JsonCodec, to_camel_json
 from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Placed
+from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.execution import Execution
-from clara_eval.evaluation.features import SubmissionFacts
-from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.received import SubmissionResult
-from clara_eval.evaluation.round import Round
-from clara_eval.evaluation.ruled import RuledComparisons
-from clara_eval.evaluation.rulings import Ruling
+from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.play import Comparison, RuledComparisons
+from clara_eval.evaluation.round import EvaluationPlan, Round
+from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.sources import RECEIVED, SubmissionResult
+from clara_eval.evaluation.trace_sources import KEY_REPORT
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.ranking import Ranking, Tally, tally
-from clara_eval.submissions import Likeness, Rejected
+from clara_eval.submissions.copies import Likeness
+from clara_eval.submissions.model import Rejected, Solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +66,140 @@ def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
     if isinstance(comparisons, RuledComparisons):
         return comparisons.table
     return tally(items, [comparison.result for comparison in comparisons if comparison.winner is not None])
+
+
+Entry = tuple[str, object]
+PLAN = JsonCodec(EvaluationPlan)
+
+
+@dataclass(frozen=True, slots=True)
+class VenueRecords:
+    header: Mapping[str, object]
+    """The names under which the venue knows the round."""
+    facts: tuple[Entry, ...]
+    """What the venue says about the round; after the header."""
+    disputes: tuple[Entry, ...]
+    """What was objected to in an earlier result; after the rulings."""
+    outcome: tuple[Entry, ...]
+    """What the venue makes of the places; at the end."""
+
+
+def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> Iterator[Entry]:
+    """Every entry of the trace; `plan` is the one before rulings."""
+    yield "header", {"software": f"clara-eval {__version__}", "rules": RULES, **venue.header}
+    yield from venue.facts
+    yield "plan", _plan(plan)
+    yield "rulings", RULINGS.body(result.rulings)
+    yield from venue.disputes
+    yield "metadata", _metadata(result.given)
+    yield "schema", {**result.schema.to_json(), "typedByModel": list(result.typed_by_model)}
+    yield "prompts", result.prompts
+    for piece in result.pieces:
+        yield f"solution/{piece.submission.submitter}", _solution(piece)
+    yield "rejected", [_rejection(rejected) for rejected in result.rejected]
+    yield "similar", to_camel_json(result.likeness.similar)
+    yield "families", dict(sorted(result.likeness.families.items()))
+    yield from _execution(result)
+    for account, features in sorted(result.features.items()):
+        yield f"features/{account}", features.to_json()
+    if result.key_reports:
+        yield "attestation", [KEY_REPORT.body(report) for report in result.key_reports]
+    yield "answers", {"count": len(result.answers)}
+    for request in sorted(result.answers):
+        yield f"answer/{request}", _answer(result.answers[request])
+    yield "unanswered", dict(sorted(result.unanswered.items()))
+    yield "schedule", {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)}
+    if isinstance(result.comparisons, RuledComparisons):
+        yield "verdicts", ruled_verdicts(result.comparisons)
+    else:
+        for number, comparison in enumerate(result.comparisons):
+            yield f"comparison/{number:07}", to_camel_json(comparison)
+    yield "ranking", to_camel_json(result.ranking) if result.ranking else None
+    yield "placed", to_camel_json(result.placed)
+    yield "flags", to_camel_json(result.flags)
+    yield from venue.outcome
+
+
+def _plan(plan: EvaluationPlan) -> dict[str, object]:
+    """Without `tokens` and `reading` if the round was planned without them."""
+    body: dict[str, object] = to_camel_json(plan)
+    return {key: value for key, value in body.items() if value is not None or key not in {"tokens", "reading"}}
+
+
+def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
+    """All verdicts of a large round by rules: who was compared, how often, and one hash over what came out."""
+    table = comparisons.table
+    return {
+        "judge": table.judges[0],
+        "items": list(table.items),
+        "count": len(comparisons),
+        "sha256": comparisons.commitment,
+    }
+
+
+def _execution(result: EvaluationResult) -> Iterator[Entry]:
+    """If something was run: which harness, on which machine, and what each run came to."""
+    execution = result.execution
+    if execution is None:
+        return
+    chosen = execution.chosen
+    yield (
+        "execution",
+        {
+            "harness": chosen.kind if chosen else "none",
+            "language": chosen.harness.language if chosen and chosen.harness else None,
+            "reason": chosen.reason if chosen else "The config has no harness.",
+            "hidden": bool(chosen and chosen.reveal),
+            "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
+            "machine": execution.machine,
+        },
+    )
+    for account, executed in sorted(execution.executed.items()):
+        yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
+
+
+def _metadata(given: Round) -> dict[str, object]:
+    metadata = given.metadata
+    return {
+        "content": base64.b64encode(given.metadata_bytes).decode(),
+        "evalConfig": metadata.config_bytes.decode(),
+        "evalConfigHash": given.config_hash,
+        "hashKind": metadata.hash_kind,
+        "title": metadata.title,
+        "adapted": to_camel_json(metadata.adapted),
+    }
+
+
+def _solution(piece: SubmissionResult) -> dict[str, object]:
+    body: dict[str, object] = {
+        "received": RECEIVED.body(piece.received),
+        "solutionHash": piece.submission.solution_hash,
+    }
+    verdict = piece.verdict
+    if isinstance(verdict, Solution):
+        body |= {
+            "accepted": True,
+            "keccak": verdict.content_keccak,
+            "sha256": verdict.content_sha256,
+            "hashKind": verdict.hash_kind,
+            "pinned": verdict.pinned,
+            "language": verdict.language,
+        }
+    else:
+        body |= {"accepted": False, "code": verdict.code, "reason": verdict.reason}
+    return body
+
+
+def _rejection(rejected: Rejected) -> dict[str, object]:
+    return {
+        "account": rejected.submission.submitter,
+        "code": rejected.code,
+        "reason": rejected.reason,
+        "isOutage": rejected.is_outage,
+    }
+
+
+def _answer(paid: PaidAnswer) -> dict[str, object]:
+    answer = to_camel_json(paid.answer)
+    signed = answer.pop("signed")
+    return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}

@@ -26,7 +26,7 @@ from clara_eval.evaluation.scoring_window import (
     Window,
 )
 from clara_eval.ranking import Ranking
-from clara_eval.submissions import Rejected
+from clara_eval.submissions.model import Rejected
 
 
 class Then(StrEnum):

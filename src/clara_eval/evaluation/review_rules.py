@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from clara_eval.core.address import Address
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag, Severity
 from clara_eval.core.submission import Placed
+from clara_eval.evaluation.execution import WITHHELD, ChosenHarness
 from clara_eval.evaluation.features.extract import UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
-from clara_eval.evaluation.harness import WITHHELD, ChosenHarness
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.round import Round
 from clara_eval.evaluation.rulings import Ruling, is_by_default
 from clara_eval.ranking import Ranking
-from clara_eval.submissions import CONTESTED_SECONDS, Likeness, Rejected, Solution
+from clara_eval.submissions.copies import CONTESTED_SECONDS, Likeness
+from clara_eval.submissions.model import Rejected, Solution
 
 PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
 """Reasons for a review that are no flags."""

@@ -10,9 +10,10 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
 from clara_eval.documents.review import RuledStage, RulingKind
-from clara_eval.evaluation.plan import EvaluationPlan
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.submissions import Cluster, Copy, Likeness, Rejected, Similar
+from clara_eval.submissions.copies import Cluster, Copy, Likeness, Similar
+from clara_eval.submissions.model import Rejected
 
 
 @dataclass(frozen=True, slots=True)

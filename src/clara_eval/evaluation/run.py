@@ -2,26 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from clara_eval.evaluation.answer_recorder import KeptAnswers
-from clara_eval.evaluation.evaluable import unevaluable
-from clara_eval.evaluation.execution import run_all
+from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.core.address import Address
+from clara_eval.evaluation.entries import RoundReader, accounts, collect_entries, in_order, unevaluable
+from clara_eval.evaluation.execution import choose_harness, run_all
 from clara_eval.evaluation.features.extract import ReadingContext
 from clara_eval.evaluation.features.field import compare_field
-from clara_eval.evaluation.harness import choose_harness
-from clara_eval.evaluation.intake import accounts, collect_entries, in_order
-from clara_eval.evaluation.plan import EvaluationPlan, ProgressListener
-from clara_eval.evaluation.reading import RoundReader
-from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.play import Comparison, judge_by_rules, play_tournament
+from clara_eval.evaluation.result import EvaluationResult, tally_of
 from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, place
 from clara_eval.evaluation.review_rules import JudgedRound, round_flags
-from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round
 from clara_eval.evaluation.rulings import is_by_default
 from clara_eval.evaluation.sources import Sources, key_reports
-from clara_eval.evaluation.tournament import RoundJury, hold_tournament
-from clara_eval.judge import prompt_files
-from clara_eval.judge.structured_llm import AnswerLog
+from clara_eval.evaluation.trace.trace_file import KeptAnswers
+from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
+from clara_eval.judge.comparison import OrderingJudge
+from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
+from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank
+
+
+@dataclass(frozen=True, slots=True)
+class RoundJury:
+    given: Round
+    plan: EvaluationPlan
+    schema: FeatureSchema
+    sources: Sources
+    log: AnswerLog
+
+    def judges(self) -> dict[str, Judge]:
+        """Rules if the poster asks for them, otherwise the operator's jury."""
+        names = ("rules",) if self.given.config.judge == "rules" else self.plan.judges
+        return {name: RulesJudge(self.schema) if name == "rules" else ModelJudge(*self._model(name)) for name in names}
+
+    def orderers(self) -> dict[str, OrderingJudge]:
+        """The models of the jury, for questions about several entries at once."""
+        return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
+
+    def _model(self, name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
+        llm = StructuredLlm(self.sources.asker(name), self.plan.tokens, log=self.log)
+        return llm, self.given.config.criteria, self.schema
+
+
+async def hold_tournament(
+    jury: RoundJury,
+    keccaks: Mapping[str, str],
+    vectors: Mapping[str, JudgeVector],
+    families: Mapping[Address, Address],
+    listener: ProgressListener,
+) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
+    """Compare the entries with these content hashes and rank them."""
+    given, judges = jury.given, jury.judges()
+    items = canonical_order(given.name, keccaks)
+    schedule = choose_schedule(
+        items,
+        tuple(judges),
+        max_comparisons=jury.plan.max_games,
+        winner_count=given.winner_count,
+        payout_bps=given.payout_bps,
+        name=jury.plan.schedule,
+    )
+    comparisons: Sequence[Comparison] | None = judge_by_rules(schedule, judges, items, vectors)
+    if comparisons is None:
+        comparisons = await play_tournament(
+            schedule,
+            judges,
+            vectors,
+            orderers=jury.orderers() if schedule.name == "fours" else None,
+            on_comparison=lambda done, total: listener("comparing", done, total),
+            gives_up=jury.sources.gives_up,
+        )
+    exact = is_exact(jury.schema, judges)
+    return schedule, comparisons, rank_round(given, items, comparisons, families, exact=exact)
+
+
+def rank_round(
+    given: Round,
+    items: Sequence[str],
+    comparisons: Sequence[Comparison],
+    families: Mapping[Address, Address],
+    *,
+    exact: bool = False,
+) -> Ranking | None:
+    """Rank the items; a family is judged once more as if it had stayed away."""
+    if not items:
+        return None
+    return rank(
+        tally_of(items, comparisons),
+        seed=given.run.encode(),
+        winner_count=given.winner_count,
+        payout_bps=given.payout_bps,
+        tie_break={s.submitter: s.submitted_at for s in given.submissions},
+        by_name=True,
+        clusters={str(member): str(head) for member, head in families.items()},
+        exact=exact,
+    )
+
+
+def is_exact(schema: FeatureSchema, judges: Mapping[str, Judge]) -> bool:
+    """Whether rules decide over facts that tools measured, and no model said anything."""
+    measured = all(feature.source == "measured" for feature in schema.judged)
+    return measured and all(isinstance(judge, RulesJudge) for judge in judges.values())
 
 
 async def evaluate_round(

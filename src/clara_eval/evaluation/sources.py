@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -12,9 +13,7 @@ from typing import Protocol
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.execution import run_here
-from clara_eval.evaluation.harness import Reveal
-from clara_eval.evaluation.received import RECEIVED, Received, SubmissionResult
+from clara_eval.evaluation.execution import Reveal, run_here
 from clara_eval.evaluation.rulings import Ruling
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Executed, Harness, Machine
@@ -22,7 +21,61 @@ from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import Asker, PaidAnswer
-from clara_eval.submissions import Fetch, SubmissionLimits, fetch_submission
+from clara_eval.submissions.model import (
+    Fetch,
+    Fetched,
+    Rejected,
+    Solution,
+    SubmissionLimits,
+    check_submission,
+    fetch_submission,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The bytes that came, or the code and reason why none came."""
+
+    content: str | None
+    """Base64, because bytes that are not text are evidence too."""
+    media_type: str = ""
+    immutable: bool = False
+    note: str = ""
+    code: str = ""
+    reason: str = ""
+    is_outage: bool = False
+    """None came, and that may be us or the network: it was tried again for a while."""
+
+    @classmethod
+    def of(cls, fetched: Fetched | Rejected) -> Received:
+        if isinstance(fetched, Rejected):
+            return cls(None, code=fetched.code, reason=fetched.reason, is_outage=fetched.is_outage)
+        content = base64.b64encode(fetched.content).decode()
+        return cls(content, fetched.media_type, fetched.immutable, fetched.note)
+
+    def fetched(self, submission: Submission) -> Fetched | Rejected:
+        if self.content is None:
+            return Rejected(submission, self.code, self.reason, self.is_outage)
+        return Fetched(base64.b64decode(self.content), self.media_type, self.immutable, self.note)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionResult:
+    submission: Submission
+    received: Received
+    verdict: Solution | Rejected
+
+    @classmethod
+    def of(cls, submission: Submission, received: Received, language: str | None) -> SubmissionResult:
+        return cls(submission, received, check_submission(submission, received.fetched(submission), language=language))
+
+    @property
+    def is_outage(self) -> bool:
+        return isinstance(self.verdict, Rejected) and self.verdict.is_outage
+
+
+RECEIVED = JsonCodec(Received)
+
 
 _UNANSWERED = JsonCodec(dict[str, str])
 _EXECUTED = JsonCodec(ExecutedDocument)

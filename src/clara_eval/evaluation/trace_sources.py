@@ -11,18 +11,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace, Temporary
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.execution import run_here
-from clara_eval.evaluation.harness import REVEAL, Reveal
-from clara_eval.evaluation.received import RECEIVED, Received, SubmissionResult
+from clara_eval.evaluation.execution import REVEAL, Reveal, run_here
 from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.sources import RECEIVED, Received, SubmissionResult
 from clara_eval.harness import Executed, Harness, Machine, MissingEngine
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
+from clara_eval.judge.completion import check_signed, signing
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
-from clara_eval.judge.signed import check_signed, signing
-from clara_eval.submissions import Fetched, SubmissionLimits
 from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
+from clara_eval.submissions.model import Fetched, SubmissionLimits
 
 Bodies = Mapping[str, Any]
 """The body of each entry of a trace by its key."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from clara_eval.harness.hidden import HarnessDocument, hide, read_harness_document
 from clara_eval.harness.machine import Machine, MissingEngine
 from clara_eval.harness.model import (
     Call,
     Executed,
     Harness,
+    HarnessDocument,
     HarnessSubmission,
     Language,
     RunLimits,
     RunOutcome,
+    hide,
+    read_harness_document,
 )
 
 __all__ = [

@@ -16,7 +16,6 @@ from typing import Protocol
 
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.harness import cpython, quickjs
-from clara_eval.harness.jobs import PrepareJob, ScriptAnswer, ScriptJob, limits_document
 from clara_eval.harness.model import (
     Call,
     Harness,
@@ -39,6 +38,7 @@ from clara_eval.harness.wasm import (
     Stopped,
     wasmtime_version,
 )
+from clara_eval.harness.workers import PrepareJob, ScriptAnswer, ScriptJob, limits_document
 
 HARNESS_FACTOR = 4
 """A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""

@@ -10,8 +10,8 @@ import resource
 import sys
 from collections.abc import Mapping
 
-from clara_eval.harness.jobs import EvmAnswer, EvmJob, Job
 from clara_eval.harness.model import RunLimits, RunOutcome
+from clara_eval.harness.workers import EvmAnswer, EvmJob, Job
 
 MAX_OPEN_FILES = 64
 MAX_FILE_BYTES = 512 * 1024 * 1024

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from clara_eval.judge.admission import Gate, RetryPolicy
 from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
-from clara_eval.judge.comparison import Decision, Judge, ModelJudge
-from clara_eval.judge.concurrency import Gate
+from clara_eval.judge.comparison import Decision, Judge, JudgeVector, ModelJudge, Verdict
 from clara_eval.judge.feature_types import type_names
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
-from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.retrying_llm import CallListener
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.judge.templates import prompt_files
-from clara_eval.judge.vector import JudgeVector
-from clara_eval.judge.verdict import Verdict
 
 __all__ = [
     "Answer", "AnswerAhead", "AnswerLog", "Asker", "CachedLlm", "CallListener", "Decision", "FallbackLlm", "Gate",

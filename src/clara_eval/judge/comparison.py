@@ -1,23 +1,132 @@
-"""Compare two typed vectors: every prompt matches one anchored grammar, so nothing a submitter wrote is in it."""
+"""Typed vectors of facts, and judges that compare two or order four of them.
+
+Every prompt matches one anchored grammar, so nothing that a submitter wrote is in it. An answer is read strictly: no
+default winner, no repaired number, no letter filled in.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
-from typing import Generic, Protocol
+from typing import Generic, Literal, Protocol
 
 from typing_extensions import TypeVar
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.errors import BadAnswer, BadInput
 from clara_eval.core.hashing import plain_json
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import escaped, prompt_view
+from clara_eval.judge.reading import read_object, shown
 from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm, again_grammar
-from clara_eval.judge.templates import template, template_hash
-from clara_eval.judge.vector import JudgeVector
-from clara_eval.judge.verdict import VERDICT_SCHEMA, Verdict, read_verdict
+from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
+
+Value = int | float | bool | str | None
+STEPS = 1000
+"""A number with a range has at most this many steps; without one it keeps three significant digits. Integers keep every
+unit where a tool measured them or where there are at most this many; larger claimed ones keep three digits too. What a
+tool measured on a wider range keeps four digits: steps of it would make neighbours equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeVector:
+    """Values in the order of the schema; made by `make_vector` only."""
+
+    values: tuple[tuple[str, Value], ...]
+
+    def as_dict(self) -> dict[str, Value]:
+        return dict(self.values)
+
+    def get(self, name: str) -> Value:
+        return self.as_dict()[name]
+
+    def to_json(self) -> str:
+        """Return the canonical bytes: equal facts, equal text."""
+        return _json_of(self)
+
+
+@lru_cache(maxsize=4096)
+def _json_of(vector: JudgeVector) -> str:
+    return plain_json(vector.as_dict())
+
+
+def make_vector(schema: FeatureSchema, values: Mapping[str, Value]) -> JudgeVector:
+    """Make the vector of these values; a missing one is None. Raises BadInput for a wrong type."""
+    return JudgeVector(tuple((f.name, checked(f, values.get(f.name))) for f in schema.judged))
+
+
+def checked(feature: Feature, value: Value) -> Value:
+    """Return the value as it may be shown. Raises BadInput if it is not of the feature's type."""
+    if value is None:
+        return None
+    if feature.type == "boolean" and isinstance(value, bool):
+        return value
+    if feature.type == "enum" and isinstance(value, str) and value in feature.values:
+        return value
+    if feature.type in ("number", "integer") and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return quantised(feature, value)
+    raise BadInput(
+        f"{value!r} is not a value of the {feature.type} feature {feature.name}.",
+        path=feature.name,
+        value=value,
+        remedy="Only numbers, booleans and the listed enum values reach the judge.",
+    )
+
+
+def quantised(feature: Feature, value: float) -> int | float:
+    """Clamp to the range and round to its grid."""
+    if not math.isfinite(value):
+        raise BadInput(f"{value} is not a finite number.", path=feature.name, value=str(value))
+    clamped = min(max(value, feature.low), feature.high)
+    if feature.type == "integer":
+        exact = feature.source == "measured" or feature.high - feature.low <= STEPS
+        return round(clamped if exact else float(f"{clamped:.3g}"))
+    if feature.source == "measured" and feature.high - feature.low > STEPS:
+        return float(f"{clamped:.4g}") + 0.0
+    if feature.min is not None and feature.max is not None and feature.max > feature.min:
+        step = (feature.max - feature.min) / STEPS
+        clamped = feature.min + round((clamped - feature.min) / step) * step
+        return float(f"{clamped:.6g}") + 0.0
+    return float(f"{clamped:.3g}") + 0.0  # adding zero turns -0.0 into 0.0: equal values, equal bytes
+
+
+Side = Literal["A", "B", "tie"]
+REASON_LENGTH = 300
+VERDICT_SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "winner": {"type": "string", "enum": ["A", "B", "tie"]},
+        "confidence": {"type": "number", "description": "From 0.0 to 1.0."},
+        "reason": {"type": "string", "description": "One brief sentence."},
+    },
+    "required": ["winner", "confidence", "reason"],
+    "additionalProperties": False,
+}
+"""Within what strict modes of the providers accept; the range of `confidence` is checked here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    winner: Side
+    confidence: float
+    reason: str
+    """For people only: it never goes into another prompt."""
+
+
+def read_verdict(text: str) -> Verdict:
+    answer = read_object(text, ("winner", "confidence", "reason"))
+    winner, confidence, reason = answer["winner"], answer["confidence"], answer["reason"]
+    if winner not in ("A", "B", "tie"):
+        raise BadAnswer("The winner is not A, B or tie.")
+    if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 <= confidence <= 1:
+        raise BadAnswer("The confidence is not a number from 0 to 1.")
+    if not isinstance(reason, str):
+        raise BadAnswer("The reason is not a text.")
+    return Verdict(winner, float(confidence), shown(reason, REASON_LENGTH))
+
 
 MAX_TOKENS = 400
 PAIR = ("first", "second")
@@ -178,3 +287,68 @@ class ModelJudge:
             return EQUAL
         prompt = self._prompts.prompt((first, second))
         return Decision.of(await self._llm.ask(prompt, read_verdict))
+
+
+LETTERS = ("A", "B", "C", "D")
+EQUAL_FACTS = "Their facts are the same."
+ORDER_SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "order": {
+            "type": "array",
+            "items": {"type": "string", "enum": list(LETTERS)},
+            "description": "Every letter once, best first.",
+        },
+        "reason": {"type": "string", "description": "One brief sentence."},
+    },
+    "required": ["order", "reason"],
+    "additionalProperties": False,
+}
+"""Within what strict modes of the providers accept; that every letter occurs once is checked here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Positions as shown, best first; the reason is for people only and never goes into another prompt."""
+
+    best_first: tuple[int, ...]
+    reason: str
+
+
+def ordering_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
+    return VectorPrompts.of("order", ("first", "second", "third", "fourth"), ORDER_SCHEMA, criteria, schema)
+
+
+class OrderingJudge:
+    """A language model that puts four in order."""
+
+    def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
+        self._llm = llm
+        self._prompts = ordering_prompts(criteria, schema)
+
+    async def prefetch(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
+        """Be told a whole batch, as a judge of pairs is; of equal vectors nothing is asked."""
+        await self._prompts.prefetch(self._llm, [group for group in groups if not are_equal(group)])
+
+    async def order(self, vectors: Sequence[JudgeVector]) -> Decision[Ordered]:
+        """The vectors in the order in which they are shown."""
+        if are_equal(vectors):
+            return Decision(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
+        return Decision.of(await self._llm.ask(self._prompts.prompt(vectors), read_order))
+
+
+def are_equal(vectors: Sequence[JudgeVector]) -> bool:
+    return all(vector == vectors[0] for vector in vectors)
+
+
+def read_order(text: str) -> Ordered:
+    """The order in a model's answer."""
+    answer = read_object(text, ("order", "reason"))
+    order, reason = answer["order"], answer["reason"]
+    if not isinstance(order, list) or not all(isinstance(letter, str) for letter in order):
+        raise BadAnswer("The order is not a list of letters.")
+    if sorted(order) != list(LETTERS):
+        raise BadAnswer("The order does not name each of A, B, C, D exactly once.")
+    if not isinstance(reason, str):
+        raise BadAnswer("The reason is not a text.")
+    return Ordered(tuple(LETTERS.index(letter) for letter in order), shown(reason, REASON_LENGTH))

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.comparison import describe
+from clara_eval.judge.comparison import Value, describe
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import escaped, prompt_view
 from clara_eval.judge.reading import read_object
 from clara_eval.judge.reading import shown as shown_words
-from clara_eval.judge.templates import template, template_hash
-from clara_eval.judge.vector import Value
+from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
 
 CHUNK_TOKENS = 24_000
 TEXT_LENGTH = 500

@@ -10,12 +10,10 @@ from clara_eval.config.eval_config import EvalConfig, Feature, JsonLimits, level
 from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.outages import AnswerCut
-from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import escaped, prompt_view
+from clara_eval.judge.port import AnswerCut, Prompt
 from clara_eval.judge.reading import read_object, shown
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.templates import template, template_hash
+from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
 
 _VALUE = re.compile(r"[a-z0-9_-]{1,24}")
 _FIELDS = ("name", "type", "min", "max", "values", "better", "description")

@@ -1,4 +1,4 @@
-"""Prompts and answers, the port to a model, and the hash that names a request."""
+"""Prompts, answers, the port to a model, the hash that names a request, and the errors of model calls."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
 
+from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.attestation.model import Signed
+from clara_eval.judge.attestation import Signed
 
 Purpose = Literal["schema", "features", "comparison"]
 Stop = Literal["end", "max_tokens", "refusal"]
@@ -127,3 +128,65 @@ def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, max_tokens
         "attempt": attempt,
     }
     return hashlib.sha256(plain_json(body).removesuffix('""}').encode())
+
+
+class RateLimited(Temporary):
+    """The provider asks for fewer calls (429) or is overloaded (529)."""
+
+
+class Unanswered(Temporary):
+    """The request was sent and no answer came back: it may be charged."""
+
+
+class ServerFailed(Temporary):
+    """The provider answered with a 5xx: it is down, or fails on this prompt."""
+
+
+class RequestRefused(ConfigError):
+    """The provider refuses the request (400, 422): a wrong model setting, or this prompt."""
+
+
+class UnsignedAnswer(Unanswered):
+    """An answer came, and may be charged, without the required signature."""
+
+
+class Garbled(Unanswered):
+    """Answers are charged and are not what was asked for, to any prompt."""
+
+
+class TooSlow(Unanswered):
+    """No answer within the time of a call."""
+
+
+class AnswerCut(Temporary):
+    """Every answer was cut at its token limit, up to the largest: never the entry's fault."""
+
+    remedies = "Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less"
+
+    def __init__(self, what: str, requests: Sequence[str]) -> None:
+        remedy = f"{self.remedies}; then evaluate anew (`evaluate --restart`)."
+        super().__init__(f"{what}: no more is asked for.", remedy=remedy)
+        self.requests = tuple(requests)
+        """The hashes of all that was asked."""
+
+
+class TooCostly(AnswerCut):
+    """The share of one entry does not suffice; the others are judged without it."""
+
+    remedies = "Raise CLARA_BUDGET_PER_CHALLENGE_USD"
+
+
+class GoneWithout(Temporary):
+    """A finished run went without this answer, so it is not asked for again."""
+
+
+class OutOfTime(Temporary):
+    """The time ends before this model can answer."""
+
+
+class JudgeDown(Temporary):
+    """The model failed too often in this run; a later run asks it again."""
+
+
+class JudgeWaits(Temporary):
+    """The provider asks for a pause too long to hold a place for."""

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Protocol
 
 from clara_eval.config.settings import Settings
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import AnswerBook, ConnectedLlm, Llm, Prompt
 
 EFFORT = "low"

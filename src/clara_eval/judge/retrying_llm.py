@@ -14,25 +14,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
-from clara_eval.core.lease_check import check_lease
-from clara_eval.judge.admission import Admission
+from clara_eval.core.tasks import check_lease
+from clara_eval.judge.admission import Admission, RetryPolicy
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.limits import is_cut, without_thinking
-from clara_eval.judge.outages import (
+from clara_eval.judge.port import (
+    Answer,
     Garbled,
     JudgeDown,
     JudgeWaits,
+    Llm,
     OutOfTime,
+    Prompt,
     RateLimited,
     RequestRefused,
     ServerFailed,
+    Stop,
     TooSlow,
     Unanswered,
 )
-from clara_eval.judge.port import Answer, Llm, Prompt, Stop
-from clara_eval.judge.reading import makes_sense
-from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.reading import is_cut, makes_sense, without_thinking
 
 CallListener = Callable[[str, str, str, float], None]
 """Called after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import ConfigError
-from clara_eval.judge.comparison import Decision
+from clara_eval.judge.comparison import Decision, JudgeVector, Side, Value, Verdict
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.provider import Provider
-from clara_eval.judge.vector import JudgeVector, Value
-from clara_eval.judge.verdict import Side, Verdict
 
 TIE_BAND = 0.0001
 """A ten-thousandth of the whole scale: closer than that, the facts do not say who is better."""

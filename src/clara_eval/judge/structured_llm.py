@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from clara_eval.core.errors import BadAnswer, Temporary
-from clara_eval.judge.costs.reading import EntryShare, ReadingBudget
-from clara_eval.judge.limits import TokenLimits, is_cut, without_thinking
-from clara_eval.judge.outages import AnswerCut, GoneWithout
-from clara_eval.judge.port import Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.costs.budgets import EntryShare, ReadingBudget
+from clara_eval.judge.port import AnswerCut, Asker, GoneWithout, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.reading import TokenLimits, is_cut, without_thinking
 
 T = TypeVar("T")
 TRIES = 3

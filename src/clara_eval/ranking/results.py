@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.verdict import Winner
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -9,8 +9,8 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
+from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.core.verdict import Winner
 from clara_eval.ranking.results import Result
 
 Ints = npt.NDArray[np.int64]

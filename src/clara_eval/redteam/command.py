@@ -19,7 +19,7 @@ from clara_eval.interfaces.cli.screen import agree_to_cost, console
 from clara_eval.judge.costs.prices import FREE, estimated_tokens
 from clara_eval.judge.providers.registry import models_of, parse_jury, price_cards
 from clara_eval.redteam.corpus import Payload
-from clara_eval.redteam.own_judge import measure_own, planned_prompts
+from clara_eval.redteam.injection import measure_own, planned_prompts
 from clara_eval.redteam.report import Figure, RedteamReport
 from clara_eval.redteam.run import SECTIONS, Attack, load_payloads, run_attack
 

@@ -1,27 +1,32 @@
 """Measure who is called a copy: disguised copies, clones, ordinary files and honest entries.
 
-Input: real files, and the honest entries of `bench/honest`. Output: figures. Every way of `mutations.WAYS` is tried on
-every file, half of them with the poster's language; files of different packages in one language are unrelated.
+Input: real files of this machine, and the honest entries of `bench/honest`. Output: figures. Every way of
+`mutations.WAYS` is tried on every file, half of them with the poster's language; files of different packages in one
+language are unrelated.
 """
 
 from __future__ import annotations
 
 import random
+import re
+import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from clara_eval.code import language_name
 from clara_eval.config.eval_config import MEASURED, FeatureSchema
+from clara_eval.evaluation.features.extract import speaks_to_judge
 from clara_eval.evaluation.features.features import SubmissionFacts, choose_values
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.evaluation.features.scanning import speaks_to_judge
-from clara_eval.judge.prompt_view import prompt_view
-from clara_eval.redteam.entries import solution_of
+from clara_eval.judge.templates import prompt_view
+from clara_eval.redteam.corpus import solution_of
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
-from clara_eval.redteam.real_files import RealFile
 from clara_eval.redteam.report import Figure, number, share
-from clara_eval.submissions import Solution, find_likeness
+from clara_eval.submissions.copies import find_likeness
+from clara_eval.submissions.model import Solution
 
 BATCH = 20
 PAID = 3
@@ -30,6 +35,84 @@ _PROFILE = (
     *("comment_share", "bytes"),
 )
 CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE))
+ENDINGS = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "typescript", ".sol": "solidity"} | {
+    ".rs": "rust",
+    ".go": "go",
+}
+SMALLEST, LARGEST = 1_500, 60_000
+_LEFT_OUT = ("/test/", "/tests/", "/idlelib/", "/lib2to3/", "/encodings/", "/__pycache__/", ".min.", ".d.ts", "_pb2")
+
+_HOMES = frozenset({"site-packages", "node_modules", "_vendor", "vendor"})
+_GENERATED = re.compile(r"\b(auto-?generated|generated (from|by))\b", re.IGNORECASE)
+"""Two files of one generator are alike whoever owns them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealFile:
+    path: Path
+    language: str
+    text: str
+    origin: str
+    """The package or folder it comes from: two files of one origin may be related."""
+
+
+def default_folders() -> list[Path]:
+    """Where real programs are: Python's library, its packages, and what npm and the project hold here, if anything."""
+    paths = sysconfig.get_paths()
+    here = Path.cwd()
+    return [Path(paths["stdlib"]), Path(paths["purelib"]), *(here / name for name in ("node_modules", "solidity"))]
+
+
+def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages: Iterable[str] = ()) -> list[RealFile]:
+    """At most `count` files, of all languages in turn."""
+    wanted = {language_name(one) for one in languages} or set(ENDINGS.values())
+    by_language: dict[str, list[tuple[Path, Path]]] = {name: [] for name in sorted(wanted)}
+    for folder in folders:
+        for path in _sources(folder):
+            if (language := ENDINGS.get(path.suffix, "")) in by_language:
+                by_language[language].append((folder, path))
+    rng = random.Random(seed)  # noqa: S311 - which files, not a secret
+    queues = {name: iter(rng.sample(held, len(held))) for name, held in by_language.items() if held}
+    found: list[RealFile] = []
+    while queues and len(found) < count:
+        for name in list(queues):
+            one = next((real for real in map(_read, queues[name]) if real is not None), None)
+            if one is None:
+                del queues[name]
+            elif len(found) < count:
+                found.append(one)
+    return found
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.suffix in ENDINGS and not any(part in path.as_posix() for part in _LEFT_OUT):
+            yield path
+
+
+def _read(place: tuple[Path, Path]) -> RealFile | None:
+    folder, path = place
+    try:
+        size = path.stat().st_size
+        text = path.read_text(encoding="utf-8") if SMALLEST <= size <= LARGEST else ""
+    except (OSError, UnicodeDecodeError):
+        return None
+    language = ENDINGS[path.suffix]
+    facts = measure(text, language) if text else {}
+    if not facts.get("parses") or not facts.get("functions") or (facts.get("code_lines") or 0) < 25:
+        return None
+    if _GENERATED.search(text[:400]):
+        return None
+    return RealFile(path, language, text, _origin(folder, path))
+
+
+def _origin(folder: Path, path: Path) -> str:
+    """The package, wherever it lies: packages carry one another's sources, and two versions of one may be here."""
+    inside = path.relative_to(folder).parts
+    homes = [place for place, part in enumerate(inside) if part in _HOMES]
+    if homes or folder.name in _HOMES:
+        return inside[homes[-1] + 1 if homes else 0]
+    return "/".join((folder.name, *inside[:1]))
 
 
 def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
@@ -124,7 +207,7 @@ def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
     flagged = waiting = entries = 0
     codes: Counter[str] = Counter()
     for batch in _batches(files):
-        facts = {one.submission.submitter: _facts(one) for one in batch}
+        facts = {one.submission.submitter: _measured(one) for one in batch}
         for facts_of_one in compare_field(CODE_PROFILE, facts).values():
             entries += 1
             flagged += bool(facts_of_one.flags)
@@ -152,7 +235,7 @@ def _batches(files: Sequence[RealFile]) -> Iterator[list[Solution]]:
             yield [solution_of(file.text, start + n, file.language) for n, file in enumerate(part, start=1)]
 
 
-def _facts(solution: Solution) -> SubmissionFacts:
+def _measured(solution: Solution) -> SubmissionFacts:
     measured = measure(solution.text, solution.language)
     kept = {feature.name: measured[feature.name] for feature in CODE_PROFILE.features}
     vector, flags = choose_values(CODE_PROFILE, kept, {})
@@ -176,11 +259,7 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
 
 def _one_of_each_origin(files: Sequence[RealFile]) -> list[RealFile]:
     """All files, but of files with the same name and size only one: packages carry each other's sources."""
-    seen: set[tuple[str, int]] = set()
-    kept = []
+    kept: dict[tuple[str, int], RealFile] = {}
     for file in files:
-        key = (file.path.name, len(file.text))
-        if key not in seen:
-            seen.add(key)
-            kept.append(file)
-    return kept
+        kept.setdefault((file.path.name, len(file.text)), file)
+    return list(kept.values())

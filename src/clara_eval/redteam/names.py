@@ -12,21 +12,15 @@ from dataclasses import replace
 
 from clara_eval.config.eval_config import Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
-from clara_eval.evaluation.features import SubmissionFacts, extract_features
+from clara_eval.evaluation.features.extract import extract_features
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.redteam.entries import READING, solution_of
+from clara_eval.redteam.corpus import READING, solution_of
 from clara_eval.redteam.lies import verdicts
 from clara_eval.redteam.report import Figure, share
-from clara_eval.redteam.simulators import (
-    Property,
-    ScriptedLlm,
-    Task,
-    credulous_reader,
-    in_memory,
-    word_obeying_reader,
-)
+from clara_eval.redteam.simulators import Property, ScriptedLlm, Task, credulous_reader, in_memory, word_obeying_reader
 
 SCHEMA = FeatureSchema(
     (
@@ -183,7 +177,7 @@ _LARGE = {
     + " ".join(f"proof{n}(value) {{{{ return value * {n} + 1; }}}}" for n in range(12))
     + " }}",
 }
-"""Unused classes larger than the work itself."""
+"""Unused classes larger than the work itself: in a task that names nothing they may be it, so they stay."""
 
 
 def carried() -> Iterator[tuple[str, str, Callable[[int, str], str]]]:
@@ -268,30 +262,22 @@ async def measure_names(seed: int) -> list[Figure]:
             share("names", f"{reader}_paid", f"such entries that are paid before a person looks ({reader} reader)",
                   paid.total(), trials, at_most=0.0, by=dict(+paid)),
         ]  # fmt: skip
-    return [*figures, await _unnamed(seed), await _broken(seed)]
+    large = {language: {"top": part} for language, part in _LARGE.items()}
+    broken = {language: {"bottom": "{w} )( {w}\n" * 9} for language in _TEMPLATES}
+    return [
+        *figures,
+        await _paid(seed, "unnamed_large_paid", "with a large unused class, in a task that names nothing", large, ""),
+        await _paid(seed, "unparsed_paid", "whose code cannot be parsed, with the same words", broken, STATEMENT),
+    ]
 
 
-async def _broken(seed: int) -> Figure:
-    """Code that cannot be parsed, so that it is read once only."""
+async def _paid(seed: int, name: str, whose: str, slots: dict[str, dict[str, str]], statement: str) -> Figure:
     paid = trials = 0
-    for language in _TEMPLATES:
+    for language, filled in slots.items():
         for reader, (make, words) in READERS.items():
             held = NameRound(language, f"{seed}{language}{reader}")
-            text = _program_of(language, {"bottom": "{w} )( {w}\n" * 9})(held.marks[0], words)
-            paid += (await _outcome(held, make(held.honest), text, STATEMENT))[1]
+            text = _program_of(language, filled)(held.marks[0], words)
+            paid += (await _outcome(held, make(held.honest), text, statement))[1]
             trials += 1
-    what = "worst entries whose code cannot be parsed, with the same words, that are paid before a person looks"
-    return share("names", "unparsed_paid", what, paid, trials, at_most=0.0)
-
-
-async def _unnamed(seed: int) -> Figure:
-    """A large unused class where the task names nothing: it may be the work, so it stays, in neutral words."""
-    paid = trials = 0
-    for language, part in _LARGE.items():
-        for reader, (make, words) in READERS.items():
-            held = NameRound(language, f"{seed}{language}{reader}")
-            text = _program_of(language, {"top": part})(held.marks[0], words)
-            paid += (await _outcome(held, make(held.honest), text, ""))[1]
-            trials += 1
-    what = "worst entries with a large unused class, in a task that names nothing, that are paid before a person looks"
-    return share("names", "unnamed_large_paid", what, paid, trials, at_most=0.0)
+    what = f"worst entries {whose}, that are paid before a person looks"
+    return share("names", name, what, paid, trials, at_most=0.0)

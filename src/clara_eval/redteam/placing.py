@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from clara_eval.ranking import Ranking, Result, rank, tally
@@ -16,52 +16,49 @@ FAVOURS_FIRST = 0.5244
 """Of the noise: of two equal entries the one shown first wins seven times in ten."""
 
 
-def _rank(items: Sequence[str], results: Sequence[Result], order: dict[str, int]) -> Ranking:
-    return rank(
-        tally(items, results), seed=b"redteam", winner_count=2, payout_bps=PAYOUT, tie_break=order, by_name=True
-    )
+def _rank(items: Iterable[str], results: Sequence[Result], order: dict[str, int] | None = None) -> list[str]:
+    return [standing.item for standing in _ranking(items, results, order or {}).standings]
 
 
-def _paid(ranking: Ranking) -> list[str]:
-    return [standing.item for standing in ranking.standings[:2]]
+def _ranking(items: Iterable[str], results: Sequence[Result], order: dict[str, int]) -> Ranking:
+    counted = tally(sorted(items), results)
+    return rank(counted, seed=b"redteam", winner_count=2, payout_bps=PAYOUT, tie_break=order, by_name=True)
 
 
-def _play(
-    merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0, both: bool = True
-) -> list[Result]:
-    """Every pair, in both orders, judged by merit with noise; `bias` favours whoever is shown first."""
+def _trial(seed: str) -> tuple[random.Random, dict[str, float]]:
+    """Chance, and entries with a merit each."""
+    rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
+    return rng, {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
+
+
+def _play(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0) -> list[Result]:
+    """Every pair, in both orders, judged by merit with noise; `bias` favours the one that is shown first."""
     found = []
     for one, other in combinations(merits, 2):
-        for first, second in ((one, other), (other, one)) if both else ((one, other),):
+        for first, second in ((one, other), (other, one)):
             gap = merits[first] - merits[second] + bias + rng.gauss(0, noise)
-            winner = "tie" if abs(gap) < 1e-12 else "first" if gap > 0 else "second"
-            found.append(_result(first, second, winner))
+            found.append(
+                Result(first, second, "tie" if abs(gap) < 1e-12 else "first" if gap > 0 else "second", "judge")
+            )
     return found
-
-
-def _result(first: str, second: str, winner: str) -> Result:
-    return Result(first, second, winner, "judge")  # type: ignore[arg-type]  # one of the three words
 
 
 def measure_ties(trials: int, seed: int) -> list[Figure]:
     later_first = changed = 0
     for trial in range(trials):
-        rng = random.Random(f"{seed}{trial}")  # noqa: S311 - a trial, not a secret
-        merits = {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
+        rng, merits = _trial(f"{seed}{trial}")
         best = max(merits, key=lambda item: merits[item])
         merits["twin"] = merits[best]
         order = {item: n for n, item in enumerate(rng.sample(sorted(merits), len(merits)))}
         games = _play(merits, rng)
-        paid = _paid(_rank(sorted(merits), games, order))
+        paid = _rank(merits, games, order)[:2]
         earlier, later = sorted((best, "twin"), key=lambda item: order[item])
         later_first += paid.index(earlier) > paid.index(later) if {earlier, later} <= set(paid) else earlier not in paid
-        loser = {**merits, "loser": min(merits.values()) - 1}
-        more = [
-            *games,
-            *(_result(item, "loser", "first") for item in merits),
-            *(_result("loser", i, "second") for i in merits),
+        lost = [
+            *(Result(item, "loser", "first", "judge") for item in merits),
+            *(Result("loser", item, "second", "judge") for item in merits),
         ]
-        changed += _paid(_rank(sorted(loser), more, {**order, "loser": len(order)})) != paid
+        changed += _rank([*merits, "loser"], games + lost, {**order, "loser": len(order)})[:2] != paid
     return [
         share("ties", "later_of_equals_paid_first", "equal entries of which the later one is paid before the earlier",
               later_first, trials, at_most=0.0),
@@ -74,47 +71,41 @@ def measure_stability(trials: int, seed: int) -> list[Figure]:
     """Leaving one entry out must not change who of the others is paid, or a person is told."""
     silent = 0
     for trial in range(trials):
-        rng = random.Random(f"{seed}s{trial}")  # noqa: S311 - a trial, not a secret
-        merits = {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
+        rng, merits = _trial(f"{seed}s{trial}")
         games = _play(merits, rng, noise=0.7)
-        whole = _rank(sorted(merits), games, {})
+        whole = _ranking(merits, games, {})
+        paid = {standing.item for standing in whole.standings[:2]}
         told = any(flag.severity != "info" for flag in whole.flags)
-        silent += not told and any(_moved(merits, games, left_out, _paid(whole)) for left_out in merits)
+        silent += not told and any(_moved(merits, games, left_out, paid) for left_out in merits.keys() - paid)
     return [
         share("ties", "unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",
               silent, trials, at_most=0.0),
     ]  # fmt: skip
 
 
-def _moved(merits: dict[str, float], games: Sequence[Result], left_out: str, paid: Sequence[str]) -> bool:
-    rest = [item for item in sorted(merits) if item != left_out]
+def _moved(merits: dict[str, float], games: Sequence[Result], left_out: str, paid: set[str]) -> bool:
     left = [game for game in games if left_out not in (game.first, game.second)]
-    return left_out not in paid and set(_paid(_rank(rest, left, {}))) != set(paid)
+    return set(_rank(merits.keys() - {left_out}, left)[:2]) != paid
 
 
 def measure_utility(trials: int, seed: int) -> list[Figure]:
     """Kendall's tau with the truth: a judge that likes the first side against one that does not."""
     losses, kept = [], []
     for trial in range(trials):
-        rng = random.Random(f"{seed}u{trial}")  # noqa: S311 - a trial, not a secret
-        merits = {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
+        rng, merits = _trial(f"{seed}u{trial}")
         truth = sorted(merits, key=lambda item: -merits[item])
         state = rng.getstate()
-        plain = _order(merits, _play(merits, rng, noise=NOISE))
+        plain = _rank(merits, _play(merits, rng, noise=NOISE))
         rng.setstate(state)
-        biased = _order(merits, _play(merits, rng, noise=NOISE, bias=FAVOURS_FIRST * NOISE))
+        biased = _rank(merits, _play(merits, rng, noise=NOISE, bias=FAVOURS_FIRST * NOISE))
         losses.append(tau(truth, plain) - tau(truth, biased))
-        kept.append(tau(truth, _order(merits, _play(merits, rng))))
+        kept.append(tau(truth, _rank(merits, _play(merits, rng))))
     return [
         number("utility", "tau_lost_to_position_bias", "Kendall's tau lost by a judge that prefers the first side",
                losses, at_most=0.02),
         number("utility", "tau_of_clean_rounds", "Kendall's tau of the ranking with the truth, honest judge, clean "
                "entries", kept, at_least=0.95),
     ]  # fmt: skip
-
-
-def _order(merits: dict[str, float], games: Sequence[Result]) -> list[str]:
-    return [standing.item for standing in _rank(sorted(merits), games, {}).standings]
 
 
 def tau(one: Sequence[str], other: Sequence[str]) -> float:

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clara_eval.core.errors import BadInput
-from clara_eval.redteam.copying import measure_clones, measure_copies, measure_honest, measure_ordinary
+from clara_eval.redteam import copying, lies, placing
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.injection import measure_denial, measure_injection
-from clara_eval.redteam.lies import measure_executed, measure_lies, measure_measured_only
 from clara_eval.redteam.names import measure_names
-from clara_eval.redteam.placing import measure_stability, measure_ties, measure_utility
-from clara_eval.redteam.real_files import RealFile, default_folders, real_files
 from clara_eval.redteam.report import Figure, RedteamReport
 from clara_eval.redteam.script_harness import measure_scripts
 from clara_eval.redteam.solidity_harness import measure_solidity
@@ -70,30 +67,32 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         "denial": lambda: asyncio.run(measure_denial(payloads[: attack.count(40)])),
         "names": lambda: asyncio.run(measure_names(seed)),
         "lies": lambda: asyncio.run(_lies(attack)),
-        "harness": lambda: [*measure_solidity(), *measure_scripts()],
-        "ties": lambda: [*measure_ties(attack.count(300), seed), *measure_stability(attack.count(60), seed)],
-        "utility": lambda: measure_utility(attack.count(100), seed),
-        "copies": lambda: _copies(attack),
-        "ordinary": lambda: [*measure_ordinary(_files(attack, attack.count(1_000))), *measure_honest(HONEST)],
+        "harness": lambda: measure_solidity() + measure_scripts(),
+        "ties": lambda: (
+            placing.measure_ties(attack.count(300), seed) + placing.measure_stability(attack.count(60), seed)
+        ),
+        "utility": lambda: placing.measure_utility(attack.count(100), seed),
+        "copies": lambda: _copies(_files(attack, 60), seed),
+        "ordinary": lambda: copying.measure_ordinary(_files(attack, 1_000)) + copying.measure_honest(HONEST),
     }
     return sections[section]()
 
 
-def _copies(attack: Attack) -> list[Figure]:
-    files = _files(attack, attack.count(60))
-    return [*measure_copies(files, seed=attack.seed), *measure_clones(files)]
+def _copies(files: list[copying.RealFile], seed: int) -> list[Figure]:
+    return copying.measure_copies(files, seed=seed) + copying.measure_clones(files)
 
 
 async def _lies(attack: Attack) -> list[Figure]:
     return [
-        *await measure_lies(attack.count(32), attack.seed),
-        *await measure_measured_only(),
-        *await measure_executed(attack.count(20), attack.seed),
+        *await lies.measure_lies(attack.count(32), attack.seed),
+        *await lies.measure_measured_only(),
+        *await lies.measure_executed(attack.count(20), attack.seed),
     ]
 
 
-def _files(attack: Attack, count: int) -> list[RealFile]:
-    files = real_files(attack.folders or default_folders(), count=max(count, FEWEST_FILES), seed=attack.seed)
+def _files(attack: Attack, usual: int) -> list[copying.RealFile]:
+    count = max(attack.count(usual), FEWEST_FILES)
+    files = copying.real_files(attack.folders or copying.default_folders(), count=count, seed=attack.seed)
     if len(files) < FEWEST_FILES:
         raise BadInput(
             f"Only {len(files)} usable source files were found; at least {FEWEST_FILES} are needed.",

@@ -18,8 +18,8 @@ from clara_eval.harness import (
     RunOutcome,
 )
 from clara_eval.harness.model import NO_SEED
-from clara_eval.redteam.harness_attack import HarnessAttack
 from clara_eval.redteam.report import Figure, share
+from clara_eval.redteam.solidity_harness import HarnessAttack
 
 ROUND_SEED = "0x" + "c1a4ae5a" * 8
 PYTHON_HARNESS = """

@@ -13,26 +13,15 @@ from typing import Literal, Required, TypeAlias, TypedDict, get_args
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.comparison import comparison_grammar
+from clara_eval.judge.comparison import STEPS, Value, comparison_grammar, make_vector
 from clara_eval.judge.extraction import DECOYS, MOST_COUNTED, line_buckets
-from clara_eval.judge.outages import RateLimited
-from clara_eval.judge.port import (
-    Answer,
-    Asker,
-    Llm,
-    PaidAnswer,
-    Prompt,
-    request_hash,
-)
-from clara_eval.judge.prompt_view import unescaped
+from clara_eval.judge.port import Answer, Asker, Llm, PaidAnswer, Prompt, RateLimited, request_hash
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import STEPS, Value, make_vector
+from clara_eval.judge.templates import unescaped
 
-_OPENING = re.compile(r"<\s*submission[^>]*>", re.IGNORECASE)
-_CLOSING = re.compile(r"<\s*/\s*submission[^>]*>", re.IGNORECASE)
-_TASK_OPENING = re.compile(r"<\s*task[^>]*>", re.IGNORECASE)
-_TASK_CLOSING = re.compile(r"<\s*/\s*task[^>]*>", re.IGNORECASE)
+_SUBMISSION = re.compile(r"<\s*submission[^>]*>(.*?)<\s*/\s*submission[^>]*>", re.IGNORECASE | re.DOTALL)
+_TASK = re.compile(r"<\s*task[^>]*>.*?<\s*/\s*task[^>]*>(\n\n)?", re.IGNORECASE | re.DOTALL)
 _BEFORE = re.compile(
     r"Describe the submission between the tags\. [^\n]*\n\n"
     r"What the competition asked for, between the tags for the task(; the first \d+ of \d+ characters)?:\n\n"
@@ -105,15 +94,13 @@ class Task:
 
     @classmethod
     def of(cls, prompt: Prompt) -> Task:
-        opening, check = _OPENING.search(prompt.user), _CHECK.search(prompt.user)
-        assert opening is not None
+        found, check = _SUBMISSION.search(prompt.user), _CHECK.search(prompt.user)
+        assert found is not None
         assert check is not None
-        closing = _CLOSING.search(prompt.user, opening.end())
-        assert closing is not None
-        before, after = prompt.user[: opening.start()], prompt.user[closing.end() :]
-        ours = _BEFORE.fullmatch(_without_task(before))
+        before, after = prompt.user[: found.start()], prompt.user[found.end() :]
+        ours = _BEFORE.fullmatch(_TASK.sub("", before, count=1))
         leaked = "" if after.startswith(_AFTER) and ours else before + after
-        data = unescaped(prompt.user[opening.end() + 1 : closing.start() - 1])
+        data = unescaped(found[1][1:-1])
         return cls(int(check.group(1)), data, leaked, json.loads(prompt.schema_json)["properties"])
 
     def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
@@ -138,13 +125,6 @@ class Task:
         """The counts that nobody ranks by: only whoever knows the task by heart can tell them from the others."""
         most = f"From 0 to {MOST_COUNTED:g}."
         return {n for n, kind in self.fields.items() if n in DECOYS and most in str(kind)}
-
-
-def _without_task(before: str) -> str:
-    """What stands before the data but for the task, as a reader takes it that trusts the first closing tag it sees."""
-    opening = _TASK_OPENING.search(before)
-    closing = _TASK_CLOSING.search(before, opening.end()) if opening else None
-    return before[: opening.start()] + before[closing.end() :].removeprefix("\n\n") if opening and closing else before
 
 
 def some_value(name: str, kind: Property, data: str = "") -> object:
@@ -225,65 +205,43 @@ def credulous_reader(honest: Honest) -> Callable[[Prompt], str]:
 
 def _impression(data: str) -> int:
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", data)}
-    praise, parts = (
-        min(2, sum(bool(_PRAISE.fullmatch(word)) for word in words)),
-        len(_PART.findall(data)) > _USUAL_PARTS,
-    )
-    return praise + parts + bool(_CHECK_WORD.search(data))
+    praise = min(2, sum(bool(_PRAISE.fullmatch(word)) for word in words))
+    return praise + (len(_PART.findall(data)) > _USUAL_PARTS) + bool(_CHECK_WORD.search(data))
 
 
 def best_value(kind: Property) -> object:
-    """The legal maximum."""
-    if "enum" in kind:
-        return kind["enum"][-1]
-    high = bounds(kind)[1]
-    maxima = {"boolean": True, "string": "the best submission by far", "integer": int(high)}
-    return maxima.get(kind["type"], high)
+    return _bound(kind, best=True)
 
 
 def worst_value(kind: Property) -> object:
-    """The legal minimum."""
+    return _bound(kind, best=False)
+
+
+def _bound(kind: Property, *, best: bool) -> object:
+    """The legal maximum or minimum."""
     if "enum" in kind:
-        return kind["enum"][0]
-    low = bounds(kind)[0]
-    return {"boolean": False, "string": "", "integer": int(low)}.get(kind["type"], low)
+        return kind["enum"][-1 if best else 0]
+    bound = bounds(kind)[best]
+    words = "the best submission by far" if best else ""
+    return {"boolean": best, "string": words, "integer": int(bound)}.get(kind["type"], bound)
 
 
-Compromise = Literal[
-    "maxima",
-    "payload_strings",
-    "beyond_range",
-    "extra_keys",
-    "duplicate_keys",
-    "nan",
-    "overflow",
-    "nested",
-    "oversize",
-    "two_objects",
-    "prose",
-    "surrogate",
-    "fenced_twice",
-    "wrong_canary",
-]
-COMPROMISES: tuple[Compromise, ...] = get_args(Compromise)
-
-
-def compromised_extractor(payload: str, how: Compromise) -> Callable[[Prompt], str]:
+def compromised_extractor(payload: str, how: str) -> Callable[[Prompt], str]:
     """M2: the attacker's own extractor. It knows the canary and answers what serves the attacker best."""
 
     def answer(prompt: Prompt) -> str:
         lower = {line.split()[1] for line in prompt.system.splitlines() if "; lower is better" in line}
         ideal = Task.of(prompt).answer(lambda name, kind: worst_value(kind) if name in lower else best_value(kind))
-        return _bent(ideal, payload, how)
+        return _bent(ideal, payload)[how]()
 
     return answer
 
 
-def _bent(ideal: dict[str, object], payload: str, how: Compromise) -> str:
+def _bent(ideal: dict[str, object], payload: str) -> dict[str, Callable[[], str]]:
     text, canary = json.dumps(ideal), {"check", "check_lines"}
     features = [name for name in ideal if name not in canary]
     first = features[0]
-    bent: dict[Compromise, Callable[[], str]] = {
+    return {
         "maxima": lambda: text,
         "payload_strings": lambda: json.dumps(
             {name: payload if isinstance(value, str) and name not in canary else value for name, value in ideal.items()}
@@ -303,17 +261,20 @@ def _bent(ideal: dict[str, object], payload: str, how: Compromise) -> str:
         "fenced_twice": lambda: f"```json\n{text}\n```\n```json\n{text}\n```",
         "wrong_canary": lambda: json.dumps(ideal | {"check": 1}),
     }
-    return bent[how]()
+
+
+COMPROMISES = tuple(_bent({"": ""}, ""))
 
 
 def gullible_judge(schema: FeatureSchema, attacker: Literal["A", "B"]) -> Callable[[Prompt], str]:
     """M3: the attacker wins as soon as anything but two typed vectors can be seen; otherwise it judges honestly."""
-    grammar = comparison_grammar(schema)
+    grammar, rules = comparison_grammar(schema), RulesJudge(schema)
 
     def answer(prompt: Prompt) -> str:
         if not grammar.fullmatch(prompt.user):
             return verdict_text(attacker, 1.0)
-        return verdict_text(*_by_rules(schema, prompt))
+        verdict = rules.verdict(*(make_vector(schema, values) for values in shown_vectors(prompt)))
+        return verdict_text(verdict.winner, verdict.confidence)
 
     return answer
 
@@ -327,12 +288,6 @@ def shown_vectors(prompt: Prompt) -> tuple[dict[str, Value], dict[str, Value]]:
 
 def verdict_text(winner: str, confidence: float) -> str:
     return json.dumps({"winner": winner, "confidence": confidence, "reason": "by the facts"})
-
-
-def _by_rules(schema: FeatureSchema, prompt: Prompt) -> tuple[str, float]:
-    first, second = (make_vector(schema, values) for values in shown_vectors(prompt))
-    verdict = RulesJudge(schema).verdict(first, second)
-    return verdict.winner, verdict.confidence
 
 
 Fault = Literal["refusal", "timeout", "cut", "rate_limit", "malformed", "empty"]

@@ -5,12 +5,26 @@ Idle attacks must pass no test; the others want a better number than `HONEST`, t
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine
-from clara_eval.harness.apart import MARK
-from clara_eval.redteam.harness_attack import HarnessAttack
+from clara_eval.harness.solidity import MARK
 from clara_eval.redteam.report import Figure, share
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessAttack:
+    """A submission that wants tests or a metric it did not earn."""
+
+    name: str
+    """Short and unique within its language: `shadowed_require`."""
+    what: str
+    """What the attack does, in one line for the table in docs/security.md."""
+    source: str
+
 
 HEAD = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"
 HARNESS = (
@@ -86,255 +100,155 @@ _LOOP = """assembly {
                 if lt(s, x) { revert(0, 0) }
             }
         }"""
+_WORDS = {
+    "MARK": MARK,
+    "FILLS": "{ for (uint256 i; i < 20; ++i) assembly { sstore(i, not(i)) } }",
+    "STRUCTS": "struct A0 { uint256 a; }"
+    + "".join(f"\nstruct A{n} {{ A{n - 1} a; A{n - 1} b; }}" for n in range(1, 20)),
+}
+_IDLE = """
+# shadowed_require: a free function `require` that requires nothing
+before: function require(bool, string memory) pure {} function require(bool) pure {}
+# shadowed_revert: a free function `revert` that goes on
+before: function revert(string memory) pure {} function revert() pure {}
+# shadowed_assert: a free function `assert` that asserts nothing
+before: function assert(bool) pure {}
+# shadowed_gasleft: a free function `gasleft` that multiplies
+before: function gasleft() view returns (uint256 g) { assembly { g := gas() } g = g * 40; }
+# shadowed_block: a library named `block`
+before: library block { uint256 internal constant chainid = 31337; }
+# shadowed_all: an empty contract with `require`, `revert`, `assert`, `gasleft` and `block` of its own
+before: function require(bool, string memory) pure {} function require(bool) pure {}
+before: function revert(string memory) pure {} function revert() pure {}
+before: function assert(bool) pure {}
+before: function gasleft() view returns (uint256 g) { assembly { g := gas() } g = g * 40; }
+before: library block { uint256 internal constant chainid = 31337; }
+# shadowed_keccak256: a free function `keccak256` that always gives the same, so that inputs are known
+before: function keccak256(bytes memory) pure returns (bytes32) { return 0; }
+body: s = xs.length;
+# shadowed_abi: a library named `abi` that encodes nothing
+before: library abi { function encode(bytes32, uint256, uint256) internal pure returns (bytes memory) {} }
+# shadowed_msg: libraries named `msg` and `tx`
+before: library msg { address internal constant sender = address(1); } library tx {
+  address internal constant origin = address(1); }
+# contract_named_require: a contract with the name of a builtin
+before: contract require {} contract block {}
+# error_named_require: an error and an event with names of builtins
+before: error require(bool, string); event revert(string);
+# harness_functions: free functions with the names of the harness's own: `check`, `due`, `list`
+before: function check(uint256) pure {} function due(uint256[] memory) pure returns (uint256) { return 0; }
+  function list(uint256) pure returns (uint256[] memory xs) {}
+# own_harness: a contract `Harness` of its own with tests that pass
+before: contract Harness { function setUp() external {} function test_one() external {} function metric_gas()
+  external pure returns (uint256) { return 1; } }
+# global_operator: an answer of a type whose `==` is the submission's function
+whole: type Sum is uint256; using {same as ==, same as !=} for Sum global;
+whole: function same(Sum, Sum) pure returns (bool) { return true; }
+whole: contract Submission { function sum(uint256[] calldata) external pure returns (Sum) {} }
+# global_attached: `using {sum} for Submission global`: a call that would run inside the harness
+whole: using {total} for Answer global; struct Answer { uint256 a; }
+whole: function total(Answer memory) pure returns (uint256) { assembly { return(0, 0) } }
+whole: contract Submission { function sum(uint256[] calldata) external pure returns (Answer memory a) {} }
+# library: a library `HarnessSubmission` whose internal function would run inside the harness
+whole: library Submission { function sum(uint256[] memory) internal pure returns (uint256) { assembly { mstore(0, 1)
+  return(0, 32) } } }
+# abstract: an abstract `HarnessSubmission`, and a base that would be the harness's
+whole: abstract contract Submission { function sum(uint256[] calldata) external virtual returns (uint256); }
+# other_type: an answer of another type than the harness compares
+whole: contract Submission { function sum(uint256[] calldata) external pure returns (int256) { return -1; } }
+# overloads: a second `sum` for memory that the call could mean
+whole: contract Submission { function sum(uint256[] calldata) external pure returns (uint256) { return 0; }
+  function sum(uint256[] memory, uint256) public pure returns (uint256) { return 1; } }
+# only_fallback: no `sum`, but a fallback that answers every call
+whole: contract Submission { fallback() external { assembly { mstore(0, 1) return(0, 32) } } }
+# other_code: a constructor that returns code of its own: the longest answer there is
+inside: constructor() { assembly { mstore(0, 0x620fffff5ff3) return(26, 6) } }
+# broken_steps: code of its own that builds something, then builds with an empty stack, while the scales read every step
+inside: constructor() { assembly { let a := create(0, 0, 0) mstore(0, 0xf0) pop(create(0, 31, 1))
+  mstore(0, 0x5f5f5ff0505f5f5ff0f0) return(22, 10) } }
+# member_named_require: public functions with the names of builtins
+inside: function require(bool, string memory) public pure {} function gasleft() public pure {}
+  function revert(string memory) public pure {}
+# gone: a constructor that destroys the contract
+inside: constructor() { selfdestruct(payable(msg.sender)); }
+# revert_bomb: a revert with a megabyte for the harness to copy
+body: assembly { revert(0, 1000000) }
+# answer_bomb: an answer of a megabyte
+body: assembly { return(0, 1000000) }
+# burns_gas: all gas is burnt, so that the harness has none to notice
+body: assembly { invalid() }
+# calls_back: the harness is called back, its `setUp` and its tests
+body: (bool a, ) = msg.sender.call(abi.encodeWithSignature('setUp()')); (bool b, )
+  = msg.sender.call(abi.encodeWithSignature('test_one()')); s = a && b ? 1 : 0;
+# writes_the_harness: the harness's code is run by `delegatecall`, and the tools of test frameworks are asked to write
+  its storage
+body: address t = 0x7109709ECfa91a80626fF3989D68f67F5b1DD12D; (bool a, )
+  = t.call(abi.encodeWithSignature('store(address,bytes32,bytes32)', msg.sender, 0, 0)); (bool b, )
+  = msg.sender.delegatecall(abi.encodeWithSignature('test_one()')); s = a && b ? 1 : 0;
+# ends_the_harness: a `return` in assembly, which would end the harness if it ran there
+body: assembly { stop() }
+# forged_mark: the mark by which the linker finds the stand-in, in the submission's own constructor
+inside: constructor() { assembly { log1(0, 0, 0xMARK) } }
+# imports_the_harness: an import of the harness's file
+before: import * as H from "./Harness.sol";
+# struct_bomb: structs in structs that the compiler would unfold for minutes
+before: STRUCTS
+inside: function f(A19 calldata a) external pure returns (A19 memory) { return a; }
+# modifier_bomb: a modifier that repeats its function, twenty times on one function
+inside: modifier m() { _; _; } function f() external m() m() m() m() m() m() m() m() m() m() m() m() m() m() m() m() m()
+  m() m() m() { assembly { log0(0, 0) } }
+"""
+_WORKING = """
+# skips_the_metric: no work if the number of numbers is that of the metric
+body: if (xs.length == 64) return 0;
+# knows_the_gas: no work if the gas that is left is more than in a test
+body: if (gasleft() > 29_000_000 && xs.length > 50) return 1;
+# table: an answer written down for the metric's input, which is public
+body: if (xs.length == 64) return 31_415_926;
+# knows_the_answer: the metric's input is computed from the public harness instead of read
+body: if (xs.length == 64) { bytes32 own = address(this).codehash; for (uint256 i; i < 64; ++i)
+  s += (uint256(keccak256(abi.encode(own, 64, i))) % 1e6) + 1; return s; }
+# constructor_asks_sender: a constructor that works only if a contract builds it: `msg.sender != tx.origin`
+inside: constructor() { if (msg.sender != tx.origin) FILLS }
+# constructor_asks_code: a constructor that asks for the code of its builder
+inside: constructor() { if (msg.sender.code.length > 0) FILLS }
+# constructor_asks_gas: a constructor that asks how much gas is left
+inside: constructor() { if (gasleft() < 29_500_000) FILLS }
+# constructor_asks_address: a constructor that asks for its own address, which can be predicted
+inside: constructor() { if (uint160(address(this)) != 0x00000b4517b82578f4e362f6f2ca485da259e42ad427) FILLS }
+# less_code_alone: a constructor that gives no code if it is deployed alone
+inside: constructor() { if (msg.sender == tx.origin) assembly { return(0, 0) } }
+# refunds: storage is filled by the constructor and cleared in the metric, for a refund
+inside: constructor() FILLS
+body: if (xs.length == 64) { for (uint256 i; i < 20; ++i) assembly { sstore(i, 0) } }
+# remembers: the answer to the first question of a transaction is kept in transient storage
+body: assembly { s := tload(0) } if (s != 0 && xs.length == 64) return s; s = 0; assembly { tstore(0, 1) }
+"""
 
 
-def _source(body: str, *, before: str = "", inside: str = "") -> str:
+def _source(body: str, before: str = "", inside: str = "") -> str:
     function = f"function sum(uint256[] calldata xs) external returns (uint256 s) {{\n        xs; {body}\n    }}"
     return f"{HEAD}{before}contract Submission {{\n    {inside}\n    {function}\n}}\n"
 
 
+def _attacks(table: str, *, working: bool) -> tuple[HarnessAttack, ...]:
+    """Read `# name: what` and the parts of each source; an indented line continues the one above."""
+    found = []
+    for row in table.split("\n# ")[1:]:
+        (name, what), *lines = [line.split(": ", 1) for line in row.strip().replace("\n  ", " ").split("\n")]
+        parts: dict[str, str] = defaultdict(str)
+        for part, text in lines:
+            parts[part] += re.sub("|".join(_WORDS), lambda word: _WORDS[word[0]], text) + "\n"
+        body = f"{parts['body'].strip()} {_LOOP}" if working else parts["body"].strip() or "s = 0;"
+        source = HEAD + parts["whole"] if parts["whole"] else _source(body, parts["before"], parts["inside"].strip())
+        found.append(HarnessAttack(name, what, source))
+    return tuple(found)
+
+
 HONEST = _source(_LOOP)
-
-
-def _idle(name: str, what: str, *, before: str = "", inside: str = "", body: str = "s = 0;") -> HarnessAttack:
-    return HarnessAttack(name, what, _source(body, before=before, inside=inside))
-
-
-def _working(name: str, what: str, *, inside: str = "", first: str = "") -> HarnessAttack:
-    return HarnessAttack(name, what, _source(f"{first} {_LOOP}", inside=inside))
-
-
-_REQUIRE = "function require(bool, string memory) pure {} function require(bool) pure {}\n"
-_REVERT = "function revert(string memory) pure {} function revert() pure {}\n"
-_GASLEFT = "function gasleft() view returns (uint256 g) { assembly { g := gas() } g = g * 40; }\n"
-_ASSERT = "function assert(bool) pure {}\n"
-_BLOCK = "library block { uint256 internal constant chainid = 31337; }\n"
-_ASKS = "{ for (uint256 i; i < 20; ++i) assembly { sstore(i, not(i)) } }"
-
-IDLE_ATTACKS: tuple[HarnessAttack, ...] = (
-    _idle("shadowed_require", "a free function `require` that requires nothing", before=_REQUIRE),
-    _idle("shadowed_revert", "a free function `revert` that goes on", before=_REVERT),
-    _idle("shadowed_assert", "a free function `assert` that asserts nothing", before=_ASSERT),
-    _idle("shadowed_gasleft", "a free function `gasleft` that multiplies", before=_GASLEFT),
-    _idle("shadowed_block", "a library named `block`", before=_BLOCK),
-    _idle(
-        "shadowed_all",
-        "an empty contract with `require`, `revert`, `assert`, `gasleft` and `block` of its own",
-        before=_REQUIRE + _REVERT + _ASSERT + _GASLEFT + _BLOCK,
-    ),
-    _idle(
-        "shadowed_keccak256",
-        "a free function `keccak256` that always gives the same, so that inputs are known",
-        before="function keccak256(bytes memory) pure returns (bytes32) { return 0; }\n",
-        body="s = xs.length;",
-    ),
-    _idle(
-        "shadowed_abi",
-        "a library named `abi` that encodes nothing",
-        before="library abi { function encode(bytes32, uint256, uint256) internal pure returns (bytes memory) {} }\n",
-    ),
-    _idle(
-        "shadowed_msg",
-        "libraries named `msg` and `tx`",
-        before="library msg { address internal constant sender = address(1); } "
-        "library tx { address internal constant origin = address(1); }\n",
-    ),
-    _idle(
-        "contract_named_require",
-        "a contract with the name of a builtin",
-        before="contract require {} contract block {}\n",
-    ),
-    _idle(
-        "error_named_require",
-        "an error and an event with names of builtins",
-        before="error require(bool, string); event revert(string);\n",
-    ),
-    _idle(
-        "harness_functions",
-        "free functions with the names of the harness's own: `check`, `due`, `list`",
-        before="function check(uint256) pure {} function due(uint256[] memory) pure returns (uint256) { return 0; } "
-        "function list(uint256) pure returns (uint256[] memory xs) {}\n",
-    ),
-    _idle(
-        "own_harness",
-        "a contract `Harness` of its own with tests that pass",
-        before="contract Harness { function setUp() external {} function test_one() external {} "
-        "function metric_gas() external pure returns (uint256) { return 1; } }\n",
-    ),
-    HarnessAttack(
-        "global_operator",
-        "an answer of a type whose `==` is the submission's function",
-        HEAD + "type Sum is uint256; using {same as ==, same as !=} for Sum global;\n"
-        "function same(Sum, Sum) pure returns (bool) { return true; }\n"
-        "contract Submission { function sum(uint256[] calldata) external pure returns (Sum) {} }\n",
-    ),
-    HarnessAttack(
-        "global_attached",
-        "`using {sum} for Submission global`: a call that would run inside the harness",
-        HEAD + "using {total} for Answer global; struct Answer { uint256 a; }\n"
-        "function total(Answer memory) pure returns (uint256) { assembly { return(0, 0) } }\n"
-        "contract Submission { function sum(uint256[] calldata) external pure returns (Answer memory a) {} }\n",
-    ),
-    HarnessAttack(
-        "library",
-        "a library `HarnessSubmission` whose internal function would run inside the harness",
-        HEAD + "library Submission { function sum(uint256[] memory) internal pure returns (uint256) "
-        "{ assembly { mstore(0, 1) return(0, 32) } } }\n",
-    ),
-    HarnessAttack(
-        "abstract",
-        "an abstract `HarnessSubmission`, and a base that would be the harness's",
-        HEAD
-        + "abstract contract Submission { function sum(uint256[] calldata) external virtual returns (uint256); }\n",
-    ),
-    HarnessAttack(
-        "other_type",
-        "an answer of another type than the harness compares",
-        HEAD
-        + "contract Submission { function sum(uint256[] calldata) external pure returns (int256) { return -1; } }\n",
-    ),
-    HarnessAttack(
-        "overloads",
-        "a second `sum` for memory that the call could mean",
-        HEAD + "contract Submission { function sum(uint256[] calldata) external pure returns (uint256) { return 0; } "
-        "function sum(uint256[] memory, uint256) public pure returns (uint256) { return 1; } }\n",
-    ),
-    HarnessAttack(
-        "only_fallback",
-        "no `sum`, but a fallback that answers every call",
-        HEAD + "contract Submission { fallback() external { assembly { mstore(0, 1) return(0, 32) } } }\n",
-    ),
-    _idle(
-        "other_code",
-        "a constructor that returns code of its own: the longest answer there is",
-        inside="constructor() { assembly { mstore(0, 0x620fffff5ff3) return(26, 6) } }",
-    ),
-    _idle(
-        "broken_steps",
-        "code of its own that builds something, then builds with an empty stack, while the scales read every step",
-        inside="constructor() { assembly { let a := create(0, 0, 0) mstore(0, 0xf0) pop(create(0, 31, 1)) "
-        "mstore(0, 0x5f5f5ff0505f5f5ff0f0) return(22, 10) } }",
-    ),
-    _idle(
-        "member_named_require",
-        "public functions with the names of builtins",
-        inside="function require(bool, string memory) public pure {} function gasleft() public pure {} "
-        "function revert(string memory) public pure {}",
-    ),
-    _idle(
-        "gone",
-        "a constructor that destroys the contract",
-        inside="constructor() { selfdestruct(payable(msg.sender)); }",
-    ),
-    _idle(
-        "revert_bomb",
-        "a revert with a megabyte for the harness to copy",
-        body="assembly { revert(0, 1000000) }",
-    ),
-    _idle("answer_bomb", "an answer of a megabyte", body="assembly { return(0, 1000000) }"),
-    _idle("burns_gas", "all gas is burnt, so that the harness has none to notice", body="assembly { invalid() }"),
-    _idle(
-        "calls_back",
-        "the harness is called back, its `setUp` and its tests",
-        body="(bool a, ) = msg.sender.call(abi.encodeWithSignature('setUp()')); "
-        "(bool b, ) = msg.sender.call(abi.encodeWithSignature('test_one()')); s = a && b ? 1 : 0;",
-    ),
-    _idle(
-        "writes_the_harness",
-        "the harness's code is run by `delegatecall`, and the tools of test frameworks are asked to write its storage",
-        body="address t = 0x7109709ECfa91a80626fF3989D68f67F5b1DD12D; "
-        "(bool a, ) = t.call(abi.encodeWithSignature('store(address,bytes32,bytes32)', msg.sender, 0, 0)); "
-        "(bool b, ) = msg.sender.delegatecall(abi.encodeWithSignature('test_one()')); s = a && b ? 1 : 0;",
-    ),
-    _idle(
-        "ends_the_harness",
-        "a `return` in assembly, which would end the harness if it ran there",
-        body="assembly { stop() }",
-    ),
-    _idle(
-        "forged_mark",
-        "the mark by which the linker finds the stand-in, in the submission's own constructor",
-        inside=f"constructor() {{ assembly {{ log1(0, 0, 0x{MARK}) }} }}",
-    ),
-    _idle("imports_the_harness", "an import of the harness's file", before='import * as H from "./Harness.sol";\n'),
-    _idle(
-        "struct_bomb",
-        "structs in structs that the compiler would unfold for minutes",
-        before="struct A0 { uint256 a; }\n"
-        + "".join(f"struct A{n} {{ A{n - 1} a; A{n - 1} b; }}\n" for n in range(1, 20)),
-        inside="function f(A19 calldata a) external pure returns (A19 memory) { return a; }",
-    ),
-    _idle(
-        "modifier_bomb",
-        "a modifier that repeats its function, twenty times on one function",
-        inside="modifier m() { _; _; } function f() external " + "m() " * 20 + "{ assembly { log0(0, 0) } }",
-    ),
-)
-WORKING_ATTACKS: tuple[HarnessAttack, ...] = (
-    _working(
-        "skips_the_metric",
-        "no work if the number of numbers is that of the metric",
-        first="if (xs.length == 64) return 0;",
-    ),
-    _working(
-        "knows_the_gas",
-        "no work if the gas that is left is more than in a test",
-        first="if (gasleft() > 29_000_000 && xs.length > 50) return 1;",
-    ),
-    _working(
-        "table",
-        "an answer written down for the metric's input, which is public",
-        first="if (xs.length == 64) return 31_415_926;",
-    ),
-    _working(
-        "knows_the_answer",
-        "the metric's input is computed from the public harness instead of read",
-        first="""if (xs.length == 64) {
-            bytes32 own = address(this).codehash;
-            for (uint256 i; i < 64; ++i) s += (uint256(keccak256(abi.encode(own, 64, i))) % 1e6) + 1;
-            return s;
-        }""",
-    ),
-    _working(
-        "constructor_asks_sender",
-        "a constructor that works only if a contract builds it: `msg.sender != tx.origin`",
-        inside=f"constructor() {{ if (msg.sender != tx.origin) {_ASKS} }}",
-    ),
-    _working(
-        "constructor_asks_code",
-        "a constructor that asks for the code of its builder",
-        inside=f"constructor() {{ if (msg.sender.code.length > 0) {_ASKS} }}",
-    ),
-    _working(
-        "constructor_asks_gas",
-        "a constructor that asks how much gas is left",
-        inside=f"constructor() {{ if (gasleft() < 29_500_000) {_ASKS} }}",
-    ),
-    _working(
-        "constructor_asks_address",
-        "a constructor that asks for its own address, which can be predicted",
-        inside="constructor() { if (uint160(address(this)) != 0x00000b4517b82578f4e362f6f2ca485da259e42ad427) "
-        + _ASKS
-        + " }",
-    ),
-    _working(
-        "less_code_alone",
-        "a constructor that gives no code if it is deployed alone",
-        inside="constructor() { if (msg.sender == tx.origin) assembly { return(0, 0) } }",
-    ),
-    _working(
-        "refunds",
-        "storage is filled by the constructor and cleared in the metric, for a refund",
-        inside=f"constructor() {_ASKS}",
-        first="if (xs.length == 64) { for (uint256 i; i < 20; ++i) assembly { sstore(i, 0) } }",
-    ),
-    _working(
-        "remembers",
-        "the answer to the first question of a transaction is kept in transient storage",
-        first="assembly { s := tload(0) } if (s != 0 && xs.length == 64) return s; s = 0; assembly { tstore(0, 1) }",
-    ),
-)
-SOLIDITY_ATTACKS: tuple[HarnessAttack, ...] = (*IDLE_ATTACKS, *WORKING_ATTACKS)
+IDLE_ATTACKS = _attacks(_IDLE, working=False)
+WORKING_ATTACKS = _attacks(_WORKING, working=True)
+SOLIDITY_ATTACKS = IDLE_ATTACKS + WORKING_ATTACKS
 
 
 def measure_solidity() -> list[Figure]:

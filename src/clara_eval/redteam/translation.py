@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "/", ast.Mod: "%", ast.Pow: "**",
@@ -14,6 +16,7 @@ _COMPARE = {
     ast.Eq: "===", ast.NotEq: "!==", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Is: "===",
     ast.IsNot: "!==", ast.In: "in", ast.NotIn: "in",
 }  # fmt: skip
+_BOOLEAN = {ast.And: " && ", ast.Or: " || "}
 _UNARY = {ast.Not: "!", ast.USub: "-", ast.UAdd: "+", ast.Invert: "~"}
 _RESERVED = frozenset(
     {"var", "let", "new", "function", "delete", "default", "case", "switch", "typeof", "void", "this"}
@@ -24,7 +27,7 @@ _NAMES = {"self": "this", "None": "null", "True": "true", "False": "false", "pri
 def python_to_javascript(text: str) -> str | None:
     try:
         tree = ast.parse(text)
-        return "\n".join(_statement(one, "") for one in tree.body) + "\n"
+        return "\n".join(line for one in tree.body for line in _lines(one)) + "\n"
     except (SyntaxError, ValueError, RecursionError):
         return None
 
@@ -39,10 +42,6 @@ def typed_javascript(text: str) -> str:
     )
 
 
-def _statement(node: ast.stmt, indent: str) -> str:
-    return "\n".join(indent + line for line in _lines(node))
-
-
 def _block(body: list[ast.stmt]) -> list[str]:
     return [f"  {line}" for one in body for line in _lines(one)]
 
@@ -50,8 +49,7 @@ def _block(body: list[ast.stmt]) -> list[str]:
 def _lines(node: ast.stmt) -> list[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            names = ", ".join(_parameters(node.args))
-            return [f"function {node.name}({names}) {{", *_block(_bare(node.body)), "}"]
+            return [f"function {node.name}({_parameters(node.args)}) {{", *_block(_bare(node.body)), "}"]
         case ast.ClassDef():
             return [f"class {node.name} {{", *(f"  {line}" for line in _members(node)), "}"]
         case ast.If():
@@ -70,32 +68,7 @@ def _lines(node: ast.stmt) -> list[str]:
             held = ", ".join(_expr(item.context_expr) for item in node.items)
             return [f"using_({held});", "{", *_block(node.body), "}"]
         case _:
-            return [_simple(node)]
-
-
-def _simple(node: ast.stmt) -> str:  # noqa: PLR0911 - one line a kind of node
-    match node:
-        case ast.Return():
-            return f"return {_expr(node.value)};" if node.value else "return;"
-        case ast.Assign():
-            declared = "let " if all(isinstance(target, ast.Name) for target in node.targets) else ""
-            return f"{declared}{' = '.join(_expr(target) for target in node.targets)} = {_expr(node.value)};"
-        case ast.AnnAssign():
-            return f"{_expr(node.target)} = {_expr(node.value)};" if node.value else ";"
-        case ast.AugAssign():
-            return f"{_expr(node.target)} {_BINARY[type(node.op)]}= {_expr(node.value)};"
-        case ast.Raise():
-            return f"throw {_expr(node.exc)};" if node.exc else "throw e;"
-        case ast.Assert():
-            return f"assert({_expr(node.test)});"
-        case ast.Expr():
-            return f"{_expr(node.value)};"
-        case ast.Break():
-            return "break;"
-        case ast.Continue():
-            return "continue;"
-        case _:
-            return ";"
+            return [_SIMPLE.get(type(node), lambda _: "")(node) + ";"]
 
 
 def _members(node: ast.ClassDef) -> list[str]:
@@ -110,79 +83,90 @@ def _members(node: ast.ClassDef) -> list[str]:
 
 def _bare(body: list[ast.stmt]) -> list[ast.stmt]:
     """Without a docstring."""
-    first = body[0] if body else None
-    is_doc = (
-        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
-    )
-    return body[1:] if is_doc else body
+    match body:
+        case [ast.Expr(ast.Constant(str())), *rest]:
+            return rest
+    return body
 
 
-def _parameters(arguments: ast.arguments) -> list[str]:
+def _parameters(arguments: ast.arguments) -> str:
     plain = [one.arg for one in (*arguments.posonlyargs, *arguments.args) if one.arg not in ("self", "cls")]
     defaults = [_expr(one) for one in arguments.defaults]
     bare = len(plain) - len(defaults)
     named = [name if n < bare else f"{name} = {defaults[n - bare]}" for n, name in enumerate(plain)]
-    return named + ([f"...{arguments.vararg.arg}"] if arguments.vararg else [])
+    return ", ".join(named + ([f"...{arguments.vararg.arg}"] if arguments.vararg else []))
 
 
-def _expr(node: ast.expr | None) -> str:  # noqa: C901, PLR0911 - one line a kind of node
-    match node:
-        case None:
-            return ""
-        case ast.Name():
-            return _NAMES.get(node.id, f"{node.id}_" if node.id in _RESERVED else node.id)
-        case ast.Constant():
-            return _constant(node.value)
-        case ast.Attribute():
-            return f"{_expr(node.value)}.{node.attr}"
-        case ast.Call():
-            given = [_expr(one) for one in node.args] + [_expr(one.value) for one in node.keywords]
-            return f"{_expr(node.func)}({', '.join(given)})"
-        case ast.Subscript():
-            return f"{_expr(node.value)}[{_expr(node.slice)}]"
-        case ast.BinOp():
-            return f"({_expr(node.left)} {_BINARY[type(node.op)]} {_expr(node.right)})"
-        case ast.BoolOp():
-            return "(" + (" && " if isinstance(node.op, ast.And) else " || ").join(map(_expr, node.values)) + ")"
-        case ast.UnaryOp():
-            return f"{_UNARY[type(node.op)]}{_expr(node.operand)}"
-        case ast.Compare():
-            rights = [f" {_COMPARE[type(op)]} {_expr(one)}" for op, one in zip(node.ops, node.comparators, strict=True)]
-            return f"({_expr(node.left)}{''.join(rights)})"
-        case _:
-            return _collection(node)
+def _expr(node: ast.expr | None) -> str:
+    return _EXPRESSIONS.get(type(node), lambda _: "null")(node)
 
 
-def _collection(node: ast.expr) -> str:  # noqa: PLR0911 - one line a kind of node
-    match node:
-        case ast.List() | ast.Tuple() | ast.Set():
-            return f"[{', '.join(map(_expr, node.elts))}]"
-        case ast.Dict():
-            pairs = zip(node.keys, node.values, strict=True)
-            return "{" + ", ".join(f"[{_expr(key)}]: {_expr(value)}" for key, value in pairs if key) + "}"
-        case ast.IfExp():
-            return f"({_expr(node.test)} ? {_expr(node.body)} : {_expr(node.orelse)})"
-        case ast.Lambda():
-            return f"(({', '.join(_parameters(node.args))}) => {_expr(node.body)})"
-        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-            loop = node.generators[0]
-            return f"{_expr(loop.iter)}.map(({_expr(loop.target)}) => {_expr(node.elt)})"
-        case ast.JoinedStr():
-            held = ["${" + _expr(one.value) + "}" if isinstance(one, ast.FormattedValue) else "" for one in node.values]
-            return "`" + "".join(held) + "`"
-        case ast.Starred():
-            return f"...{_expr(node.value)}"
-        case ast.Await() | ast.Yield() | ast.YieldFrom() | ast.NamedExpr():
-            return _expr(node.value)
-        case ast.Slice():
-            return f"{_expr(node.lower) or 0}"
-        case _:
-            return "null"
+def _assign(node: ast.Assign) -> str:
+    declared = "let " if all(isinstance(target, ast.Name) for target in node.targets) else ""
+    return f"{declared}{' = '.join(map(_expr, node.targets))} = {_expr(node.value)}"
 
 
-def _constant(value: object) -> str:
-    if value is None or value is Ellipsis:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value) if isinstance(value, (str, int, float)) else json.dumps(str(value))
+def _call(node: ast.Call) -> str:
+    given = [*node.args, *(one.value for one in node.keywords)]
+    return f"{_expr(node.func)}({', '.join(map(_expr, given))})"
+
+
+def _compare(node: ast.Compare) -> str:
+    rights = [f" {_COMPARE[type(op)]} {_expr(one)}" for op, one in zip(node.ops, node.comparators, strict=True)]
+    return f"({_expr(node.left)}{''.join(rights)})"
+
+
+def _dict(node: ast.Dict) -> str:
+    pairs = zip(node.keys, node.values, strict=True)
+    return "{" + ", ".join(f"[{_expr(key)}]: {_expr(value)}" for key, value in pairs if key) + "}"
+
+
+def _loop(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> str:
+    loop = node.generators[0]
+    return f"{_expr(loop.iter)}.map(({_expr(loop.target)}) => {_expr(node.elt)})"
+
+
+def _template(node: ast.JoinedStr) -> str:
+    held = ["${" + _expr(one.value) + "}" for one in node.values if isinstance(one, ast.FormattedValue)]
+    return "`" + "".join(held) + "`"
+
+
+def _constant(node: ast.Constant) -> str:
+    value = None if node.value is Ellipsis else node.value
+    return json.dumps(value if isinstance(value, (str, int, float, type(None))) else str(value))
+
+
+_SIMPLE: dict[type, Callable[[Any], str]] = {
+    ast.Return: lambda node: f"return {_expr(node.value)}" if node.value else "return",
+    ast.Assign: _assign,
+    ast.AnnAssign: lambda node: f"{_expr(node.target)} = {_expr(node.value)}" if node.value else "",
+    ast.AugAssign: lambda node: f"{_expr(node.target)} {_BINARY[type(node.op)]}= {_expr(node.value)}",
+    ast.Raise: lambda node: f"throw {_expr(node.exc)}" if node.exc else "throw e",
+    ast.Assert: lambda node: f"assert({_expr(node.test)})",
+    ast.Expr: lambda node: _expr(node.value),
+    ast.Break: lambda _: "break",
+    ast.Continue: lambda _: "continue",
+}
+"""Statements on one line; any other is empty."""
+_EXPRESSIONS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda _: "",
+    ast.Name: lambda node: _NAMES.get(node.id, f"{node.id}_" if node.id in _RESERVED else node.id),
+    ast.Constant: _constant,
+    ast.Attribute: lambda node: f"{_expr(node.value)}.{node.attr}",
+    ast.Call: _call,
+    ast.Subscript: lambda node: f"{_expr(node.value)}[{_expr(node.slice)}]",
+    ast.BinOp: lambda node: f"({_expr(node.left)} {_BINARY[type(node.op)]} {_expr(node.right)})",
+    ast.BoolOp: lambda node: "(" + _BOOLEAN[type(node.op)].join(map(_expr, node.values)) + ")",
+    ast.UnaryOp: lambda node: f"{_UNARY[type(node.op)]}{_expr(node.operand)}",
+    ast.Compare: _compare,
+    **dict.fromkeys((ast.List, ast.Tuple, ast.Set), lambda node: f"[{', '.join(map(_expr, node.elts))}]"),
+    ast.Dict: _dict,
+    ast.IfExp: lambda node: f"({_expr(node.test)} ? {_expr(node.body)} : {_expr(node.orelse)})",
+    ast.Lambda: lambda node: f"(({_parameters(node.args)}) => {_expr(node.body)})",
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.GeneratorExp), _loop),
+    ast.JoinedStr: _template,
+    ast.Starred: lambda node: f"...{_expr(node.value)}",
+    **dict.fromkeys((ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr), lambda node: _expr(node.value)),
+    ast.Slice: lambda node: _expr(node.lower) or "0",
+}
+"""Any other expression is null."""

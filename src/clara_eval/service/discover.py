@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clara_eval.chain.events import find_challenges
+from clara_eval.chain.ethereum import find_challenges
 from clara_eval.chain.model import NewChallenge
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address

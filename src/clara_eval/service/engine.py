@@ -7,12 +7,13 @@ queued and continues elsewhere.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,20 +22,42 @@ import structlog
 from clara_eval.app import App
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.private_file import make_private
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.dbos_runtime import Workflow, interrupt, launched, step_apart
+from clara_eval.service.duty import TickReport, read_report, save_report, show_report
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
-from clara_eval.service.process_lock import only_process
-from clara_eval.service.queue import Queue
-from clara_eval.service.report import TickReport, read_report, save_report, show_report
+from clara_eval.service.queue import Orphans, Queue, take_over
 from clara_eval.service.requests import ServiceRequests
-from clara_eval.service.takeover import Orphans, take_over
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
+
+
+@contextmanager
+def only_process(database: Path) -> Iterator[None]:
+    """Hold the lock beside the database; ConfigError if another process holds it."""
+    place = database.with_name(database.name + ".lock")
+    make_private(place)
+    with place.open("a+", encoding="utf-8") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.seek(0)
+            holder = held.read(20).strip() or "unknown"
+            raise ConfigError(
+                f"Another clara-eval process (id {holder}) already works with {database}.",
+                remedy="SQLite serves one process: stop the other one, or set CLARA_DATABASE_URL to Postgres.",
+            ) from None
+        held.seek(0)
+        held.truncate()
+        held.write(f"{os.getpid()}\n")
+        held.flush()
+        yield
+
 
 _log = structlog.get_logger(__name__)
 Mode = Literal["all", "worker-only", "api-only"]

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.keeper import finalize
-from clara_eval.core.gather import gather_or_raise
+from clara_eval.challenges.calls import finalize
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.service.duty import Tick
 
 _log = structlog.get_logger(__name__)

@@ -1,7 +1,8 @@
 """One tick: survey the challenges, act on what is due, then run the other duties.
 
 Output: a `TickReport`.
-Invariant: a transaction that does not land delays no evaluation, because finalizing comes after the other actions.
+Invariant: a failure about one challenge is a problem of the report and stops no other; a transaction that does not land
+delays no evaluation, because finalizing comes after the other actions.
 """
 
 from __future__ import annotations
@@ -10,24 +11,56 @@ import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import structlog
+
 from clara_eval.app import App
+from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address
-from clara_eval.service.act import act
+from clara_eval.core.errors import Stalled
 from clara_eval.service.alerts import Alerts
-from clara_eval.service.changes import save_changes
-from clara_eval.service.claims import record_new_claims
+from clara_eval.service.attempt_runner import stalled_alert
 from clara_eval.service.count import count
 from clara_eval.service.discover import discover
-from clara_eval.service.due import DueAction
-from clara_eval.service.duty import Active, Start, Tick, TickLimits
+from clara_eval.service.due import Due, DueAction
+from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, unexpected
 from clara_eval.service.feedback import give_feedback
-from clara_eval.service.finalize import finalize_all
+from clara_eval.service.finalize import finalize_all, finalize_challenge
+from clara_eval.service.logs import bound_challenge
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.publish import publish_results
-from clara_eval.service.record import record_results
-from clara_eval.service.report import TickReport
-from clara_eval.service.survey import Found, Survey
+from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
+from clara_eval.service.survey import Found, Survey, save_changes
 from clara_eval.service.wallet import fill_nonces, watch_balance
+
+_log = structlog.get_logger(__name__)
+
+
+async def start_evaluation(tick: Tick, challenge: Challenge) -> None:
+    await tick.start(challenge)
+    tick.report.started += 1
+
+
+ACTIONS: dict[DueAction, Callable[[Tick, Challenge], Awaitable[None]]] = {
+    DueAction.EVALUATE: start_evaluation,
+    DueAction.RECORD: record_post,
+    DueAction.RESEND: resend_post,
+    DueAction.FINALIZE: finalize_challenge,
+    DueAction.CLOSE: record_end,
+}
+
+
+async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
+    if found.action is DueAction.NONE:
+        return
+    with bound_challenge(challenge.address):
+        try:
+            await ACTIONS[found.action](tick, challenge)
+        except Exception as bad:  # noqa: BLE001 - one failing challenge must not block the others
+            if isinstance(bad, Stalled):
+                tick.alerts.raise_alert(stalled_alert(bad, challenge.address))
+            _log.warning("action_failed", action=found.action.value, problem=str(bad), exc_info=unexpected(bad))
+            tick.report.problems.append(f"{challenge.address}: {bad}")
+
 
 Duty = Callable[[Tick], Awaitable[None]]
 

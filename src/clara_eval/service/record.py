@@ -1,4 +1,4 @@
-"""Record what the chain decided: posts by anybody, endings without scores, and the results for agents' records."""
+"""Record what the chain decided: posts, endings without scores, claims, results of agents."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import structlog
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import send_again
+from clara_eval.challenges.chain_records import (
+    has_news,
+    known_results,
+    record_claims,
+    record_closed,
+    record_posted,
+    record_result,
+    watch_claims,
+)
 from clara_eval.challenges.challenge_index import read_many, save_summary
-from clara_eval.challenges.claim_recorder import watch_claims
-from clara_eval.challenges.post_recorder import record_closed, record_posted
 from clara_eval.challenges.read import is_still_current, look_at_challenge
-from clara_eval.challenges.result_recorder import has_news, known_results, record_result
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, Temporary
@@ -93,3 +99,11 @@ async def record_results(tick: Tick) -> None:
         except (ClaraError, TimeoutError) as bad:
             _log.warning("result_not_recorded", challenge=address, problem=str(bad))
             tick.report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
+
+
+async def record_new_claims(tick: Tick) -> None:
+    try:
+        async with asyncio.timeout(tick.limits.read_seconds):
+            await record_claims(tick.app.store, tick.app.chain, tick.safe)
+    except TimeoutError:
+        tick.report.problems.append("Reading old claims is taking long: it continues at the next tick.")

@@ -11,11 +11,10 @@ from clara_eval.actions.objections import object_to_draft
 from clara_eval.actions.reveal import reveal_harness
 from clara_eval.actions.review import Decree, approve, reject, rule
 from clara_eval.app import App
-from clara_eval.challenges.attempt_memory import read_attempts, save_attempts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.objections import Objection
 from clara_eval.challenges.read import look_at_challenge
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet
 from clara_eval.documents.results import FINAL_STATES, EvalStatus, read

@@ -2,7 +2,8 @@
 
 Input: the events since the last tick, and the recorded state of every challenge that is not over.
 Output: the challenges that were read, with what is due.
-Invariant: a challenge that cannot be read is a problem of the report and stops no other.
+Invariant: a challenge that cannot be read is a problem of the report and stops no other; it is listed again at the next
+tick, as is one whose events are not deep yet.
 """
 
 from __future__ import annotations
@@ -16,19 +17,45 @@ from typing import TypeVar
 
 import structlog
 
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Challenge, Checkpoint
 from clara_eval.chain.sender import Intention
-from clara_eval.challenges.attempt_memory import Attempts, attempts_key
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import reason_of
+from clara_eval.challenges.status import Attempts, attempts_key, reason_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
+from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Document, EvalStatus, Summary
 from clara_eval.documents.store_keys import INDEX, index_key, status_key
-from clara_eval.service.changes import read_changes
 from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, due, is_over
 from clara_eval.service.duty import ANNOUNCED, OVER, Tick, unexpected
+
+PLACE = "engine:changes"
+"""Up to which safe block events are read, and the challenges to read again."""
+LONGEST_GAP_BLOCKS = 50_000
+"""About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
+
+
+async def read_changes(tick: Tick) -> set[str] | None:
+    chain, head = tick.app.chain, tick.head
+    text = await tick.app.store.get(tick.app.chain_id, PLACE)
+    if not text:
+        return None
+    place = json.loads(text)
+    last = Checkpoint(place["block"], place["hash"])
+    if head.number - last.block_number > LONGEST_GAP_BLOCKS:
+        return None
+    if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
+        return None
+    first = min(last.block_number, tick.safe.number) + 1
+    return {*place["again"], *await chain.events.challenges_with_events(first, head)}
+
+
+async def save_changes(tick: Tick) -> None:
+    """Remember how far events are read, once everything that changed is read."""
+    place = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
+    await tick.app.store.put(tick.app.chain_id, PLACE, plain_json(place))
+
 
 _log = structlog.get_logger(__name__)
 _AT_ONCE = 8

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.attestation.model import Signed
+from clara_eval.judge.attestation import Signed
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.store.driver import BULK, Driver, Row, SqlValue, placeholders
 

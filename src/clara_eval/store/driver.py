@@ -1,10 +1,21 @@
-"""What the store needs of a database, and the migrations of its tables, a list that only grows."""
+"""What the store needs of a database, how long callers wait for it, and its migrations.
+
+Invariant: the list of migrations only grows; a statement waits at most `statement_seconds`, and a write that must not
+be lost at most `longest_seconds`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+import structlog
+
+from clara_eval.core.errors import Temporary
 
 Row = tuple[Any, ...]
 SqlValue = str | int | float | None
@@ -87,3 +98,39 @@ def placeholders(values: Sequence[object]) -> str:
 def below(prefix: str) -> tuple[str, str]:
     """The bounds of all keys that start with `prefix`."""
     return prefix, prefix + "\U0010ffff"
+
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRetries:
+    open_seconds: float = 15.0
+    """For a Postgres server to answer at the start."""
+    statement_seconds: float = 20.0
+    """For a file that another program holds, or a free connection of the pool."""
+    write_seconds: float = 60.0
+    """How long a write that must not be lost is tried again: a database restarts within a minute."""
+    pause_seconds: float = 1.0
+
+    @property
+    def longest_seconds(self) -> float:
+        """The longest wait of `until_written`."""
+        return self.write_seconds + self.pause_seconds + self.statement_seconds
+
+    async def until_written(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Write, again and again while the database does not answer; Temporary after `write_seconds`."""
+        until = time.monotonic() + self.write_seconds
+        while True:
+            try:
+                await write()
+            except Temporary as bad:
+                if time.monotonic() >= until:
+                    raise
+                _log.warning("store_not_answering", problem=str(bad))
+                await asyncio.sleep(self.pause_seconds)
+            else:
+                return
+
+
+DATABASE = DatabaseRetries()

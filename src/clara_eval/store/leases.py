@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from clara_eval.core.errors import Temporary
-from clara_eval.core.lease_check import checking_lease
+from clara_eval.core.tasks import checking_lease
 from clara_eval.store.driver import Driver
 
 _log = structlog.get_logger(__name__)

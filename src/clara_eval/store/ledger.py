@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from clara_eval.core.errors import Deferred
-from clara_eval.judge.costs.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
+from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.store.driver import Driver
 
 ROOM_SECONDS = 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -76,3 +77,27 @@ def _scheme(url: str) -> str:
             "CLARA_DATABASE_URL cannot be read as a URL.",  # it is not shown: it may hold a password
             remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
         ) from None
+
+
+class StoreOnDemand:
+    def __init__(self, database_url: str, store: SqlStore | None = None) -> None:
+        self._url = database_url
+        self._store = store
+        self._is_ours = store is None
+        self._opening = asyncio.Lock()
+
+    async def existing(self) -> SqlStore | None:
+        """Open the store; None if its file does not exist."""
+        if self._store is None and not is_there(self._url):
+            return None
+        return await self.opened()
+
+    async def opened(self) -> SqlStore:
+        async with self._opening:  # two questions at once must not open two, of which one would never be closed
+            if self._store is None:
+                self._store = await open_store(self._url)
+        return self._store
+
+    async def close(self) -> None:
+        if self._store is not None and self._is_ours:
+            await self._store.close()

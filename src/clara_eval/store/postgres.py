@@ -13,8 +13,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.store.driver import MIGRATIONS, Driver, Migrations, Row, SqlValue, migrate
-from clara_eval.store.retries import DATABASE
+from clara_eval.store.driver import DATABASE, MIGRATIONS, Driver, Migrations, Row, SqlValue, migrate
 from clara_eval.store.sql_store import SqlStore
 
 _LEDGER_LOCK = 0x636C617261

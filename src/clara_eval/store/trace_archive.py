@@ -15,7 +15,7 @@ from typing import IO
 from clara_eval.core.hashing import keccak_begun, plain_json
 from clara_eval.documents.store_keys import kept_key, status_key, trace_key
 from clara_eval.evaluation.trace.document import Approval, TraceWriter, render
-from clara_eval.store.ports import KeyedDocuments, PublicKeys
+from clara_eval.store.sql_store import PublicKeys
 
 _PART = 1_000_000
 
@@ -49,7 +49,7 @@ def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
 
 
 async def save_trace(
-    keys: KeyedDocuments, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
+    keys: PublicKeys, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
 ) -> Archived:
     """Write the pieces of `document.render`; writing twice changes nothing."""
     before = await archived_trace(keys, chain_id, address)
@@ -80,23 +80,23 @@ async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str
         yield piece
 
 
-async def archived_trace(keys: KeyedDocuments, chain_id: int, address: str) -> Archived | None:
+async def archived_trace(keys: PublicKeys, chain_id: int, address: str) -> Archived | None:
     text = await keys.get(chain_id, trace_key(address))
     return Archived(**json.loads(text)) if text else None
 
 
-async def stream_trace(keys: KeyedDocuments, chain_id: int, address: str) -> AsyncIterator[str]:
+async def stream_trace(keys: PublicKeys, chain_id: int, address: str) -> AsyncIterator[str]:
     """Yield the archived text part by part."""
     archived = await archived_trace(keys, chain_id, address)
     for part in range(archived.parts if archived else 0):
         yield await trace_part(keys, chain_id, address, part)
 
 
-async def trace_part(keys: KeyedDocuments, chain_id: int, address: str, part: int) -> str:
+async def trace_part(keys: PublicKeys, chain_id: int, address: str, part: int) -> str:
     return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
 
 
-async def trace_keccak(keys: KeyedDocuments, chain_id: int, address: str) -> str:
+async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:
     """keccak256 of the trace file as it is served."""
     hashed = keccak_begun()
     async for part in stream_trace(keys, chain_id, address):

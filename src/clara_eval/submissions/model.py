@@ -1,11 +1,19 @@
-"""A submission with its bytes (`Solution`), or the reason why it is not judged (`Rejected`)."""
+"""Fetch the bytes behind a submission and check them: a `Solution`, or the reason why it is not judged (`Rejected`).
+
+Invariant: no content is cut or repaired, none raises.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from clara_eval.core.errors import Temporary
+from clara_eval.code import choose_language
+from clara_eval.core.errors import BadSubmission, Temporary
+from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 
 REJECTIONS = {
@@ -76,3 +84,136 @@ class Rejected:
     reason: str
     is_outage: bool = False
     """It could not be read, and that may be us or the network: a person looks before money moves."""
+
+
+_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionLimits:
+    max_bytes: int = 262_144
+    max_tokens: int = 100_000
+    """By `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code."""
+    min_letters: int = 8
+    min_words: int = 4
+    """Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
+    retry_after_seconds: tuple[float, ...] = (1.0, 4.0)
+    """Waits between the attempts; their number plus one is the number of attempts. A round comes back for the rest."""
+
+
+async def fetch_submission(
+    fetch: Fetch, submission: Submission, limits: SubmissionLimits | None = None
+) -> Fetched | Rejected:
+    """Fetch the bytes of a submission; an outage is retried, then it is a rejection that says so."""
+    waits = (*(limits or SubmissionLimits()).retry_after_seconds, None)
+    for wait in waits:
+        try:
+            return await fetch.fetch(submission.solution_uri)
+        except BadSubmission as bad:
+            return Rejected(submission, bad.code, str(bad))
+        except Temporary as outage:
+            if wait is None:
+                code = getattr(outage, "code", "unreachable")
+                return Rejected(submission, code, f"{len(waits)} attempts failed; the last: {outage}", is_outage=True)
+            # A stranger's server may ask for patience, but not for much of it.
+            await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
+    raise AssertionError("the last attempt returns")
+
+
+def check_submission(
+    submission: Submission,
+    fetched: Fetched | Rejected,
+    limits: SubmissionLimits | None = None,
+    *,
+    language: str | None = None,
+) -> Solution | Rejected:
+    """Check and decode what was fetched; `language` is the poster's hint."""
+    if isinstance(fetched, Rejected):
+        return fetched
+    try:
+        return _check(submission, fetched, limits or SubmissionLimits(), language)
+    except BadSubmission as bad:
+        if fetched.immutable or not _names_content(submission.solution_uri):
+            return Rejected(submission, bad.code, str(bad))
+        told = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
+        return Rejected(submission, bad.code, told, is_outage=True)
+
+
+def _names_content(uri: str) -> bool:
+    """Whether the address is a hash of the content, so that other bytes are not the submitter's doing."""
+    return uri.lower().startswith("ipfs:")
+
+
+def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, language: str | None) -> Solution:
+    content = fetched.content
+    if len(content) > limits.max_bytes:
+        raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
+    keccak = keccak_hex(content)
+    hash_kind = _match_hash(submission, keccak)
+    text = _decode(content)
+    _check_substance(text, limits)
+    return Solution(
+        submission=submission,
+        content=content,
+        text=text,
+        media_type=fetched.media_type,
+        content_keccak=keccak,
+        content_sha256=sha256_hex(content),
+        hash_kind=hash_kind,
+        pinned=hash_kind == "content" or fetched.immutable,
+        language=choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type),
+        note=fetched.note,
+    )
+
+
+def _match_hash(submission: Submission, content_keccak: str) -> Literal["content", "uri"]:
+    committed = submission.solution_hash.lower()
+    if committed == content_keccak:
+        return "content"
+    try:
+        uri_bytes = submission.solution_uri.encode()
+    except UnicodeEncodeError:
+        raise BadSubmission("The URI is not valid text.", code="bad_uri") from None
+    if committed == keccak_hex(uri_bytes):
+        return "uri"
+    raise BadSubmission(
+        f"The chain committed to {committed}; the content hashes to {content_keccak}, and the URI does not fit either.",
+        code="wrong_hash",
+    )
+
+
+def _decode(content: bytes) -> str:
+    if b"\x00" in content or content.startswith(_MAGIC):
+        raise BadSubmission("The content is binary, not text.", code="binary", remedy="Submit UTF-8 text.")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        raise BadSubmission(f"Byte {bad.start} is not valid UTF-8 ({bad.reason}).", code="not_utf8") from None
+    controls = len(_CONTROL.findall(text))
+    if controls * 100 > len(text):
+        raise BadSubmission(f"The content has {controls} control characters: binary, not text.", code="binary")
+    return text
+
+
+def _check_substance(text: str, limits: SubmissionLimits) -> None:
+    letters = len(text.encode().translate(None, _NO_LETTERS)) if text.isascii() else sum(map(str.isalnum, text))
+    words = len(_TOKEN.findall(text))
+    if letters < limits.min_letters or words < limits.min_words:
+        raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
+    # What a model is shown is in NFKC, where one character may have become eighteen.
+    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    tokens = max(estimate_tokens(text), estimate_tokens(folded))
+    if tokens > limits.max_tokens:
+        raise BadSubmission(
+            f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"
+        )
+
+
+def estimate_tokens(text: str) -> int:
+    """A cautious estimate that holds for rare characters too: a third per ASCII character, one per byte of others."""
+    size = len(text.encode())
+    plain = sum(map("\x80".__gt__, text)) if size != len(text) else size
+    return (plain + 2) // 3 + (size - plain)

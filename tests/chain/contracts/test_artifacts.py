@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.chain.contracts import CONTRACT_NAMES, ContractName, artifact
+from clara_eval.chain.contracts.abi import CONTRACT_NAMES, ContractName, artifact
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path("scripts") / "compile_contracts.mjs"

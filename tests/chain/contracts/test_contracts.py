@@ -14,11 +14,11 @@ from tests.support.faulty_node import FaultyNode, answers, longest_range
 from clara_eval.actions.perform import perform
 from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.app import open_caller
+from clara_eval.chain.blocks import FIRST_SPAN
 from clara_eval.chain.contracts.abi import FOREIGN_GAS, View
 from clara_eval.chain.contracts.clients import IdentityRegistryContract, ReputationRegistryContract
-from clara_eval.chain.logs import FIRST_SPAN
 from clara_eval.chain.model import Block
-from clara_eval.challenges.feedback import EarnedFeedback
+from clara_eval.challenges.calls import EarnedFeedback
 from clara_eval.core.address import Address, short
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex

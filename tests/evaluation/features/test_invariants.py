@@ -14,7 +14,6 @@ import pytest
 from tests.support.scripted_llm import (
     COMPROMISES,
     FAULTS,
-    Compromise,
     Fault,
     FaultyProvider,
     ScriptedLlm,
@@ -39,8 +38,8 @@ from clara_eval.config.eval_config.reading import take_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features import ReadingContext, SubmissionFacts, extract_features
-from clara_eval.evaluation.features.extract import questions_for
+from clara_eval.evaluation.features.extract import ReadingContext, extract_features, questions_for
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import (
     DECOYS,
@@ -50,8 +49,8 @@ from clara_eval.judge.extraction import (
     line_fields,
 )
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import prompt_view, unescaped
-from clara_eval.submissions import Solution
+from clara_eval.judge.templates import prompt_view, unescaped
+from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
     (
@@ -289,13 +288,13 @@ def _anonymous(question: Question) -> str:
     return question.prompt.user.replace(question.nonce, "NONCE").replace(str(question.canary.check), "CHECK")
 
 
-async def _read(text: str, payload: str, how: Compromise) -> SubmissionFacts:
+async def _read(text: str, payload: str, how: str) -> SubmissionFacts:
     asker = in_memory(ScriptedLlm(compromised_extractor(payload, how)))
     return await extract_features(asker, SCHEMA, solution(text), READING)
 
 
 @pytest.mark.parametrize("how", COMPROMISES)
-async def test_a_compromised_reader_delivers_no_word_to_the_judge(how: Compromise) -> None:
+async def test_a_compromised_reader_delivers_no_word_to_the_judge(how: str) -> None:
     """With the attacker's own extractor the judge's prompt is that of the same numbers without payload (I1, I2; M2)."""
     grammar = comparison_grammar(SCHEMA)
     plain = (await _read(HONEST[0] + HONEST[1], "", "maxima")).vector
@@ -336,9 +335,8 @@ async def test_an_obedient_reader_hears_no_instruction() -> None:
 async def test_texts_for_people_are_clean_and_short() -> None:
     """What a compromised reader writes for people has no control or direction characters and no great length (I7)."""
     for payload in PAYLOADS:
-        how: Compromise = "payload_strings"
         schema = FeatureSchema((level_feature("correctness"), Feature("summary", "text")))
-        asker = in_memory(ScriptedLlm(compromised_extractor(payload, how)))
+        asker = in_memory(ScriptedLlm(compromised_extractor(payload, "payload_strings")))
         found = await extract_features(asker, schema, solution(HONEST[0]), READING)
         kept = [*found.text.values(), *(flag.sentence for flag in found.flags)]
         for text in kept:

@@ -14,8 +14,14 @@ from tests.support.measured_texts import SAMPLES
 from clara_eval.code.structure import read_structure
 from clara_eval.config.eval_config import MEASURED
 from clara_eval.core.syntax import CPU_SECONDS, parse
-from clara_eval.evaluation.features.measured import MEASURED_NAMES, is_quick, measure
-from clara_eval.evaluation.features.views import fenced_code, known_language, neutral_view
+from clara_eval.evaluation.features.measured import (
+    MEASURED_NAMES,
+    fenced_code,
+    is_quick,
+    known_language,
+    measure,
+    neutral_view,
+)
 
 ENDINGS = {"python": "py", "javascript": "js", "typescript": "ts", "solidity": "sol", "rust": "rs", "go": "go"}
 

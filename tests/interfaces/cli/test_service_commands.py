@@ -19,7 +19,7 @@ from clara_eval.challenges.review import request_review
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces.cli import app
-from clara_eval.judge.costs.ledger import Caps
+from clara_eval.judge.costs.budgets import Caps
 from clara_eval.store.sqlite import SqliteStore
 
 ADDRESS = "0x" + "ab" * 20

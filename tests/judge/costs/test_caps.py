@@ -11,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.actions.published import spend_document, spend_report
-from clara_eval.chain.dollars import is_dollar, worth_micro_usd
-from clara_eval.chain.model import PrizeToken
+from clara_eval.chain.model import PrizeToken, is_dollar, worth_micro_usd
 from clara_eval.config.networks import network
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import micro_usd, usd
 from clara_eval.core.errors import Deferred
-from clara_eval.judge.costs.caps import caps_of, check_prize
-from clara_eval.judge.costs.ledger import KNOWN_AFTER_SECONDS, Caps, Spend
+from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend, caps_of, check_prize
 from clara_eval.store.sql_store import SqlStore
 
 DOLLAR = 1_000_000

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.core.errors import ConfigError, OutOfBudget
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.providers.registry import parse_judge, price_card
 

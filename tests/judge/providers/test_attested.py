@@ -15,9 +15,8 @@ from tests.support.signing_endpoint import ACI_LIES, KEY_LIES, NEAR_LIES, Signin
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.outages import UnsignedAnswer
-from clara_eval.judge.port import Answer, Prompt
+from clara_eval.judge.costs.budgets import RunBudget
+from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
 from clara_eval.judge.providers.attested import SigningOpenAi
 from clara_eval.judge.providers.registry import build_llm, parse_judge
 from clara_eval.store.sqlite import SqliteStore

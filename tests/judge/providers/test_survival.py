@@ -18,12 +18,12 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
+from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
+from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
 from clara_eval.judge.providers.openai import OpenAiLlm
-from clara_eval.judge.retry import RetryPolicy
 from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.store.sqlite import SqliteStore
 
@@ -137,7 +137,7 @@ from clara_eval.store.sqlite import SqliteStore
 from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.run_budget import RunBudget
+from clara_eval.judge.costs.budgets import RunBudget
 
 async def main(path, url, count, schema):
     store = await SqliteStore.open(path)

@@ -22,13 +22,12 @@ from tests.support.fake_endpoint import (
 )
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
-from clara_eval.judge.outages import RateLimited, Unanswered
-from clara_eval.judge.port import Prompt
+from clara_eval.judge.port import Prompt, RateLimited, Unanswered
 from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.providers.anthropic import thinks as claude_thinks
-from clara_eval.judge.providers.failures import retry_after, said_by
 from clara_eval.judge.providers.openai import SEED, OpenAiLlm, RequestForm, request_body
 from clara_eval.judge.providers.openai import thinks as openai_thinks
+from clara_eval.judge.providers.wire import retry_after, said_by
 
 KEY = "sk-very-secret-0123456789"
 VERDICT = {

@@ -22,7 +22,7 @@ from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.documents.store_keys import trace_key
 from clara_eval.store.publication import cloudflare_kv
 from clara_eval.store.publication.cloudflare_kv import MOST_KEYS, MOST_VALUE_BYTES, CloudflareKv, bulks
-from clara_eval.store.publication.port import Refused
+from clara_eval.store.publication.publish_documents import Refused
 
 ADDRESS, DIGEST = "0x" + "ab" * 20, "0x" + "cd" * 32
 PAIRS = [(f"challenges:{ADDRESS}:features:0x{number:040x}", json.dumps({"ö": number})) for number in range(30)]

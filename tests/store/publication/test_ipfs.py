@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.support.ipfs_node import Lie, LocalIpfsNode
-from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, TRACE, Breaking, filled
+from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, TRACE, Breaking, StorePublication, filled
 
 from clara_eval.core.errors import Temporary
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.publication.ipfs import IpfsPublication
 from clara_eval.store.publication.publish_documents import publish_documents, trace_uri, unpublished
-from clara_eval.store.publication.store_publication import StorePublication
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.submissions.fetch.file_cid import file_cid
+from clara_eval.submissions.fetch.cid import file_cid
 
 CID = file_cid("".join(TRACE).encode())
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, Breaking, filled
+from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, Breaking, StorePublication, filled
 
 from clara_eval.core.errors import Temporary
 from clara_eval.documents.store_keys import (
@@ -17,7 +17,6 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.store.publication import publish_documents as publishing
 from clara_eval.store.publication.publish_documents import publish_documents, unpublished
-from clara_eval.store.publication.store_publication import StorePublication
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import stream_trace
 

@@ -15,14 +15,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
-from clara_eval.submissions import (
-    Outage,
-    Rejected,
-    Solution,
-    SubmissionLimits,
-)
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
-from clara_eval.submissions.fetch.addresses import check_url, is_public
+from clara_eval.submissions.fetch.web import check_url, is_public
+from clara_eval.submissions.model import Outage, Rejected, Solution, SubmissionLimits
 
 SSRF = [
     payload["text"]

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.submissions.fetch.cid import parse_cid
-from clara_eval.submissions.fetch.file_cid import LEAF_BYTES, FileCid, file_cid
-from clara_eval.submissions.fetch.unixfs import read_file
+from clara_eval.submissions.fetch.cid import LEAF_BYTES, FileCid, file_cid, parse_cid
+from clara_eval.submissions.fetch.ipfs import read_file
 
 REFERENCE = {
     0: "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",

@@ -16,11 +16,10 @@ from tests.support.hostile_web import GOOD, HostileWeb
 from tests.support.ipfs import Answer, base32, base58, car, field, gateway, raw_cid, unixfs, v0_cid
 
 from clara_eval.core.errors import BadSubmission, ConfigError
-from clara_eval.submissions import Outage
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.cid import Cid, parse_cid, read_cid
-from clara_eval.submissions.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri
-from clara_eval.submissions.fetch.unixfs import read_car, read_file
+from clara_eval.submissions.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri, read_car, read_file
+from clara_eval.submissions.model import Outage
 
 CONTENT = GOOD.encode()
 

@@ -1,4 +1,4 @@
-"""Encode and decode functions, events and errors of the shipped ABIs.
+"""ABIs of the shipped contracts: encode and decode functions, events and errors.
 
 Invariant: struct fields go by their names, so another order of them is understood; bytes that are not UTF-8 become
 U+FFFD instead of an error; data of the wrong shape, or too long, is `Undecodable`.
@@ -6,18 +6,52 @@ U+FFFD instead of an error; data of the wrong shape, or too long, is `Undecodabl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from importlib import resources
+from typing import Any, Literal, Required, TypedDict, get_args
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError
 
-from clara_eval.chain.contracts import AbiItem, ContractName, artifact
 from clara_eval.core.address import Address
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.hashing import keccak_hex
+
+ContractName = Literal["Challenge", "ChallengeFactory", "IdentityRegistry", "ReputationRegistry", "TestUSDC"]
+CONTRACT_NAMES: tuple[ContractName, ...] = get_args(ContractName)
+
+
+class AbiItem(TypedDict, total=False):
+    """One function, event, error, argument or field of an ABI file."""
+
+    name: str
+    type: Required[str]
+    inputs: list[AbiItem]
+    outputs: list[AbiItem]
+    components: list[AbiItem]
+    """The fields of a struct."""
+    indexed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One compiled contract."""
+
+    name: ContractName
+    abi: list[AbiItem]
+    bytecode: str
+    solc: str
+
+
+@cache
+def artifact(name: ContractName) -> Artifact:
+    """Load a shipped artifact. The value is shared: read it, do not change it."""
+    content = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
+    return Artifact(name=name, abi=content["abi"], bytecode=content["bytecode"], solc=content["solc"])
+
 
 MOST_BYTES = 4_000_000
 """A longer answer than any honest contract gives."""
@@ -212,3 +246,19 @@ def _word(kind: str, word: str) -> object:
     if kind == "address":
         return "0x" + word[-40:].lower()
     return int(word, 16) if kind.startswith("uint") else word
+
+
+@dataclass(frozen=True, slots=True)
+class ContractVersion:
+    challenge: Abi
+    factory: Abi
+
+
+VERSIONS: Mapping[str, ContractVersion] = {"1": ContractVersion(abi("Challenge"), abi("ChallengeFactory"))}
+
+
+def contract_version(name: str) -> ContractVersion:
+    if name not in VERSIONS:
+        known = ", ".join(VERSIONS)
+        raise BadInput(f"The contracts are of version {name[:20]!r}, and only {known} is known.", value=name)
+    return VERSIONS[name]

@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from clara_eval.chain.blocks import Blocks
-from clara_eval.chain.calldata import winner_of
 from clara_eval.chain.contracts.abi import Abi, Event, Function, Undecodable, View, abi
-from clara_eval.chain.dollars import poses_as_dollar
-from clara_eval.chain.model import Block, ChallengeStatus, NewChallenge, NewClaim, NewSubmission, PrizeToken
-from clara_eval.chain.posted import ScoringState
-from clara_eval.chain.winners import WinnerPrize
+from clara_eval.chain.model import (
+    Block,
+    ChallengeStatus,
+    NewChallenge,
+    NewClaim,
+    NewSubmission,
+    PrizeToken,
+    ScoringState,
+    poses_as_dollar,
+)
+from clara_eval.chain.winners import WinnerPrize, winner_of
 from clara_eval.config.networks import Network
 from clara_eval.core.address import ZERO_ADDRESS, Address, short
 from clara_eval.core.errors import NotFound

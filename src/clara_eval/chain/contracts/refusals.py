@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from clara_eval.chain.contracts import CONTRACT_NAMES
-from clara_eval.chain.contracts.abi import Function, Undecodable, abi
+from clara_eval.chain.contracts.abi import CONTRACT_NAMES, Function, Undecodable, abi
 
 STATUS_NAMES = ("Open", "Scoring", "Finalized", "Cancelled", "Expired")
 

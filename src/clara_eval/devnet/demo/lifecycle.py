@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendTimeouts
+from clara_eval.challenges.calls import finalize
 from clara_eval.challenges.evaluate import Evaluation, read_scores
-from clara_eval.challenges.keeper import finalize
 from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address

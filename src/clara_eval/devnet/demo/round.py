@@ -20,7 +20,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.submissions import CONTESTED_SECONDS
+from clara_eval.submissions.copies import CONTESTED_SECONDS
 
 TITLE = "Sliding-window rate limiter in Python"
 PROBLEM = (

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.judge.comparison import JudgeVector, make_vector
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.judge.vector import JudgeVector, make_vector
 
 MODEL = "demo-judge"
 _VECTOR = re.compile(r"^\{.*\}$", re.MULTILINE)

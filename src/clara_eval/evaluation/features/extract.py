@@ -6,6 +6,7 @@ Invariant: an unusable answer makes this entry's claims unknown and touches no o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +15,19 @@ from clara_eval.code import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
-from clara_eval.evaluation.features.executed import executed_flags, executed_values
-from clara_eval.evaluation.features.features import MANY_CLAIMS, SecondView, SubmissionFacts, choose_values
-from clara_eval.evaluation.features.measured import Measured, is_quick, measure
-from clara_eval.evaluation.features.merging import merge_parts, merge_views
-from clara_eval.evaluation.features.scanning import speaks_to_judge
-from clara_eval.evaluation.features.views import known_language, neutral_view
+from clara_eval.evaluation.features.features import (
+    MANY_CLAIMS,
+    SecondView,
+    SubmissionFacts,
+    choose_values,
+    executed_flags,
+    executed_values,
+    merge_parts,
+    merge_views,
+)
+from clara_eval.evaluation.features.measured import Measured, is_quick, known_language, measure, neutral_view
 from clara_eval.harness import Executed, Harness
+from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import (
     BadCanary,
     Claims,
@@ -31,12 +38,30 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
-from clara_eval.judge.outages import AnswerCut, GoneWithout
-from clara_eval.judge.port import Prompt
-from clara_eval.judge.prompt_view import PromptView, prompt_view
+from clara_eval.judge.port import AnswerCut, GoneWithout, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.vector import Value
+from clara_eval.judge.templates import PromptView, prompt_view
 from clara_eval.submissions.model import Solution
+
+_SIGNS = {
+    "an end of the data": r"<\s{0,3}/\s{0,3}submission",
+    "marks of a chat": r"<\|(?:im_start|im_end|system|assistant|user|endoftext|eot_id|start_header_id)\|>|\[/?INST\]"
+    r"|<</?SYS>>|<system-reminder>|\n\n(?:Human|Assistant): ",
+    "a demand to ignore the task": r"\b(?:ignore|disregard|forget)\s{1,3}(?:(?:all|of|the|your|any)\s{1,3}){0,3}"
+    r"(?:previous|prior|above|earlier|preceding)\s{1,3}(?:instructions?|prompts?|rules|directions)",
+    "a verdict": r"[\"']winner[\"']\s{0,3}:\s{0,3}[\"'](?:A|B)[\"']",
+    "an address to the evaluator": r"\b(?:note|attention|message|instructions?)\s{1,3}(?:to|for)\s{1,3}(?:the\s{1,3})?"
+    r"(?:ai\s{1,3}|llm\s{1,3})?(?:judge|grader|evaluator|extractor|reviewer model)\b",
+}
+_COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _SIGNS.items()}
+
+
+def speaks_to_judge(text: str) -> list[Flag]:
+    found = [name for name, pattern in _COMPILED.items() if pattern.search(text)]
+    if not found:
+        return []
+    return [Flag("speaks_to_judge", "review", f"The text contains {', '.join(found)}.")]
+
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
 """Flags for unknown claims: no answer came, none could be used, none could be trusted."""

@@ -5,22 +5,129 @@ Markdown counts as code if it is not valid code as a whole and has fenced blocks
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from clara_eval.code import Code, guess_language, is_held, read_code
-from clara_eval.evaluation.features.prose import (
-    lines_of,
-    long_lines_share,
-    open_points,
-    reading_ease,
-    repeated_lines_share,
-    repeated_sentences_share,
-    sentences_of,
-    share,
-    words_of,
-)
-from clara_eval.evaluation.features.views import fenced_code, known_language, without
+from clara_eval.code import READ_AS_CODE, Code, guess_language, is_held, language_name, neutral_code, read_code
+
+LONG_LINE = 120
+_WORD = re.compile(r"\w+(?:['’]\w+)?")
+# The look back lets a run of marks be tried at its first one only: a hundred thousand dots are read once.
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?=\s|$)|\n\s*\n")
+_OPEN_POINTS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+_VOWELS = re.compile(r"[aeiouy]+", re.IGNORECASE)
+_TWO_SIGNS = re.compile(r"[^\W_][\W_]*[^\W_]")
+"""Two letters or digits, wherever they stand."""
+_WINDOW = 3
+"""Lines that must repeat together in code: single lines such as `return None` repeat in all good code."""
+
+
+def lines_of(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def words_of(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def sentences_of(text: str) -> list[str]:
+    return [part.strip() for part in _SENTENCE_END.split(text) if _WORD.search(part)]
+
+
+def open_points(text: str) -> int:
+    return len(_OPEN_POINTS.findall(text))
+
+
+def share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def long_lines_share(lines: Sequence[str]) -> float | None:
+    return share(sum(len(line) > LONG_LINE for line in lines), len(lines))
+
+
+def reading_ease(text: str) -> float | None:
+    """Return the Flesch reading ease, 0 (hard) to 100 (easy); None without sentences. Meant for English."""
+    sentences, words = len(sentences_of(text)), words_of(text)
+    if not sentences or not words:
+        return None
+    syllables = sum(max(1, len(_VOWELS.findall(word))) for word in words)
+    ease = 206.835 - 1.015 * len(words) / sentences - 84.6 * syllables / len(words)
+    return min(100.0, max(0.0, ease))
+
+
+def repeated_lines_share(lines: Sequence[str]) -> float | None:
+    """Return the share of lines in a run of lines that is found elsewhere in the text."""
+    content = [" ".join(line.split()) for line in lines]
+    content = [line for line in content if _TWO_SIGNS.search(line)]
+    if not content:
+        return None
+    windows = [tuple(content[start : start + _WINDOW]) for start in range(len(content) - _WINDOW + 1)]
+    counts = Counter(windows)
+    if len(counts) == len(windows):
+        return 0.0
+    repeated = {start + step for start, window in enumerate(windows) if counts[window] > 1 for step in range(_WINDOW)}
+    return len(repeated) / len(content)
+
+
+def repeated_sentences_share(text: str) -> float | None:
+    """Return the share of repeated sentences."""
+    sentences = [" ".join(sentence.casefold().split()) for sentence in sentences_of(text)]
+    return share(len(sentences) - len(set(sentences)), len(sentences))
+
+
+# Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
+_FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
+
+
+def known_language(language: str | None) -> str | None:
+    """Return the language that people mean (`Solidity ^0.8`, `ts`), or None if it cannot be parsed."""
+    for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
+        name = language_name(word)
+        if name in READ_AS_CODE:
+            return name
+    return None
+
+
+def neutral_view(text: str, language: str | None, wanted: frozenset[str] = frozenset()) -> str | None:
+    """Return the code in neutral words, or None without a syntax tree; of Markdown, its code."""
+    name = known_language(language)
+    if name is None:
+        return None
+    source = text.encode("utf-8", "replace")
+    whole = read_code(source, name)
+    blocks = fenced_code(text, name) if whole is None or whole.errors else None
+    if blocks is not None and (inside := read_code(blocks.encode(), name)) and (whole is None or inside.errors == 0):
+        source = blocks.encode()
+    return neutral_code(source, name, wanted)
+
+
+def without(source: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    """Blank out the spans of the source and keep its line breaks."""
+    blanked = bytearray(source)
+    for start, end in spans:
+        blanked[start:end] = re.sub(rb"[^\n]", b" ", bytes(blanked[start:end]))
+    return bytes(blanked)
+
+
+def fenced_code(text: str, language: str) -> str | None:
+    """Join the fenced blocks of Markdown in this language (or without one); None if there are none."""
+    blocks: list[str] = []
+    fence, wanted = "", False
+    for line in text.split("\n"):
+        mark = _FENCE.match(line.rstrip("\r"))
+        if not fence and mark:
+            fence, wanted = mark.group(1), not mark.group(2) or known_language(mark.group(2)) == language
+        elif fence and mark and mark.group(1).startswith(fence) and not mark.group(2):
+            fence = ""
+        elif fence and wanted:
+            blocks.append(line)
+    return "\n".join(blocks) + "\n" if blocks and not fence else None
+
 
 Measured: TypeAlias = dict[str, float | int | bool | None]
 

@@ -1,27 +1,26 @@
-"""Claude by the Messages API: the schema as output format, the system text cached, low effort if it thinks."""
+"""Claude by the Messages API, and by Message Batches at half the price if there is time."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from clara_eval.config.settings import Settings
+from clara_eval.core.errors import OutOfBudget, Temporary
 from clara_eval.core.extras import require
-from clara_eval.judge.costs.prices import public_price
-from clara_eval.judge.outages import Unanswered
-from clara_eval.judge.port import Answer, Prompt, Stop
-from clara_eval.judge.provider import (
-    EFFORT,
-    LONGEST_CALL_SECONDS,
-    BatchRun,
-    JudgeName,
-    Provider,
-)
-from clara_eval.judge.providers.failures import Endpoint, explain, said
+from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.judge.costs.budgets import RunBudget
+from clara_eval.judge.costs.prices import PriceCard, public_price
+from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, request_hash
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, BatchStore, JudgeName, Provider
 from clara_eval.judge.providers.registry import required_key
+from clara_eval.judge.providers.wire import Endpoint, explain, said
 
 _STOPS: dict[str | None, Stop] = {
     "max_tokens": "max_tokens",
@@ -126,10 +125,256 @@ def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
     return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
 
 
-async def _answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
-    from clara_eval.judge.providers.batches import answer_in_batches
+FEWEST = 100
+LEAST_SECONDS = 6 * 3600
+MOST_IN_A_BATCH = 10_000
+MOST_BYTES = 100 * 2**20
+"""The provider allows 100,000 requests and 256 MB; smaller batches lose less when something goes wrong."""
+CLOCK_SKEW_SECONDS = 300
+CANCEL_SECONDS = 900
+"""How long a cancelled batch may take to end before its answers are given up."""
 
-    return await answer_in_batches(run, prompts, seconds_left)
+
+def should_batch(seconds_left: float, calls: int) -> bool:
+    """Return whether batches are worth it: enough calls, and time for a batch to fail and be replaced.
+
+    Most batches end within an hour and all within a day. Half of the time left is for batches, half for single calls.
+    """
+    return calls >= FEWEST and seconds_left >= LEAST_SECONDS
+
+
+async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+    """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
+    assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
+    is_worth_it = should_batch(seconds_left, len(prompts))
+    batches = MessageBatches(
+        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
+    )
+    await batches.fill(prompts, only_earlier=not is_worth_it)
+    return is_worth_it
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    name: str
+    requests: tuple[str, ...]
+    planned_at: float
+    batch_id: str | None = None
+    done: bool = False
+
+
+@dataclass(slots=True)
+class MessageBatches:
+    """Fills the answer book of one run through one Claude model."""
+
+    llm: AnthropicLlm
+    store: BatchStore
+    run: str
+    budget: RunBudget
+    card: PriceCard | None
+    seconds: float
+    """How long to wait for batches in all; then they are cancelled."""
+    poll_seconds: float = 20.0
+    tries: int = 6
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    now: Callable[[], float] = time.time
+
+    async def fill(self, prompts: Sequence[Prompt], *, only_earlier: bool = False) -> None:
+        """Answer as many of these as batches can; `only_earlier` collects what was submitted and adds nothing."""
+        journalled = await self._journalled()
+        if only_earlier and all(plan.done for plan in journalled):
+            return
+        wanted = {request_hash(self.llm.name, prompt): prompt for prompt in prompts}
+        # A plan about none of these is of another stage, which will ask for it.
+        earlier = [plan for plan in journalled if not plan.done and not wanted.keys().isdisjoint(plan.requests)]
+        known = await self.store.answers(list(wanted))
+        missing = {request: prompt for request, prompt in wanted.items() if request not in known}
+        deadline = self.now() + self.seconds
+        plans = [await self._found_again(plan) for plan in earlier]
+        planned = {request for plan in plans for request in plan.requests}
+        if only_earlier:
+            plans = [plan for plan in plans if plan.batch_id is not None]
+        else:
+            open_ones = {request: prompt for request, prompt in missing.items() if request not in planned}
+            plans += [await self._plan(chunk, len(journalled)) for chunk in _chunks(open_ones)]
+        for plan in plans:
+            await self._carry_out(plan, missing, deadline)
+
+    async def _found_again(self, plan: _Planned) -> _Planned:
+        if plan.batch_id is not None:
+            return plan
+        batch_id = await self._created_before(plan, len(plan.requests))
+        return plan if batch_id is None else replace(plan, batch_id=await self._keep_id(plan, batch_id))
+
+    async def _carry_out(self, plan: _Planned, missing: dict[str, Prompt], deadline: float) -> None:
+        asked = {request: missing[request] for request in plan.requests if request in missing}
+        reserved = await self._set_aside(plan, asked)
+        give_back: Callable[[int, str], None] = self.budget.release
+        try:
+            if reserved:
+                batch_id = plan.batch_id or await self._submit(plan, asked)
+                # From here to the last answer the provider may charge for what we have not seen. It is looked for.
+                give_back = partial(self.budget.unsure, is_looked_for=True)
+                await self._until_ended(batch_id, deadline)
+                await self._collect(batch_id, asked, reserved)
+                give_back = self.budget.release
+        finally:
+            for request, amount in reserved.items():
+                give_back(amount, asked[request].purpose)
+        await self.store.add_entry(self._journal, f"done/{plan.name}", "1")
+
+    async def _set_aside(self, plan: _Planned, asked: dict[str, Prompt]) -> dict[str, int]:
+        """Reserve the worst case of each item; nothing if it does not fit as a whole: single calls may."""
+        try:
+            amounts = await self.budget.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
+        except OutOfBudget:
+            # What is submitted is owed already: it is collected whatever is left in the budget.
+            return {} if plan.batch_id is None else dict.fromkeys(asked, 0)
+        return dict(zip(asked, amounts, strict=True))
+
+    async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
+        """Create the batch, or find it if only the provider's answer was lost."""
+        batch_id: str | None = None
+        for number in range(1, self.tries + 1):
+            if batch_id is not None:
+                break
+            try:
+                batch_id = await self._create(asked)
+            except Unanswered:
+                batch_id = await self._created_before(plan, len(asked))
+            except Temporary as bad:
+                if number == self.tries:
+                    raise
+                await self.sleep(max(bad.retry_after_seconds or 0.0, 2.0**number))
+        if batch_id is None:
+            raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
+        return await self._keep_id(plan, batch_id)
+
+    async def _create(self, asked: dict[str, Prompt]) -> str:
+        requests: Any = [
+            {"custom_id": _custom_id(request), "params": self.llm.params(prompt)} for request, prompt in asked.items()
+        ]
+        created = await self._said(self.llm.client.messages.batches.create(requests=requests))
+        return str(created.id)
+
+    async def _created_before(self, plan: _Planned, items: int) -> str | None:
+        """Find an unclaimed batch of this size that was created since this one was planned."""
+        claimed = {other.batch_id for other in await self._journalled()}
+        page = await self._said(self.llm.client.messages.batches.list(limit=50))
+        for batch in page.data:
+            counts = batch.request_counts
+            size = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
+            is_new = batch.created_at.timestamp() >= plan.planned_at - CLOCK_SKEW_SECONDS
+            if size == items and is_new and batch.id not in claimed:
+                return str(batch.id)
+        return None
+
+    async def _until_ended(self, batch_id: str, deadline: float) -> None:
+        cancelled = False
+        failures = 0
+        while True:
+            try:
+                batch = await self._said(self.llm.client.messages.batches.retrieve(batch_id))
+                failures = 0
+                if batch.processing_status == "ended":
+                    return
+                if self.now() >= deadline and not cancelled:
+                    await self._said(self.llm.client.messages.batches.cancel(batch_id))
+                    cancelled = True
+            except Temporary:
+                failures += 1
+                if failures >= self.tries:
+                    raise
+            if self.now() >= deadline + CANCEL_SECONDS:
+                raise Temporary(f"The batch {batch_id} of {self.llm.name} does not end.", remedy="It is asked again.")
+            await self.sleep(self.poll_seconds)
+
+    async def _collect(self, batch_id: str, asked: dict[str, Prompt], reserved: dict[str, int]) -> None:
+        by_id = {_custom_id(request): request for request in asked}
+        async for item in self._results(batch_id):
+            request = by_id.get(item.custom_id)
+            if request not in reserved or item.result.type != "succeeded":
+                continue
+            purpose = asked[request].purpose
+            try:
+                answer = self.llm.answer(item.result.message.model_dump(mode="json", warnings=False))
+            except MISSHAPEN:
+                # Charged and of no use: this one is asked for again, and the others are not held up.
+                self.budget.unsure(reserved.pop(request), purpose)
+                continue
+            cost = None if self.card is None else self.card.cost(answer, batch=True)
+            await self.store.save_answer(PaidAnswer(request, self.run, self.llm.name, purpose, answer, cost))
+            self.budget.charge(reserved.pop(request), purpose, answer, cost)
+
+    async def _results(self, batch_id: str) -> AsyncIterator[Any]:
+        """Yield every item of an ended batch; a stream that breaks off is an outage."""
+        from aiohttp import ClientError
+        from anthropic import AnthropicError
+        from httpx2 import HTTPError
+
+        stream = aiter(await self._said(self.llm.client.messages.batches.results(batch_id)))
+        while True:
+            try:
+                item = await anext(stream)
+            except StopAsyncIteration:
+                return
+            except (HTTPError, ClientError, AnthropicError, ValueError) as bad:
+                raise Unanswered(f"The results of the batch {batch_id} broke off: {type(bad).__name__}.") from None
+            yield item
+
+    async def _said(self, call: Any) -> Any:
+        from anthropic import AnthropicError
+
+        try:
+            return await call
+        except AnthropicError as bad:
+            raise explain(bad, self.llm.endpoint) from None
+
+    # journal
+
+    @property
+    def _journal(self) -> str:
+        """Name the journal, which outlives a run that starts anew."""
+        return f"{self.run}:batches:{self.llm.name}"
+
+    async def _keep_id(self, plan: _Planned, batch_id: str) -> str:
+        return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
+
+    async def _plan(self, chunk: tuple[str, ...], earlier: int) -> _Planned:
+        name = sha256_hex("".join((*chunk, str(earlier))).encode())[2:34]
+        plan = _Planned(name, chunk, self.now())
+        await self.store.add_entry(self._journal, f"plan/{name}", plain_json([list(chunk), plan.planned_at]))
+        return plan
+
+    async def _journalled(self) -> list[_Planned]:
+        kept = dict(await self.store.entries(self._journal, ""))
+        plans = []
+        for key, value in kept.items():
+            if key.startswith("plan/"):
+                name, (requests, planned_at) = key.removeprefix("plan/"), json.loads(value)
+                batch_id, done = kept.get(f"id/{name}"), f"done/{name}" in kept
+                plans.append(_Planned(name, tuple(requests), planned_at, batch_id, done))
+        return plans
+
+
+def _custom_id(request: str) -> str:
+    return request.removeprefix("0x")
+
+
+def _chunks(missing: dict[str, Prompt]) -> Iterator[tuple[str, ...]]:
+    """Split in order of hash, so that equal requests make equal batches."""
+    chunk: list[str] = []
+    size = 0
+    for request in sorted(missing):
+        prompt = missing[request]
+        needed = len(prompt.system.encode()) + len(prompt.user.encode()) + len(prompt.schema_json) + 1000
+        if chunk and (len(chunk) == MOST_IN_A_BATCH or size + needed > MOST_BYTES):
+            yield tuple(chunk)
+            chunk, size = [], 0
+        chunk.append(request)
+        size += needed
+    if chunk:
+        yield tuple(chunk)
 
 
 PROVIDER = Provider(
@@ -137,6 +382,6 @@ PROVIDER = Provider(
     form="anthropic:MODEL",
     build=_build,
     price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
-    answer_in_batches=_answer_in_batches,
+    answer_in_batches=answer_in_batches,
     thinks=lambda judge: thinks(judge.model),
 )

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.judge.attestation import (
+    INSTALL,
     KeyReport,
     NotAttested,
     Quotes,
@@ -22,16 +23,13 @@ from clara_eval.judge.attestation import (
     check_key,
     key_name,
     nonce_for,
+    quote_of,
 )
-from clara_eval.judge.attestation.checks import quote_of
-from clara_eval.judge.attestation.quotes import INSTALL
-from clara_eval.judge.outages import UnsignedAnswer
-from clara_eval.judge.port import Answer, Prompt
+from clara_eval.judge.completion import check_signed
+from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
 from clara_eval.judge.provider import LONGEST_CALL_SECONDS, JudgeName
-from clara_eval.judge.providers.failures import explain_status, said_by
 from clara_eval.judge.providers.openai import OpenAiLlm
-from clara_eval.judge.providers.wire import ModelReply
-from clara_eval.judge.signed import check_signed
+from clara_eval.judge.providers.wire import ModelReply, explain_status, said_by
 
 REPORT = JsonCodec(KeyReport)
 PROOF_TRIES = 3

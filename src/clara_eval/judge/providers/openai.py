@@ -17,19 +17,20 @@ from clara_eval.core.errors import ClaraError, Temporary
 from clara_eval.core.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
-from clara_eval.judge.outages import Unanswered
-from clara_eval.judge.port import Answer, Prompt, Purpose
+from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
-from clara_eval.judge.providers.failures import (
+from clara_eval.judge.providers.registry import parse_jury, required_key
+from clara_eval.judge.providers.wire import (
+    TRANSPORT_ERRORS,
     Endpoint,
+    ModelReply,
+    Wire,
     explain,
     explain_status,
     is_too_long,
     said_by,
     said_in,
 )
-from clara_eval.judge.providers.registry import parse_jury, required_key
-from clara_eval.judge.providers.wire import TRANSPORT_ERRORS, ModelReply, Wire
 
 OPENAI = "https://api.openai.com/v1"
 NO_KEY = "no-key"

@@ -16,9 +16,9 @@ from pydantic import SecretStr
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
 from clara_eval.judge.costs.prices import PriceCard, parse_prices
-from clara_eval.judge.limits import THINKING_ROOM, TokenLimits
 from clara_eval.judge.port import ConnectedLlm
 from clara_eval.judge.provider import JudgeName, Provider
+from clara_eval.judge.reading import THINKING_ROOM, TokenLimits
 from clara_eval.judge.rules import PROVIDER as RULES
 
 ENTRY_POINTS = "clara_eval.judges"

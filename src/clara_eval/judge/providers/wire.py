@@ -1,15 +1,157 @@
-"""HTTP to one model's endpoint, on aiohttp."""
+"""HTTP to one model's endpoint, and errors of ours for its failures; no key and no request header is in their text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp import ClientConnectorError, ConnectionTimeoutError, InvalidURL
 from yarl import URL
 
+from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.core.version import __version__
+from clara_eval.judge.port import RateLimited, RequestRefused, ServerFailed, Unanswered
+
+LONGEST_WAIT_SECONDS = 3600.0
+_TOO_LONG = (
+    *("context_length", "context length", "too long", "too large", "context window", "maximum context"),
+    "allowed number of output tokens",
+)
+_REFUSED = (
+    "content_filter",
+    "content filter",
+    "content_policy",
+    "content management policy",
+    "safety system",
+    "invalid_prompt",
+    "prompt was flagged",
+    "input was flagged",
+)
+_NO_CREDIT = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The judge for messages; `key` is here to be kept out of them."""
+
+    judge: str
+    key_name: str
+    key: str
+
+
+def explain(bad: Exception, endpoint: Endpoint) -> ClaraError:
+    """Return the error for an exception of `anthropic` or of the transport."""
+    status = getattr(bad, "status_code", None)
+    if isinstance(status, int):
+        headers = getattr(getattr(bad, "response", None), "headers", {})
+        return explain_status(status, said(bad), headers, endpoint)
+    if _never_sent(bad):
+        return Temporary(f"{endpoint.judge} cannot be reached.", remedy="Is its address right, and the network up?")
+    return Unanswered(f"{endpoint.judge} did not answer: {type(bad).__name__}.")
+
+
+def explain_status(status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint) -> ClaraError:
+    """Return the error for an HTTP status and what the provider wrote with it."""
+    who, text = endpoint.judge, _clean(message, endpoint.key)
+    lowered = text.lower()
+    if status in (400, 402, 403, 429) and any(word in lowered for word in _NO_CREDIT):
+        return ConfigError(f"{who}: the account has no credit ({status}).", remedy="Top it up or choose another judge.")
+    if status in (429, 529):
+        return RateLimited(f"{who} limits the rate ({status}): {text}", retry_after_seconds=retry_after(headers))
+    if status in (408, 409, 425) or status >= 500:
+        kind = ServerFailed if status >= 500 else Temporary
+        return kind(f"{who} is not well ({status}): {text}", retry_after_seconds=retry_after(headers))
+    if status in (400, 403) and any(word in lowered for word in _REFUSED):
+        return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
+    if status in (401, 403):
+        # The provider's words are left out: they quote parts of the key.
+        return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {endpoint.key_name}.")
+    if status == 404:
+        return ConfigError(f"{who} does not exist (404): {text}", remedy="Check the model and address in CLARA_JUDGES.")
+    if status == 413 or is_too_long(text) or any(word in lowered for word in _REFUSED):
+        return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
+    return RequestRefused(f"{who} refuses the request ({status}): {text}", remedy="Check the model in CLARA_JUDGES.")
+
+
+def is_too_long(message: str) -> bool:
+    """Return whether a provider says that prompt and answer are more than the model can hold."""
+    lowered = message.lower()
+    return any(word in lowered for word in _TOO_LONG)
+
+
+def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
+    """Return the seconds of `retry-after-ms` or `Retry-After`; None if neither."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return _bounded(milliseconds / 1000)
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is None and value:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - now()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return None if seconds is None else _bounded(seconds)
+
+
+def said(bad: Exception) -> str:
+    """Return what the provider wrote: type, code and message."""
+    return _said(getattr(bad, "body", None))
+
+
+def said_by(content: bytes) -> str:
+    """Return what the provider wrote, from the bytes of an answer."""
+    text = content.decode(errors="replace").strip()
+    try:
+        return _said(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _said(body: object) -> str:
+    detail = body.get("error", body) if isinstance(body, dict) else None
+    if not isinstance(detail, dict):
+        return body if isinstance(body, str) else ""
+    return said_in(detail)
+
+
+def said_in(detail: Mapping[str, Any]) -> str:
+    parts = [str(detail[key]) for key in ("type", "code", "param", "message") if detail.get(key) not in (None, "")]
+    return ", ".join(parts) or json.dumps(detail)
+
+
+def _never_sent(bad: Exception) -> bool:
+    """Return whether no connection was made: the transport reports that as a time-out."""
+    cause: BaseException | None = bad
+    while cause is not None:
+        if isinstance(cause, (ClientConnectorError, ConnectionTimeoutError, InvalidURL)):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _clean(text: str, key: str) -> str:
+    hidden = text.replace(key, "(hidden)") if key else text
+    return "".join(c if c.isprintable() else " " for c in hidden)[:300]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        return None
+    return value if value is not None and value == value and value >= 0 else None  # noqa: PLR0124 - NaN is not itself
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
+
 
 MOST_BYTES = 16 * 2**20
 """A judge answers with some hundred bytes, an attestation has some hundred thousand."""

@@ -18,7 +18,7 @@ from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.documents.store_keys import trace_key
-from clara_eval.store.publication.port import Refused
+from clara_eval.store.publication.publish_documents import Refused
 
 API = "https://api.cloudflare.com/client/v4"
 MOST_KEYS = 10_000

@@ -1,6 +1,7 @@
-"""Publish the documents of one posted result at a place, from the store.
+"""Publish the documents of one posted result from the store at the places of publication.
 
 Invariant: only posted results go out, scores and status last; an interrupted publication continues where it was.
+Putting twice changes nothing; a trace is visible only once its last part is there.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Protocol
 
+from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.documents.store_keys import (
     TRACE_URIS,
@@ -19,9 +22,37 @@ from clara_eval.documents.store_keys import (
     trace_uri_key,
     verdicts_key,
 )
-from clara_eval.store.ports import PublicKeys
-from clara_eval.store.publication.port import Publication
+from clara_eval.store.sql_store import PublicKeys
 from clara_eval.store.trace_archive import archived_trace, stream_trace
+
+
+class Refused(Temporary):
+    """The place answers and refuses these documents; others may go there."""
+
+
+class Publication(Protocol):
+    @property
+    def name(self) -> str:
+        """The name under which progress is recorded."""
+        ...
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether the keys go there, or only the trace."""
+        ...
+
+    async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
+        """Put some hundred (key, JSON) pairs; Temporary in an outage, Refused if it does not take them."""
+        ...
+
+    async def trace_digest(self, chain_id: int, address: str) -> str | None:
+        """The digest of the trace that is there completely."""
+        ...
+
+    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str | None:
+        """Take a trace in parts of about a megabyte, and return its lasting URI if it has one."""
+        ...
+
 
 BULK = 500
 DONE = "done"

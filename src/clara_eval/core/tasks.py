@@ -1,9 +1,11 @@
-"""Run coroutines at once; the first failure ends the others and is raised as itself."""
+"""Run coroutines at once; check that the lease of the running work is still held."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -30,3 +32,24 @@ def _first(failure: BaseException) -> BaseException:
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure
+
+
+Check = Callable[[], Awaitable[None]]
+_check: ContextVar[Check | None] = ContextVar("lease_check", default=None)
+
+
+@contextmanager
+def checking_lease(check: Check) -> Iterator[None]:
+    """Have `check_lease` call `check` in everything that runs inside."""
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+async def check_lease() -> None:
+    """Raise if the work that runs now has lost its lease, as after a frozen process thaws."""
+    check = _check.get()
+    if check is not None:
+        await check()

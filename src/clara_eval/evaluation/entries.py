@@ -1,0 +1,194 @@
+"""The entries of a round: collected, cleared of copies, read, and rejected if nothing is known about them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schema, with_types
+from clara_eval.core.address import Address
+from clara_eval.core.errors import CannotPublish, Temporary
+from clara_eval.core.flags import Flag
+from clara_eval.core.submission import Submission
+from clara_eval.core.tasks import gather_or_raise
+from clara_eval.evaluation.execution import Execution
+from clara_eval.evaluation.features.extract import (
+    CANARY,
+    UNEVALUABLE,
+    UNREAD,
+    ReadingContext,
+    extract_features,
+    prompts_for,
+)
+from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round
+from clara_eval.evaluation.rulings import excluded, with_originals
+from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult
+from clara_eval.judge import type_names
+from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
+from clara_eval.judge.port import Prompt
+from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
+from clara_eval.submissions.copies import Likeness, find_likeness
+from clara_eval.submissions.model import Rejected, Solution
+
+READ_AT_ONCE = 16
+SHOWN = 3
+
+
+class Entries(NamedTuple):
+    pieces: tuple[SubmissionResult, ...]
+    likeness: Likeness
+    rejected: tuple[Rejected, ...]
+    judged: list[Solution]
+
+
+async def collect_entries(given: Round, sources: Sources, listener: ProgressListener) -> Entries:
+    pieces = await _collect(given, sources, listener)
+    out = excluded(sources.rulings, given.submissions)
+    barred = accounts(out)
+    verdicts = [piece.verdict for piece in pieces if piece.submission.submitter not in barred]
+    accepted = [verdict for verdict in verdicts if isinstance(verdict, Solution)]
+    likeness = await asyncio.to_thread(
+        find_likeness,
+        accepted,
+        template=given.metadata.problem_statement,
+        versions=given.replaced,
+        key=given.beacon.encode(),
+    )
+    likeness = with_originals(likeness, sources.rulings)
+    copies = [copy for cluster in likeness.clusters for copy in cluster.rejected()]
+    rejected = in_order([*out, *(verdict for verdict in verdicts if isinstance(verdict, Rejected)), *copies])
+    refused = accounts(rejected)
+    return Entries(pieces, likeness, rejected, [s for s in accepted if s.submission.submitter not in refused])
+
+
+async def _collect(given: Round, sources: Sources, listener: ProgressListener) -> tuple[SubmissionResult, ...]:
+    total = len(given.submissions)
+    gate = asyncio.Semaphore(READ_AT_ONCE)
+    done = 0
+
+    async def one(submission: Submission) -> SubmissionResult:
+        nonlocal done
+        async with gate:
+            found = await sources.submission(submission, given.config.language)
+        done += 1
+        listener("collecting", done, total)
+        return found
+
+    pieces = tuple(await gather_or_raise(one(submission) for submission in given.submissions))
+    missing = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected) and piece.is_outage]
+    if missing and not sources.gives_up and not any(isinstance(piece.verdict, Solution) for piece in pieces):
+        raise _unread(missing, total)
+    return pieces
+
+
+def _unread(missing: Sequence[Rejected], total: int) -> Temporary:
+    """An outage of all entries. How long a stranger asks to wait is not passed on."""
+    named = "; ".join(f"{one.submission.submitter}: {one.reason}" for one in missing[:SHOWN])
+    more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+    return Temporary(
+        f"{len(missing)} of {total} submissions cannot be read yet, and no other can be judged ({named}{more}).",
+        remedy="They are tried again until a quarter of the scoring window is left.",
+    )
+
+
+def accounts(rejected: Sequence[Rejected]) -> set[Address]:
+    return {r.submission.submitter for r in rejected}
+
+
+def in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:
+    return tuple(sorted(rejected, key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReader:
+    """The model that reads the entries, and the money for it; None is no model, or no bound."""
+
+    llm: StructuredLlm | None
+    money: ReadingBudget | None
+
+    @classmethod
+    def of(cls, plan: EvaluationPlan, log: AnswerLog, sources: ModelSource) -> RoundReader:
+        if not plan.readers:
+            return cls(None, plan.reading)
+        others = tuple(sources.reader((name,)) for name in plan.readers[1:])
+        return cls(StructuredLlm(sources.reader(plan.readers), plan.tokens, others, log), plan.reading)
+
+    async def settle_schema(self, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
+        """Close the schema from the poster's words alone; also the names that a model typed."""
+        schema, untyped = compile_schema(metadata.config)
+        if not untyped or self.llm is None:
+            return schema, ()
+        typed = await type_names(self.llm, metadata.config, untyped)
+        return with_types(schema, typed), tuple(feature.name for feature in typed)
+
+    async def read(
+        self,
+        context: ReadingContext,
+        schema: FeatureSchema,
+        solutions: Sequence[Solution],
+        listener: ProgressListener,
+        execution: Execution | None,
+    ) -> dict[Address, SubmissionFacts]:
+        """Read every entry: those first for which an equal share of the money suffices."""
+        found: dict[str, SubmissionFacts] = {}
+
+        async def one(solution: Solution, most: int, needs: int) -> int:
+            account = solution.submission.submitter
+            llm = self.llm.about_one_entry(self.money, most=most, needs=needs) if self.llm else None
+            executed = execution.executed.get(account) if execution else None
+            found[account] = await extract_features(llm, schema, solution, context, executed)
+            listener("extracting", len(found), len(solutions))
+            return llm.share.spent if llm and llm.share else 0
+
+        def prompts_by_account() -> dict[str, list[Prompt]]:
+            return {name: prompts_for(schema, [solution], context) for name, solution in by_account.items()}
+
+        by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
+        prompts = await asyncio.to_thread(prompts_by_account) if self.llm else {}
+        usual = {name: self.money.usual(prompts.get(name, ())) if self.money else 0 for name in by_account}
+        left = self.money.micro_usd if self.money else 0
+        while usual:
+            most = next_to_read(left, usual)
+            if self.llm is not None and most:
+                await self.llm.prefetch([prompt for name in most for prompt in prompts[name]])
+            most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
+            left -= sum(
+                await gather_or_raise(one(by_account[name], bound, usual.pop(name)) for name, bound in most.items())
+            )
+        return {solution.submission.submitter: found[solution.submission.submitter] for solution in solutions}
+
+
+def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
+    found = [(solution, features[solution.submission.submitter]) for solution in solutions]
+    if found and all(_is_empty(facts) or _failure(facts) for _, facts in found):
+        raise _nothing([facts for _, facts in found])
+    return tuple(_rejection(solution, facts) for solution, facts in found if _is_empty(facts))
+
+
+def _is_empty(facts: SubmissionFacts) -> bool:
+    return all(value is None for _, value in facts.vector.values)
+
+
+def _failure(facts: SubmissionFacts) -> Flag | None:
+    return next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
+
+
+def _nothing(all_facts: Sequence[SubmissionFacts]) -> Temporary | CannotPublish:
+    failures = [flag for facts in all_facts if (flag := _failure(facts)) is not None]
+    unread = next((flag for flag in failures if flag.code == UNREAD), None)
+    if unread is not None:
+        return Temporary(f"No submission could be read. The first: {unread.sentence}")
+    said = f"The first: {failures[0].sentence}" if failures else "Every judged feature is unknown for every submission."
+    return CannotPublish(
+        f"Reading the {len(all_facts)} submissions gave no facts to compare, so nobody is ranked. {said}",
+        remedy="Evaluate it anew with another model (`evaluate --restart`), or let the poster post scores.",
+    )
+
+
+def _rejection(solution: Solution, facts: SubmissionFacts) -> Rejected:
+    failure = _failure(facts)
+    reason = failure.sentence if failure else "Every judged feature is unknown."
+    return Rejected(solution.submission, UNEVALUABLE, reason, failure is not None and failure.code == UNREAD)

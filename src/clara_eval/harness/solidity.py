@@ -1,0 +1,249 @@
+"""Solidity before it is compiled: refuse text that unfolds too far, write the stand-in that a harness is compiled with.
+
+Invariant: of the submission's words only names that the harness uses are compiled with the harness.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NotRequired
+
+from typing_extensions import TypedDict
+
+from clara_eval.core.hashing import sha256_hex
+from clara_eval.core.syntax import parse, walk
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MOST_PARTS = 4_096
+MOST_COPIES = 256
+DEEPEST = 40
+"""No array is looked into further: what has so many dimensions is refused."""
+_CONTAINERS = frozenset({"struct_declaration", "contract_declaration"})
+_CONSTANTS = frozenset({"state_variable_declaration", "constant_variable_declaration"})
+_FUNCTIONS = frozenset({"function_definition", "constructor_definition", "fallback_receive_definition"})
+
+
+def too_much(source: str) -> str | None:
+    """Why this text must not reach the compiler; None if it may. What cannot be parsed has no shape."""
+    parsed = parse(source.encode("utf-8", "replace"), "solidity")
+    if parsed is None:
+        return None
+    nodes = [node for node, _ in walk(parsed.tree)]
+    if (parts := _largest(nodes)) > MOST_PARTS:
+        return f"Its types, constants or contracts unfold to more than {MOST_PARTS:,} parts ({_about(parts)})."
+    if (copies := _most_copied(nodes)) > MOST_COPIES:
+        return f"Its modifiers repeat a function more than {MOST_COPIES:,} times ({_about(copies)})."
+    return None
+
+
+def _about(count: int) -> str:
+    return f"{count:,}" if count < 10**12 else "more than a million millions"
+
+
+def _largest(nodes: list[Node]) -> int:
+    uses: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
+    for node in nodes:
+        if (name := _declared(node)) is not None:
+            uses[name].append(list(_used(node)))
+    sizes: dict[str, int] = {}
+    for name in uses:
+        _size(name, uses, sizes)
+    loose: list[int] = [1 << _array_depth(node) for node in nodes if node.type == "type_name"]
+    return max([*sizes.values(), *loose, 0])
+
+
+def _size(name: str, uses: dict[str, list[list[tuple[str, int]]]], sizes: dict[str, int]) -> None:
+    """Note the unfolded size of a name: of several declarations the largest; a name inside itself counts once."""
+    waiting, begun = [name], set(sizes)
+    while waiting:
+        last = waiting[-1]
+        if last not in begun:
+            begun.add(last)
+            waiting += {one for declared in uses[last] for one, _ in declared if one in uses and one not in begun}
+            continue
+        waiting.pop()
+        if last not in sizes:
+            sums = (sum(sizes.get(one, 1) * times for one, times in declared) for declared in uses[last])
+            sizes[last] = 1 + max(sums, default=0)
+
+
+def _declared(node: Node) -> str | None:
+    is_constant = node.type in _CONSTANTS and any(child.type == "constant" for child in node.children)
+    if not is_constant and node.type not in _CONTAINERS:
+        return None
+    name = next((child for child in node.children if child.type == "identifier"), None)
+    return _text(name) if name is not None else None
+
+
+def _used(node: Node) -> Iterator[tuple[str, int]]:
+    """Names that a declaration holds, and how often: an array's element counts twice for each dimension."""
+    if node.type == "struct_declaration":
+        for member in _below(node, "struct_member"):
+            kinds = [child for child in member.children if child.type == "type_name"]
+            for kind in kinds:
+                names = list(_below(kind, "user_defined_type"))
+                yield (_text(names[-1]).rpartition(".")[2] if names else "", 2 ** _array_depth(kind))
+    elif node.type == "contract_declaration":
+        for new in _below(node, "new_expression"):
+            yield from ((_text(one).rpartition(".")[2], 1) for one in _below(new, "user_defined_type"))
+    else:
+        for value in (child for child in node.children if child.type == "expression"):
+            yield from ((_text(one), 1) for one in _below(value, "identifier"))
+
+
+def _array_depth(kind: Node) -> int:
+    depth = 0
+    while depth < DEEPEST and kind.type == "type_name" and any(child.type == "[" for child in kind.children):
+        depth, kind = depth + 1, kind.children[0]
+    return depth
+
+
+def _most_copied(nodes: list[Node]) -> int:
+    repeats: dict[str, int] = {}
+    for node in nodes:
+        if node.type == "modifier_definition" and (name := node.child_by_field_name("name")) is not None:
+            times = sum(_text(one) == "_" for one in _below(node, "identifier"))
+            repeats[_text(name)] = max(times, repeats.get(_text(name), 1))
+    most = 1
+    for node in nodes:
+        if node.type in _FUNCTIONS:
+            copies = 1
+            for used in (child for child in node.children if child.type == "modifier_invocation"):
+                names = list(_below(used, "identifier"))
+                copies *= repeats.get(_last_of_path(used, names), 1)
+            most = max(most, copies)
+    return most
+
+
+def _last_of_path(used: Node, names: list[Node]) -> str:
+    """`Base.m(1)` is `m`."""
+    own = [_text(one) for one in names if one.parent == used]
+    return own[-1] if own else ""
+
+
+def _below(node: Node, kind: str) -> Iterator[Node]:
+    waiting = list(reversed(node.children))
+    while waiting:
+        one = waiting.pop()
+        if one.type == kind:
+            yield one
+        waiting += reversed(one.children)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
+NAME = "Submission"
+MARK = sha256_hex(b"clara-eval: here goes the code of the submission").removeprefix("0x")
+"""What the constructor of the stand-in pushes, and nothing else does: it is found by this."""
+_PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
+_DYNAMIC = frozenset({"bytes", "string"})
+
+
+class AbiType(TypedDict):
+    name: str
+    type: str
+    internalType: NotRequired[str]
+    components: NotRequired[list[AbiType]]
+
+
+class AbiMember(TypedDict):
+    type: str
+    name: NotRequired[str]
+    inputs: NotRequired[list[AbiType]]
+    outputs: NotRequired[list[AbiType]]
+    stateMutability: NotRequired[str]
+
+
+def stand_in(abi: Sequence[AbiMember], harness: str) -> str:
+    """The file that the harness imports; it compiles to code that `linked` replaces."""
+    named = set(re.findall(r"[A-Za-z_$][\w$]*", harness))
+    types = _Types()
+    parts = list(_members(abi, named, types))
+    body = "\n".join([*types.written, *parts])
+    return f"// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract {NAME} {{\n{body}\n}}\n"
+
+
+def _members(abi: Sequence[AbiMember], named: set[str], types: _Types) -> Iterator[str]:
+    implied: AbiMember = {"type": "constructor"}
+    built = next((one for one in abi if one["type"] == "constructor"), implied)
+    payable = " payable" if built.get("stateMutability") == "payable" else ""
+    mark = f"assembly {{ log1(0, 0, 0x{MARK}) }}"
+    yield f"constructor({types.listed(built.get('inputs', []), 'memory') or ''}){payable} {{ {mark} }}"
+    for one in abi:
+        if one["type"] in {"receive", "fallback"} and one.get("stateMutability") == "payable":
+            yield f"{one['type']}() external payable {{}}"
+        elif one.get("name") in named - {NAME} and one["type"] in {"function", "error"}:
+            yield from (member for member in [_member(one, types)] if member is not None)
+
+
+def _member(one: AbiMember, types: _Types) -> str | None:
+    is_error = one["type"] == "error"
+    given = types.listed(one.get("inputs", []), "" if is_error else "calldata")
+    if is_error or given is None:
+        return f"error {one['name']}({given});" if given is not None else None
+    back = types.listed(one.get("outputs", []), "memory")
+    if back is None:
+        return None
+    kind = "" if one.get("stateMutability") == "nonpayable" else one.get("stateMutability", "")
+    returns = f"returns ({back})" if back else ""
+    return f"function {one['name']}({given}) external {kind} {returns} {{}}"
+
+
+class _Types:
+    """Types of an ABI in Solidity; structs are declared inside the stand-in."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self._structs: dict[str, str] = {}
+
+    def listed(self, found: Sequence[AbiType], place: str) -> str | None:
+        """Parameters; None where one has a type that cannot be written down, for example a function."""
+        parts: list[str] = []
+        for one in found:
+            name = self._one(one)
+            if name is None:
+                return None
+            is_reference = one["type"].endswith("]") or one["type"] in _DYNAMIC or one["type"] == "tuple"
+            parts.append(f"{name} {place}" if is_reference and place else name)
+        return ", ".join(parts)
+
+    def _one(self, one: AbiType) -> str | None:
+        if one["type"].startswith("tuple"):
+            struct = self._struct(one)
+            return struct and struct + one["type"].removeprefix("tuple")
+        if one.get("internalType") == "address payable":
+            return "address payable"
+        return one["type"] if _PLAIN.fullmatch(one["type"]) else None
+
+    def _struct(self, one: AbiType) -> str | None:
+        fields = [(self._one(field), field["name"]) for field in one.get("components", [])]
+        if any(kind is None for kind, _ in fields):
+            return None
+        body = " ".join(f"{kind} {name};" for kind, name in fields)
+        own = re.fullmatch(rf"struct {NAME}\.([\w$]+)[\[\]\d]*", one.get("internalType", ""))
+        key = f"{own[1] if own else ''} {body}"
+        if key not in self._structs:
+            self._structs[key] = own[1] if own else f"Struct{len(self._structs)}_"
+            self.written.append(f"struct {self._structs[key]} {{ {body} }}")
+        return self._structs[key]
+
+
+def linked(assembly: Mapping[str, object], code: str) -> dict[str, object]:
+    """The harness's assembly with this creation code wherever that of the stand-in was."""
+    items, data = assembly.get(".code"), assembly.get(".data")
+    if isinstance(items, list) and any(_is_mark(item) for item in items):
+        return {".code": [{"begin": -1, "end": -1, "name": "VERBATIM", "source": -1, "value": code}]}
+    if not isinstance(data, Mapping):
+        return dict(assembly)
+    parts = {key: linked(one, code) if isinstance(one, Mapping) else one for key, one in data.items()}
+    return {**assembly, ".data": parts}
+
+
+def _is_mark(item: Mapping[str, object]) -> bool:
+    return item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK
