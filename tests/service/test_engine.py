@@ -34,9 +34,9 @@ from clara_eval.chain.sender import Intention, send_again
 from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
 from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
-from clara_eval.challenges.read import is_still_current
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter, attempts_key
+from clara_eval.challenges.venue import is_still_current
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address

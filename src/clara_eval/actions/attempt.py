@@ -18,9 +18,8 @@ from clara_eval.chain.model import Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.chain_records import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
-from clara_eval.challenges.read import look_at_challenge, pin_challenge
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.challenges.venue import window_of
+from clara_eval.challenges.venue import look_at_challenge, pin_challenge, window_of
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
 from clara_eval.documents.results import EvalStatus, Scores, read

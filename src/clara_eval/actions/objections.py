@@ -25,8 +25,8 @@ from clara_eval.challenges.objections import (
     objection_message,
     raised_key,
 )
-from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.stored_results import ApiRecords
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address, normal_signature, signer_of, to_address
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped

@@ -6,7 +6,7 @@ from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.service_client import send_to_service, sign_text
 from clara_eval.app import open_app
 from clara_eval.challenges.context import Ports
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, signer_of

@@ -12,8 +12,8 @@ from clara_eval.app import open_caller, open_chain, open_machine, trace_fetch
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge, Posted
 from clara_eval.chain.winners import read_calldata
-from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address

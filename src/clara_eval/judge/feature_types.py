@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from clara_eval.config.eval_config import EvalConfig, Feature, JsonLimits, level_feature
+from clara_eval.config.eval_config import EvalConfig, Feature, level_feature
 from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
+from clara_eval.core.strict_json import JsonLimits
 from clara_eval.judge.port import AnswerCut, Prompt
 from clara_eval.judge.reading import read_object, shown
 from clara_eval.judge.structured_llm import StructuredLlm

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-from clara_eval.config.eval_config import JsonLimits, read_strict_json
 from clara_eval.core.errors import BadAnswer, BadInput
+from clara_eval.core.strict_json import JsonLimits, read_strict_json
 from clara_eval.judge.port import Answer
 
 THINKING_ROOM = 4_096
