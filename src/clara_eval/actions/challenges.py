@@ -26,8 +26,7 @@ from clara_eval.documents.actions import (
     OwnSubmission,
     PostedWinner,
 )
-from clara_eval.documents.results import ChainStatus, Token
-from clara_eval.documents.rounds import AgentRecord
+from clara_eval.documents.results import AgentRecord, ChainStatus, Token
 
 FINALIZATION_SECONDS = 12 * 3600
 """The contract's wait between the post and the claims."""
