@@ -107,9 +107,8 @@ async def record_result(store: PublicKeys, chain: EthereumChain, address: Addres
     challenge = await chain.challenges.challenge_at(address, block)
     if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:
         return None
-    winners = (
-        await chain.results.winners_at(address, challenge.winner_count, block) if challenge.score_posted_at else ()
-    )
+    results, count = chain.results, challenge.winner_count
+    winners = await results.winners_on_chain(address, count, block) if challenge.score_posted_at else ()
     result = RoundResult(
         chainStatus=challenge.status.name.lower(),
         token=Token.model_validate(to_camel_json(challenge.token)),
