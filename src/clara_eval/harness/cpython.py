@@ -282,6 +282,10 @@ def _define(linker: Linker, guest: MessageGuest, module: Module) -> None:
         linker.define_func(wanted.module, name, kind, function, access_caller=True)
 
 
+def _leave(_caller: Caller, _code: int) -> None:
+    raise LoadFailed(_ENDED)
+
+
 def _world(guest: MessageGuest) -> dict[str, HostFunction]:
     """Messages by descriptors 0 to 2, one time that never changes, no environment, no folders."""
 
@@ -312,9 +316,6 @@ def _world(guest: MessageGuest) -> dict[str, HostFunction]:
             guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)), vectors)
         return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
-    def leave(_caller: Caller, _code: int) -> None:
-        raise LoadFailed(_ENDED)
-
     def status(caller: Caller, descriptor: int, at: int, found: bytes) -> int:
         return put(caller, at, found) if 0 <= descriptor <= 2 else BADF
 
@@ -335,5 +336,5 @@ def _world(guest: MessageGuest) -> dict[str, HostFunction]:
         ),
         "fd_prestat_get": lambda *_: BADF,
         "fd_prestat_dir_name": lambda *_: BADF,
-        "proc_exit": leave,
+        "proc_exit": _leave,
     }
