@@ -141,7 +141,10 @@ def nonce_for(run: str, judge: str) -> str:
 def key_name(interface: str, proof: str) -> str:
     found = _object(proof, "the signature")
     if interface == "near":
-        return _address(found.get("signing_address"))
+        address = str(found.get("signing_address")).lower()
+        if not re.fullmatch("0x[0-9a-f]{40}", address):
+            raise NotAttested("the signature names no address")
+        return address
     signature = found.get("signature")
     name = signature.get("key_id") if isinstance(signature, dict) else found.get("key_id")
     digest = found.get("workload_keyset_digest")
@@ -303,13 +306,6 @@ def _canonical(value: object) -> bytes:
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
-
-
-def _address(value: object) -> str:
-    text = str(value).lower()
-    if not re.fullmatch("0x[0-9a-f]{40}", text):
-        raise NotAttested("the signature names no address")
-    return text
 
 
 def _unhex(value: object, what: str) -> bytes:
