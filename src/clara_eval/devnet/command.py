@@ -16,8 +16,7 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
-from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode
+from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevAccount, DevNode
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli.options import JsonFlag
 from clara_eval.interfaces.cli.output import emit_json

@@ -16,8 +16,7 @@ from clara_eval.chain.contracts.abi import Abi, AbiItem, ContractName, artifact
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode, MinedReceipt
+from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevAccount, DevNode, MinedReceipt
 
 USDC = 1_000_000
 """Base units of one test dollar."""

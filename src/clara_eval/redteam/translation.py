@@ -6,7 +6,6 @@ import ast
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "/", ast.Mod: "%", ast.Pow: "**",
@@ -136,7 +135,7 @@ def _constant(node: ast.Constant) -> str:
     return json.dumps(value if isinstance(value, (str, int, float, type(None))) else str(value))
 
 
-_SIMPLE: dict[type, Callable[[Any], str]] = {
+_SIMPLE: dict[type, Callable[..., str]] = {
     ast.Return: lambda node: f"return {_expr(node.value)}" if node.value else "return",
     ast.Assign: _assign,
     ast.AnnAssign: lambda node: f"{_expr(node.target)} = {_expr(node.value)}" if node.value else "",
@@ -148,7 +147,7 @@ _SIMPLE: dict[type, Callable[[Any], str]] = {
     ast.Continue: lambda _: "continue",
 }
 """Statements on one line; any other is empty."""
-_EXPRESSIONS: dict[type, Callable[[Any], str]] = {
+_EXPRESSIONS: dict[type, Callable[..., str]] = {
     type(None): lambda _: "",
     ast.Name: lambda node: _NAMES.get(node.id, f"{node.id}_" if node.id in _RESERVED else node.id),
     ast.Constant: _constant,

@@ -22,14 +22,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.demo.gas_golf import gas_golf
-from clara_eval.devnet.demo.round import (
-    DemoRound,
-    Story,
-    post_round,
-    rate_limiter,
-    submit_round,
-)
+from clara_eval.devnet.demo.round import DemoRound, Story, gas_golf, post_round, rate_limiter, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.documents.results import EvalStatus
 from clara_eval.harness import Machine, MissingEngine
