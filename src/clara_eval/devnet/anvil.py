@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypedDict
 from urllib.parse import urlsplit
 
@@ -93,9 +92,7 @@ class Anvil:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -267,7 +264,6 @@ class DevNode:
         return replace(node, accounts=accounts)
 
     async def close(self) -> None:
-        """Close the connection; the node goes on."""
         await self.session.close()
 
     async def post(self, sender: DevAccount, to: Address | None, data: str) -> str:

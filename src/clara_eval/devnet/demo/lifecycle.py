@@ -133,11 +133,6 @@ async def _claim(
     return balances, await app.chain.results.has_claimed(evaluation.challenge.address, winners)
 
 
-def _received(told: DemoResult, account: Address) -> int:
-    before, after = told.balances[account]
-    return after - before
-
-
 def demo_document(told: DemoResult) -> dict[str, object]:
     """Return the JSON document of `clara-eval demo --json`."""
     evaluation, walk = told.evaluation, told.evaluation.result
@@ -145,6 +140,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
     executed = walk.execution.summaries if walk.execution else {}
     receipt = evaluation.receipt
+    gained = {account: after - before for account, (before, after) in told.balances.items()}
     return {
         "challenge": evaluation.challenge.address,
         "chainId": evaluation.challenge.chain_id,
@@ -170,7 +166,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
                 "account": w.account,
                 "agentId": w.agent_id,
                 "prizeAmount": str(w.prize_amount),
-                "claimed": told.claimed[w.account] and _received(told, w.account) == w.prize_amount,
+                "claimed": told.claimed[w.account] and gained[w.account] == w.prize_amount,
             }
             for w in evaluation.winners.entries
         ],
