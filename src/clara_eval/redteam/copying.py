@@ -133,7 +133,7 @@ def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
             refused[way] += bool(likeness.clusters)
             similar[way] += bool(likeness.similar)
     return [
-        share("copies", f"copy_{way}", f"disguised copies that are refused or wait: {way.replace('_', ' ')}",
+        share(f"copy_{way}", f"disguised copies that are refused or wait: {way.replace('_', ' ')}",
               refused[way] + similar[way], tried[way], at_least=AT_LEAST[way], refused=refused[way])
         for way in WAYS
     ]  # fmt: skip
@@ -151,7 +151,7 @@ def measure_clones(files: Sequence[RealFile]) -> list[Figure]:
             ranked = _ranked([solution_of(text, at, None) for at, text in enumerate(texts, start=1)])
             seats.append(float(sum(one.submission.submitted_at > 1 + len(rivals) for one in ranked)))
     return [
-        number("copies", f"seats_of_{kind}_clones", f"seats that ten {kind} clones of one entry gain", gained[kind],
+        number(f"seats_of_{kind}_clones", f"seats that ten {kind} clones of one entry gain", gained[kind],
                at_most=0.0 if kind == "exact" else 0.1)
         for kind in gained
     ]  # fmt: skip
@@ -187,9 +187,9 @@ def measure_honest(folder: Path) -> list[Figure]:
     if not rounds:
         return []
     return [
-        share("ordinary", "honest_refused", "honest solutions of small tasks that are refused as copies", refused,
+        share("honest_refused", "honest solutions of small tasks that are refused as copies", refused,
               entries, at_most=0.0, tasks=len(rounds)),
-        share("ordinary", "honest_similar", "honest solutions of small tasks that wait on a paid place", waiting,
+        share("honest_similar", "honest solutions of small tasks that wait on a paid place", waiting,
               entries, at_most=0.05, tasks=len(rounds)),
     ]  # fmt: skip
 
@@ -215,12 +215,11 @@ def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
             codes.update({flag.code for flag in facts_of_one.flags})
     wrong, similar, pairs = _strangers(files)
     return [
-        share("ordinary", "flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
-        share("ordinary", "to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries,
-              at_most=0.02),
-        share("ordinary", "called_copies", "unrelated ordinary files that are refused as a copy", wrong, entries,
+        share("flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
+        share("to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries, at_most=0.02),
+        share("called_copies", "unrelated ordinary files that are refused as a copy", wrong, entries,
               at_most=0.0, pairs=pairs),
-        share("ordinary", "called_similar", "unrelated ordinary files that are called similar", similar, entries,
+        share("called_similar", "unrelated ordinary files that are called similar", similar, entries,
               at_most=0.01, pairs=pairs),
     ]  # fmt: skip
 

@@ -250,7 +250,6 @@ def _liar_figures(tally: _Tally) -> list[Figure]:
     words = {"maximum": "at the legal maximum", "one_below": "one step below it", "uneven": "now this, now that"}
     return [
         share(
-            "lies",
             f"{way}_{height}",
             f"liars that {way.removesuffix('s')}, {words[height]}, that a person sees first or that are not paid",
             tally.caught[way, height],
@@ -267,13 +266,13 @@ def _honest_figures(tally: _Tally) -> list[Figure]:
     worst = max(tally.honest, key=lambda spread: tally.flagged[spread] / tally.honest[spread])
     shares = {spread: round(tally.flagged[spread] / count, 4) for spread, count in tally.honest.items()}
     return [
-        share("lies", "honest_flagged", "honest entries with a flag that makes a paid place wait",
+        share("honest_flagged", "honest entries with a flag that makes a paid place wait",
               tally.flagged.total(), tally.honest.total(), at_most=0.05, bySpread=shares),
-        share("lies", "honest_flagged_worst", "the same in the spread of honest values where it is most",
+        share("honest_flagged_worst", "the same in the spread of honest values where it is most",
               tally.flagged[worst], tally.honest[worst], spread=worst),
-        share("lies", "honest_rounds_that_wait", "rounds without a liar whose post waits for a person for claims alone",
+        share("honest_rounds_that_wait", "rounds without a liar whose post waits for a person for claims alone",
               tally.waiting, tally.rounds),
-        share("lies", "honest_rounds_remarked_on", "rounds without a liar that say the field cannot tell who lies",
+        share("honest_rounds_remarked_on", "rounds without a liar that say the field cannot tell who lies",
               tally.remarked, tally.rounds),
     ]  # fmt: skip
 
@@ -286,7 +285,7 @@ async def measure_measured_only() -> list[Figure]:
         text = _program("x", number).replace("# A solution.", PAYLOAD)
         gained += (await extract_features(None, MEASURED_ONLY, solution_of(text), READING)).vector != plain.vector
     return [
-        share("lies", "measured_only_gain", "entries whose facts a payload changed where tools measure all of them",
+        share("measured_only_gain", "entries whose facts a payload changed where tools measure all of them",
               gained, 20, at_most=0.0),
     ]  # fmt: skip
 
@@ -321,8 +320,7 @@ async def measure_executed(trials: int, seed: int) -> list[Figure]:
         moved += before != after or lied.vector != honest[0].vector
         unseen += not any(flag.code == "claim_gap" for flag in lied.flags)
     return [
-        share("lies", "executed_gain", "entries that a lying reader moved although they were run", moved, trials,
-              at_most=0.0),
-        share("lies", "executed_lies_unseen", "such lies about what was run without a flag that waits", unseen, trials,
+        share("executed_gain", "entries that a lying reader moved although they were run", moved, trials, at_most=0.0),
+        share("executed_lies_unseen", "such lies about what was run without a flag that waits", unseen, trials,
               at_most=0.0),
     ]  # fmt: skip

@@ -448,8 +448,8 @@ def _measured(machine: Machine, language: Language) -> list[Figure]:
     trials = len(attacks) if honest.outcome == RunOutcome.PASSED else 0  # a harness that nobody passes proves nothing
     cost = honest.features.get("fuel_work")
     return [
-        share("harness", f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",
+        share(f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",
               len(tests), trials, at_most=0.0, attacks=tests),
-        share("harness", f"{language}_undeserved_metric", f"attacks on a {language} harness that get a number unearned",
+        share(f"{language}_undeserved_metric", f"attacks on a {language} harness that get a number unearned",
               len(metrics), trials, at_most=0.0, attacks=metrics, honestFuel=cost),
     ]  # fmt: skip
