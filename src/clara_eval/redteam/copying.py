@@ -29,7 +29,6 @@ from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.model import Solution
 
 BATCH = 20
-PAID = 3
 _PROFILE = (
     *("functions", "code_lines", "max_complexity", "mean_complexity", "max_nesting", "duplicate_share"),
     *("comment_share", "bytes"),
@@ -247,8 +246,9 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
     for language in sorted({file.language for file in files}):
         held = _one_of_each_origin([file for file in files if file.language == language])
         pairs += len(held) * (len(held) - 1) // 2
-        origins = {solution_of(file.text, n).submission.submitter: file.origin for n, file in enumerate(held, start=1)}
-        found = find_likeness([solution_of(f.text, n, language) for n, f in enumerate(held, 1)])
+        solutions = [solution_of(file.text, n, language) for n, file in enumerate(held, start=1)]
+        origins = {one.submission.submitter: file.origin for one, file in zip(solutions, held, strict=True)}
+        found = find_likeness(solutions)
         for cluster in found.clusters:
             first = origins[cluster.original.submission.submitter]
             refused += sum(origins[copy.solution.submission.submitter] != first for copy in cluster.copies)

@@ -1,9 +1,10 @@
-"""Translate Python to JavaScript and JavaScript to TypeScript; the result parses."""
+"""Write code: Python as JavaScript, JavaScript as TypeScript, and code that does nothing; the result parses."""
 
 from __future__ import annotations
 
 import ast
 import json
+import random
 import re
 from collections.abc import Callable
 
@@ -169,3 +170,38 @@ _EXPRESSIONS: dict[type, Callable[..., str]] = {
     ast.Slice: lambda node: _expr(node.lower) or "0",
 }
 """Any other expression is null."""
+
+
+def junk_function(language: str, rng: random.Random) -> str:
+    name, a, b = (f"{rng.choice('pqrstuvw')}{rng.randrange(10**6)}" for _ in range(3))
+    steps = [_junk_step(language, a, b, rng) for _ in range(rng.randrange(3, 9))]
+    if language == "python":
+        body = "".join(f"    {line}\n" for step in steps for line in step.split("\n"))
+        return f"def {name}({a}, {b}={rng.randrange(99)}):\n{body}    return {a} * {rng.randrange(2, 99)} + {b}\n"
+    body = "".join(f"    {step}\n" for step in steps)
+    if language == "solidity":
+        return (
+            f"library {name} {{\n  function f(uint256 {a}, uint256 {b}) internal pure returns (uint256) {{\n"
+            f"{body}    return {a} * {rng.randrange(2, 99)} + {b};\n  }}\n}}\n"
+        )
+    return f"function {name}({a}, {b}) {{\n{body}    return {a} * {rng.randrange(2, 99)} + {b};\n}}\n"
+
+
+def _junk_step(language: str, a: str, b: str, rng: random.Random) -> str:
+    x, y, z = (rng.randrange(2, 10**4) for _ in range(3))
+    end = "" if language == "python" else ";"
+    if rng.random() < 0.5:
+        return f"{a} = ({a} + {x}) * {b} - {y} % {z}{end}"
+    if language == "python":
+        return f"if {a} > {x} and {b} != {y}:\n    {b} = {a} - {z}"
+    return f"if ({a} > {x} && {b} != {y}) {{ {b} = {a} - {z}; }}"
+
+
+def noop(language: str, indent: str, rng: random.Random) -> str:
+    name, x, y = f"unused{rng.randrange(10**5)}", rng.randrange(99), rng.randrange(99)
+    if language == "python":
+        return rng.choice(
+            ("pass", f"{name} = {x} * {y}", f"if False:\n{indent}    {name} = {x}", "assert True", f"{x}")
+        )
+    declared = "uint256" if language == "solidity" else "let"
+    return rng.choice((";" if language != "solidity" else "{}", f"{declared} {name} = {x} * {y};", "if (false) {}"))
