@@ -17,7 +17,7 @@ from clara_eval.actions.operator import preflight
 from clara_eval.app import open_app
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms

@@ -19,9 +19,9 @@ from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendOutcome, SendTimeouts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import read_scores
-from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import read_status
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import (

@@ -17,7 +17,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.winners import challenge
 
-from clara_eval.challenges.read import CHALLENGE
+from clara_eval.challenges.venue import CHALLENGE
 from clara_eval.core.codec import DECIMAL, JsonCodec
 from clara_eval.core.errors import Disagrees
 from clara_eval.evaluation.trace.journal import Journal

@@ -15,9 +15,8 @@ from tests.support.large_round import trace_entries
 from tests.support.replay import traced
 from tests.support.rounds import closed_round, opened, run
 
-from clara_eval.challenges.read import CHALLENGE
 from clara_eval.challenges.replay import OFFLINE, check_trace
-from clara_eval.challenges.venue import round_of
+from clara_eval.challenges.venue import CHALLENGE, round_of
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.lifecycle import write_trace
@@ -26,9 +25,8 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import no_listener
 from clara_eval.evaluation.run import evaluate_round
-from clara_eval.evaluation.sources import RECEIVED, SubmissionResult
+from clara_eval.evaluation.sources import RECEIVED, SubmissionResult, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render
-from clara_eval.evaluation.trace_sources import TraceSources
 
 
 async def test_a_trace_has_one_casing_and_only_numbers_that_a_double_holds(

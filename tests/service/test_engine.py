@@ -34,9 +34,9 @@ from clara_eval.chain.sender import Intention, send_again
 from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
 from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
-from clara_eval.challenges.read import is_still_current
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter, attempts_key
+from clara_eval.challenges.venue import is_still_current
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -56,8 +56,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.documents.results import read
-from clara_eval.documents.rounds import Created, PrizeClaims, RoundResult
+from clara_eval.documents.results import Created, PrizeClaims, RoundResult, read
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.duty import LAST_TICK, TickLimits, read_report, save_report

@@ -29,10 +29,9 @@ from clara_eval.actions.review import approve
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import scoring_function
-from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import read_status
-from clara_eval.challenges.venue import window_of
+from clara_eval.challenges.venue import look_at_challenge, window_of
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.judge.admission import RetryPolicy

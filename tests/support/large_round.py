@@ -26,9 +26,8 @@ from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.evaluation.result import Entry, EvaluationResult, entries
 from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
 from clara_eval.evaluation.run import evaluate_round
-from clara_eval.evaluation.sources import RECEIVED, Received
+from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, render
-from clara_eval.evaluation.trace_sources import TraceSources
 from clara_eval.submissions.data_uri import read_data_uri
 
 PLAN_BY_RULES = EvaluationPlan(("rules",))

@@ -19,12 +19,11 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.chain.wallet import Wallet
+from clara_eval.chain.wallet import Wallet, evaluator_policy
 from clara_eval.chain.winners import Winners, choose_winners
 from clara_eval.challenges.calls import publish
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import Address
 from clara_eval.core.submission import Placed
@@ -238,7 +237,7 @@ _CHILD = """
 import asyncio, os, signal, sys
 from clara_eval.app import open_app
 from clara_eval.core.address import to_address
-from clara_eval.challenges.read import look_at_challenge
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.challenges.calls import publish
 from clara_eval.chain.sender import TransactionSender
 from clara_eval.config.settings import Settings

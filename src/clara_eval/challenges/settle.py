@@ -10,9 +10,9 @@ from clara_eval.challenges.calls import check_call, publish
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.public_documents import is_posted, scores_document, with_receipt
-from clara_eval.challenges.read import superseded
 from clara_eval.challenges.recorded import RecordedResult
 from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.venue import superseded
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.sql_store import PublicKeys

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import permutations
 from math import comb
@@ -22,18 +23,21 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
+    AgentEntry,
+    AgentRecord,
     D,
     Document,
+    Earned,
     EvalStatus,
     Features,
     Pairwise,
     Played,
+    RoundResult,
     Scores,
     Summary,
     Values,
     read,
 )
-from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
 from clara_eval.documents.store_keys import (
     entry_key,
     features_key,
@@ -198,7 +202,7 @@ _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
 
 
 class StoreRecords:
-    """The specification's keys in our own store."""
+    """The documents in our own store."""
 
     def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
         self._store = store
@@ -238,7 +242,6 @@ class StoreRecords:
         return ""
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
-        """An agent's record across challenges; None without a store."""
         store = await self._store.existing()
         return await agent_record(store, self._chain_id, agent_id) if store else None
 
@@ -256,17 +259,17 @@ class StoreRecords:
 
 
 class ApiRecords:
-    """The same through the service's REST door."""
+    """The documents that a running service shows by REST."""
 
     def __init__(self, api_url: str) -> None:
         self._url = api_url.rstrip("/")
         self._facts: tuple[Address, Facts] | None = None
 
     async def status(self, address: Address) -> EvalStatus | None:
-        return await self._document(EvalStatus, address, "eval-status")
+        return await self._document(EvalStatus, self._place(address, "eval-status"))
 
     async def scores(self, address: Address) -> Scores | None:
-        return await self._document(Scores, address, "leaderboard")
+        return await self._document(Scores, self._place(address, "leaderboard"))
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return (await self._of_trace(address)).features.get(submitter)
@@ -275,59 +278,44 @@ class ApiRecords:
         return (await self._of_trace(address)).comparison(first, second)
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
-        """The text as a whole; Temporary where it is longer than asked for."""
-        content = await self._get(address, "eval-trace", at_most)
-        try:
+        """The text as a whole; Temporary if it is longer than asked for."""
+        content = await self._read(self.trace_url(address), at_most)
+        with self._readable():
             return None if content is None else content.decode()
-        except UnicodeDecodeError as bad:
-            raise self._garbled() from bad
 
     async def trace_file(self, address: Address) -> TraceFile | None:
         """Its lines, without the whole text in memory."""
-        pieces = self._pieces(self.trace_url(address), MAX_TRACE_BYTES)
-        return await TraceFile.of(pieces)
+        return await TraceFile.of(self._pieces(self.trace_url(address), MAX_TRACE_BYTES))
 
     def trace_url(self, address: Address) -> str:
-        return f"{self._url}/api/v1/challenges/{address}/eval-trace"
+        return self._place(address, "eval-trace")
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
-        """An agent's record; None where the service knows none."""
-        content = await self._read(f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
-        try:
-            return AgentRecord.model_validate_json(content) if content else None
-        except (ValueError, RecursionError) as bad:
-            raise self._garbled() from bad
+        return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
-        """Whether the service can have submissions read by a language model; None where it does not say."""
+        """Whether the service can have submissions read by a language model; None if it does not say."""
         told = (await self._about()).get("hasModel")
         return told if isinstance(told, bool) else None
 
     async def evaluator(self) -> Address | None:
-        """The address under which the service posts scores; None where it does not say."""
+        """The address under which the service posts scores; None if it does not say."""
         told = (await self._about()).get("evaluator")
-        try:
+        with self._readable():
             return to_address(told) if isinstance(told, str) else None
-        except BadInput as bad:
-            raise self._garbled() from bad
 
     async def _about(self) -> dict[str, Any]:
-        """What the service says about itself."""
         content = await self._read(f"{self._url}/healthz", 65_536)
-        try:
+        with self._readable():
             told = json.loads(content or b"{}")
-        except (ValueError, RecursionError) as bad:
-            raise self._garbled() from bad
-        if not isinstance(told, dict):
-            raise self._garbled()
-        return told
+            if not isinstance(told, dict):
+                raise TypeError("not a JSON object")
+            return told
 
-    async def _document(self, kind: type[D], address: Address, name: str) -> D | None:
-        content = await self._get(address, name)
-        try:
+    async def _document(self, kind: type[D], url: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
+        content = await self._read(url, at_most)
+        with self._readable():
             return kind.model_validate_json(content) if content else None
-        except (ValueError, RecursionError) as bad:
-            raise self._garbled() from bad
 
     async def _of_trace(self, address: Address) -> Facts:
         """Features and comparisons of the last challenge asked for."""
@@ -335,31 +323,29 @@ class ApiRecords:
             lines = await self.trace_file(address)
             if lines is None:
                 return Facts({}, {}, None)  # not kept: it may be there the next time
-            try:
-                with lines:
-                    self._facts = (address, facts_in(lines))
-            except (ValueError, LookupError, TypeError, RecursionError, BadTrace) as bad:
-                raise self._garbled() from bad
+            with self._readable(), lines:
+                self._facts = (address, facts_in(lines))
         return self._facts[1]
 
-    def _garbled(self) -> Temporary:
-        return Temporary(
-            f"The service at {self._url} answered with something other than its documents.",
-            remedy="Check CLARA_API_URL.",
-        )
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Raise Temporary for an answer that is none of the service's documents."""
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, RecursionError, BadInput, BadTrace) as bad:
+            raise Temporary(
+                f"The service at {self._url} answered with something other than its documents.",
+                remedy="Check CLARA_API_URL.",
+            ) from bad
 
-    async def _get(self, address: Address, name: str, at_most: int = MAX_TRACE_BYTES) -> bytes | None:
-        return await self._read(f"{self._url}/api/v1/challenges/{address}/{name}", at_most)
+    def _place(self, address: Address, name: str) -> str:
+        return f"{self._url}/api/v1/challenges/{address}/{name}"
 
     async def _read(self, url: str, at_most: int) -> bytes | None:
-        """The body; None where the service has nothing to show, Temporary where it does not answer."""
-        content = bytearray()
-        async for piece in self._pieces(url, at_most):
-            content += piece
-        return bytes(content) or None
+        """The body; None if the service has nothing to show, Temporary if it does not answer."""
+        return b"".join([piece async for piece in self._pieces(url, at_most)]) or None
 
     async def _pieces(self, url: str, at_most: int) -> AsyncIterator[bytes]:
-        """The same as it arrives."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
@@ -384,7 +370,7 @@ class Facts:
     features: dict[str, Features]
     comparisons: dict[tuple[str, str], Pairwise]
     verdicts: Verdicts | None
-    """Where the comparisons of a large round by rules are not listed."""
+    """Of a large round by rules, whose comparisons are not listed."""
 
     def comparison(self, first: str, second: str) -> Pairwise | None:
         if self.verdicts is not None:
@@ -410,11 +396,7 @@ def facts_in(lines: Iterable[str]) -> Facts:
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
     comparisons = {pair: Pairwise.model_validate(votes_document(all_votes)) for pair, all_votes in votes.items()}
-    return Facts(features, comparisons, _verdicts(whole))
-
-
-def _verdicts(whole: Mapping[str, Any]) -> Verdicts | None:
-    """Of the entries schema, schedule and verdicts; None where the comparisons are listed."""
     if "verdicts" not in whole:
-        return None
-    return Verdicts(**whole["verdicts"], schedule=whole["schedule"]["name"], features=whole["schema"]["features"])
+        return Facts(features, comparisons, None)
+    schedule, schema = whole["schedule"]["name"], whole["schema"]["features"]
+    return Facts(features, comparisons, Verdicts(**whole["verdicts"], schedule=schedule, features=schema))

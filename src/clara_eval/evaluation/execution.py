@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 from clara_eval.config.eval_config import EXECUTED, EvalConfig, FeatureSchema, HarnessSpec
 from clara_eval.core.address import Address
@@ -14,7 +14,7 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, CannotPublish
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.tasks import gather_or_raise
-from clara_eval.evaluation.round import Round
+from clara_eval.evaluation.round import ProgressListener, Round
 from clara_eval.harness import Executed, Harness, HarnessDocument, Language, Machine, read_harness_document
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import language_of
@@ -97,10 +97,6 @@ _FACTS: dict[str, tuple[Language, ...]] = {
 assert set(_FACTS) == set(EXECUTED), "every fact says of which languages it is"
 
 
-class Executor(Protocol):
-    async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Execution:
     chosen: ChosenHarness | None
@@ -117,14 +113,14 @@ class Execution:
 
 
 async def run_all(
-    executor: Executor,
+    execute: Callable[[Address, Harness | None, Program], Awaitable[Executed]],
     chosen: ChosenHarness | None,
     config: EvalConfig,
     schema: FeatureSchema,
     solutions: Sequence[Solution],
-    on_run: Callable[[int, int], None] = lambda _done, _total: None,
+    listener: ProgressListener,
 ) -> Execution | None:
-    """Run what is to be run; None if nothing is. `on_run` gets how many have run, of how many."""
+    """Run what is to be run; None if nothing is."""
     harness = chosen.harness if chosen else None
     programs = {
         s.submission.submitter: program_of(harness, config.language or s.language, schema, s.text) for s in solutions
@@ -136,9 +132,9 @@ async def run_all(
 
     async def run(account: Address, program: Program) -> Executed:
         nonlocal done
-        executed = await executor.executed(account, harness, program)
+        executed = await execute(account, harness, program)
         done += 1
-        on_run(done, len(wanted))
+        listener("executing", done, len(wanted))
         return executed
 
     found = await gather_or_raise(run(account, program) for account, program in wanted.items())

@@ -17,9 +17,9 @@ from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, e
 from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
 from clara_eval.evaluation.rulings import is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
+from clara_eval.evaluation.sources import Bodies, TraceSources
 from clara_eval.evaluation.trace.document import Approval
 from clara_eval.evaluation.trace.trace_file import Evidence
-from clara_eval.evaluation.trace_sources import Bodies, TraceSources
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
 

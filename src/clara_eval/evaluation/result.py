@@ -17,8 +17,7 @@ from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons
 from clara_eval.evaluation.round import EvaluationPlan, Round
 from clara_eval.evaluation.rulings import RULINGS, Ruling
-from clara_eval.evaluation.sources import RECEIVED, SubmissionResult
-from clara_eval.evaluation.trace_sources import KEY_REPORT
+from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED, SubmissionResult
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.ranking import Ranking, Tally, tally

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from clara_eval.config.eval_config import EvalConfig, Metadata
 from clara_eval.core.submission import Submission, Version
@@ -37,6 +38,8 @@ class Round:
 
 
 Stage = Literal["collecting", "executing", "extracting", "comparing"]
+ProgressListener = Callable[[Stage, int, int], None]
+"""Called after every step; must be cheap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,5 @@ class EvaluationPlan:
         return self.models if self.reader is None else (self.reader,)
 
 
-class ProgressListener(Protocol):
-    """Called after every step; must be cheap."""
-
-    def __call__(self, stage: Stage, done: int, total: int) -> None: ...
-
-
 def no_listener(stage: Stage, done: int, total: int) -> None:
-    """For walks that nobody follows."""
+    """Ignore the progress of a run."""

@@ -119,9 +119,7 @@ async def evaluate_round(
     entries = await collect_entries(given, sources, listener)
     judged, likeness, rulings = entries.judged, entries.likeness, sources.rulings
     chosen = choose_harness(given, sources.reveal)
-    execution = await run_all(
-        sources, chosen, given.config, schema, judged, lambda done, total: listener("executing", done, total)
-    )
+    execution = await run_all(sources.executed, chosen, given.config, schema, judged, listener)
     context = ReadingContext(
         given.name,
         given.beacon,

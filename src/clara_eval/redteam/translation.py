@@ -68,7 +68,8 @@ def _lines(node: ast.stmt) -> list[str]:
             held = ", ".join(_expr(item.context_expr) for item in node.items)
             return [f"using_({held});", "{", *_block(node.body), "}"]
         case _:
-            return [_SIMPLE.get(type(node), lambda _: "")(node) + ";"]
+            simple = _SIMPLE.get(type(node))
+            return [f"{simple(node)};" if simple else ";"]
 
 
 def _members(node: ast.ClassDef) -> list[str]:
@@ -98,7 +99,8 @@ def _parameters(arguments: ast.arguments) -> str:
 
 
 def _expr(node: ast.expr | None) -> str:
-    return _EXPRESSIONS.get(type(node), lambda _: "null")(node)
+    write = _EXPRESSIONS.get(type(node))
+    return write(node) if write else "null"
 
 
 def _assign(node: ast.Assign) -> str:

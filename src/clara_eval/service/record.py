@@ -20,8 +20,8 @@ from clara_eval.challenges.chain_records import (
     watch_claims,
 )
 from clara_eval.challenges.challenge_index import read_many, save_summary
-from clara_eval.challenges.read import is_still_current, look_at_challenge
 from clara_eval.challenges.status import reason_of
+from clara_eval.challenges.venue import is_still_current, look_at_challenge
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, Temporary
 from clara_eval.documents.results import EvalStatus, Summary, read

@@ -13,8 +13,8 @@ from clara_eval.actions.review import Decree, approve, reject, rule
 from clara_eval.app import App
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.objections import Objection
-from clara_eval.challenges.read import look_at_challenge
 from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet
 from clara_eval.documents.results import FINAL_STATES, EvalStatus, read
@@ -66,14 +66,12 @@ class ServiceRequests:
         digest: str | None = None,
         by: str = "",
     ) -> None:
-        """Record a person's decision about a review, and follow an approval at once."""
         decide = approve if decision == "approve" else reject
         await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest, by=by)
         if decision == "approve":
             await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
 
     async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
-        """Evaluate the round again under a person's ruling, at once."""
         await rule(self.app.store, self.app.chain_id, address, decree, digest=digest)
         await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
 

@@ -17,10 +17,9 @@ from clara_eval.core.address import short
 from clara_eval.core.errors import BadInput
 from clara_eval.devnet.demo.lifecycle import DemoResult, demo_document, run_demo
 from clara_eval.documents.results import Scores
+from clara_eval.interfaces.cli.evaluate import LiveProgress
 from clara_eval.interfaces.cli.leaderboard_table import leaderboard_of, print_asked, print_leaderboard
-from clara_eval.interfaces.cli.options import JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.progress import LiveProgress
+from clara_eval.interfaces.cli.output import JsonFlag, emit_json
 from clara_eval.interfaces.cli.screen import console, from_here, print_labelled, program
 
 
