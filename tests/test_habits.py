@@ -137,7 +137,7 @@ UNTYPED = {
     "service/dbos_runtime.py": "DBOS's workflows and serializer",
     "service/engine.py": "what DBOS hands to workflows and back",
     "interfaces/mcp/schema.py": "the MCP library's tools and contexts",
-    "interfaces/cli/lazy.py": "typer's and click's commands",
+    "interfaces/cli/commands.py": "typer's and click's commands",
     "devnet/dev_node.py": "what a node answers",
 }
 """Modules that speak with something without types, and with what."""

@@ -25,7 +25,7 @@ from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.trace.document import Approval, render
 from clara_eval.harness import Machine
 from clara_eval.interfaces.api import templating
-from clara_eval.interfaces.api.verify_view import _held
+from clara_eval.interfaces.api.pages import _held
 from clara_eval.interfaces.cli.verify import print_verified
 from clara_eval.ranking.elo import K
 

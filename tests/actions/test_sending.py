@@ -26,8 +26,8 @@ from clara_eval.app import Caller, open_caller
 from clara_eval.chain.contracts.abi import ContractName, abi
 from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall
 from clara_eval.chain.sender import SendTimeouts
-from clara_eval.chain.signing_policy import SigningPolicy, agent_policy
 from clara_eval.chain.transaction import TransactionToSign
+from clara_eval.chain.wallet import SigningPolicy, agent_policy
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotAct, CannotPublish, Temporary

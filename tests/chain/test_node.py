@@ -19,7 +19,7 @@ from tests.support.faulty_node import (
 )
 
 from clara_eval.chain.blocks import Blocks
-from clara_eval.chain.ethereum import EthereumChain, find_challenges
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint, NewChallenge, PostedBy
 from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
@@ -35,6 +35,8 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
+from clara_eval.service.discover import find_challenges
+from clara_eval.store.sql_store import SignedTransactions
 from clara_eval.store.sqlite import SqliteStore
 
 LOCAL = NETWORKS["local"]
@@ -71,7 +73,7 @@ async def closed_round(local_chain: LocalChain, submitters: int = 3, terms: Post
     return address
 
 
-class MemoryCheckpoints:
+class MemoryCheckpoints(SignedTransactions):
     """Keeps the place in memory."""
 
     def __init__(self) -> None:

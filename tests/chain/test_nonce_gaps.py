@@ -36,9 +36,8 @@ from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.remote_signers import RemoteSigner
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
-from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import FILLING, ContractCall, StoredTransaction, read_signed
-from clara_eval.chain.wallet import Wallet
+from clara_eval.chain.wallet import Wallet, evaluator_policy
 from clara_eval.challenges.calls import publish
 from clara_eval.core.errors import Stalled, Temporary
 from clara_eval.devnet.local_chain import local_chain as fresh_chain

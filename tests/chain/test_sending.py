@@ -33,9 +33,8 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import ChallengeStatus, PostedBy
 from clara_eval.chain.remote_signers import RemoteSigner
 from clara_eval.chain.sender import SendOutcome, TransactionSender
-from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction, read_signed
-from clara_eval.chain.wallet import Wallet
+from clara_eval.chain.wallet import Wallet, evaluator_policy
 from clara_eval.chain.winners import Winners, read_calldata
 from clara_eval.challenges.calls import advance, finalize, publish
 from clara_eval.challenges.venue import look_at_challenge

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.ethereum import STEP_BACK_BLOCKS, Page, find_challenges
+from clara_eval.chain.ethereum import Page
 from clara_eval.chain.model import (
     Block,
     Challenge,
@@ -22,6 +22,8 @@ from clara_eval.chain.model import (
 from clara_eval.challenges.venue import look_at_challenge, read_challenge
 from clara_eval.core.address import Address, short, to_address
 from clara_eval.core.errors import BadInput, NotYet, Temporary
+from clara_eval.service.discover import STEP_BACK_BLOCKS, find_challenges
+from clara_eval.store.sql_store import SignedTransactions
 
 HERE = Address("0x" + "ab" * 20)
 FACTORY = Address("0x" + "fa" * 20)
@@ -79,7 +81,7 @@ class ScriptedChain:
 
 
 @dataclass
-class Places:
+class Places(SignedTransactions):
     """Checkpoints in memory."""
 
     kept: dict[str, Checkpoint] = field(default_factory=dict)

@@ -18,9 +18,10 @@ import pytest_asyncio
 import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from structlog.contextvars import bound_contextvars
 
 from clara_eval.service.alerts import Alert, Alerts, Webhook, signature
-from clara_eval.service.logs import bound_challenge, configure_logs
+from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Metrics
 
 KEY = "0x" + "4c" * 32
@@ -53,7 +54,7 @@ def screen() -> Iterator[io.StringIO]:
 
 def test_a_person_at_a_terminal_reads_lines(screen: io.StringIO) -> None:
     """The time of day, words, addresses in their short form; no secret, and no ids that only programs use."""
-    with bound_challenge("0x" + "ab" * 20):
+    with bound_contextvars(challenge="0x" + "ab" * 20):
         structlog.get_logger().info("evaluation_queued", workflow="evaluate:1:2", about="0x" + "ab" * 20, detail=KEY)
     line = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     assert re.match(r"\d\d:\d\d:\d\d \[info +\] Evaluation queued", line)
@@ -96,7 +97,7 @@ def test_a_traceback_is_redacted_too(lines: io.StringIO) -> None:
 
 def test_the_challenge_is_bound(lines: io.StringIO) -> None:
     """Inside the context every event names the challenge, afterwards none does."""
-    with bound_challenge("0xabc"):
+    with bound_contextvars(challenge="0xabc"):
         structlog.get_logger().info("inside")
     structlog.get_logger().info("outside")
     inside, outside = read(lines)

@@ -19,9 +19,8 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.signing_policy import evaluator_policy
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.chain.wallet import Wallet
+from clara_eval.chain.wallet import Wallet, evaluator_policy
 from clara_eval.chain.winners import Winners, choose_winners
 from clara_eval.challenges.calls import publish
 from clara_eval.challenges.venue import look_at_challenge

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from clara_eval.core.errors import Temporary
 from clara_eval.documents.store_keys import (
@@ -34,7 +35,7 @@ class StorePublication:
 
     keys: PublicKeys
     name: str = "store"
-    takes_keys: bool = True
+    takes_keys: ClassVar[bool] = True
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         await self.keys.put_many(chain_id, pairs)
@@ -66,7 +67,7 @@ class Breaking:
     inner: StorePublication
     calls_left: int
     name: str = "elsewhere"
-    takes_keys: bool = True
+    takes_keys: ClassVar[bool] = True
     put: list[str] = field(default_factory=list)
 
     def _count(self) -> None:

@@ -32,8 +32,7 @@ from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
-from clara_eval.chain.signing_policy import evaluator_policy
-from clara_eval.chain.wallet import open_wallet
+from clara_eval.chain.wallet import evaluator_policy, open_wallet
 from clara_eval.chain.winners import scoring_function
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status

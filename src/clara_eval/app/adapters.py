@@ -11,8 +11,7 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.rpc import Rpc
-from clara_eval.chain.signing_policy import SigningPolicy, agent_policy, evaluator_policy
-from clara_eval.chain.wallet import Wallet
+from clara_eval.chain.wallet import SigningPolicy, Wallet, agent_policy, evaluator_policy
 from clara_eval.challenges.stored_results import MAX_TRACE_BYTES
 from clara_eval.config.networks import Network
 from clara_eval.config.settings import Settings

@@ -95,7 +95,6 @@ def make_caller(settings: Settings, *, is_local: bool, store: SqlStore | None = 
 async def open_caller(
     settings: Settings, *, is_local: bool = True, store: SqlStore | None = None
 ) -> AsyncIterator[Caller]:
-    """Open a caller and close it again."""
     caller = make_caller(settings, is_local=is_local, store=store)
     try:
         yield caller

@@ -14,7 +14,7 @@ from clara_eval.chain.blocks import TransactionReceipt, is_refused
 from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block
-from clara_eval.chain.node import Meaning, NodeDown, NodeRefusal, RpcCall, quantity
+from clara_eval.chain.node import Meaning, NodeDown, NodeRefusal, RpcCall, quantity, required
 from clara_eval.chain.transaction import (
     BroadcastResult,
     ContractCall,
@@ -58,8 +58,6 @@ class ContractRefused(CannotPublish):
 
 
 class EthereumAccount:
-    """One wallet on one network, or one address in dry run."""
-
     def __init__(
         self,
         chain: EthereumChain,
@@ -97,20 +95,16 @@ class EthereumAccount:
 
         async def look() -> tuple[bool, NodeRefusal | None]:
             head = await self._blocks.head()
-            refusal = await self._refusal(call, head)
-            is_settled = refusal is None or (await self._blocks.head()).number <= head.number
-            return is_settled, refusal
+            try:
+                request = await self._request(call, head)
+                await self._blocks.ask_present("eth_call", request, self._blocks.parameter(head))
+            except NodeRefusal as refusal:
+                return (await self._blocks.head()).number <= head.number, refusal
+            return True, None
 
         _, refusal = await self._blocks.rpc.retries.until(lambda looked: looked[0], look)
         if refusal is not None:
             raise _in_our_terms(call, refusal)
-
-    async def _refusal(self, call: ContractCall, block: Block) -> NodeRefusal | None:
-        try:
-            await self._blocks.ask_present("eth_call", await self._request(call, block), self._blocks.parameter(block))
-        except NodeRefusal as refusal:
-            return refusal
-        return None
 
     async def next_nonce(self) -> int:
         """Count mined transactions twice; if the two never agree, take the lower, which can only be used."""
@@ -136,7 +130,6 @@ class EthereumAccount:
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
     async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
-        """Whether a node still keeps one of these to be mined."""
         asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
         found = await self._blocks.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
@@ -210,7 +203,6 @@ class EthereumAccount:
         return BroadcastResult.ACCEPTED
 
     async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
-        """Return which of these is mined, if any."""
         rpc = self._blocks.rpc
         answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
         for answer in answers:
@@ -241,9 +233,7 @@ class EthereumAccount:
         block, tip = await self._blocks.rpc.ask_many(
             [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
         )
-        if isinstance(block, NodeRefusal):
-            raise block
-        base_fee = quantity(block.get("baseFeePerGas", "0x0"))
+        base_fee = quantity(required(block).get("baseFeePerGas", "0x0"))
         return base_fee, 0 if isinstance(tip, NodeRefusal) else quantity(tip)
 
     async def _make_known(self, target: Address, wallet: Wallet) -> None:
@@ -278,7 +268,6 @@ async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, in
 
 
 def _count_or_none(answer: Any) -> int | None:
-    """A count of transactions; None for what cannot be one."""
     try:
         count = quantity(answer)
     except NodeDown:
@@ -339,7 +328,6 @@ async def _signed(
 
 
 def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
-    """Turn a node's refusal into the error that says what to do about it."""
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
         return Stalled(

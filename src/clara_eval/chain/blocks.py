@@ -12,7 +12,7 @@ from typing import Any
 
 from clara_eval.chain.contracts.abi import View
 from clara_eval.chain.model import Block, Checkpoint
-from clara_eval.chain.node import Meaning, Node, NodeRefusal, RpcCall, quantity
+from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall, quantity, required
 from clara_eval.chain.rpc import Rpc
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
@@ -26,8 +26,6 @@ SECTIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class TransactionReceipt:
-    """What a block says about one transaction."""
-
     tx_hash: str
     block_number: int
     block_hash: str
@@ -45,8 +43,6 @@ class TransactionReceipt:
 
 
 class Blocks:
-    """The blocks of one network, through its nodes."""
-
     def __init__(self, rpc: Rpc, network: Network, *, first_block: int | None = None) -> None:
         self.rpc = rpc
         self.network = network
@@ -75,9 +71,6 @@ class Blocks:
         heads = [(node, block) for node, raw in told if (block := block_or_none(raw)) is not None]
         if not heads:
             raise Temporary("No node tells the newest block.", remedy="Check CLARA_RPC_URL.")
-        return self._choose(heads)
-
-    def _choose(self, heads: Sequence[tuple[Node, Block]]) -> Block:
         best = max(block.number for _, block in heads)
         node, block = next(pair for pair in heads if pair[1].number >= best - LAG_BLOCKS)
         self.rpc.prefer(node)
@@ -127,7 +120,6 @@ class Blocks:
         return low
 
     async def ask_blocks(self, numbers: Sequence[int]) -> list[Any]:
-        """Return what the nodes say about each block, or their refusal."""
         return await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
 
     async def receipt(self, tx_hash: str) -> TransactionReceipt | None:
@@ -136,7 +128,6 @@ class Blocks:
         return None if raw is None else TransactionReceipt.read(raw)
 
     async def balance(self, address: Address) -> int:
-        """Return what an address has for gas, in wei."""
         return quantity(await self.rpc.ask("eth_getBalance", address, "latest"))
 
     async def views(self, calls: Sequence[View], block: Block) -> list[object]:
@@ -158,7 +149,6 @@ class Blocks:
         return _checked(answers, calls, block)
 
     def parameter(self, block: Block) -> Any:
-        """Return the JSON-RPC parameter that names exactly this block."""
         return {"blockHash": block.hash, "requireCanonical": True} if self._can_pin_by_hash else hex(block.number)
 
     async def _ask_at(self, calls: Sequence[View], at: Any) -> list[Any]:
@@ -174,13 +164,6 @@ class Blocks:
 
 def is_refused(answer: Any, meaning: Meaning) -> bool:
     return isinstance(answer, NodeRefusal) and answer.meaning is meaning
-
-
-def required(answer: Any) -> Any:
-    """Raise a refusal; return anything else."""
-    if isinstance(answer, NodeRefusal):
-        raise answer
-    return answer
 
 
 def _checked(answers: list[Any], calls: Sequence[View], block: Block) -> list[object]:

@@ -1,21 +1,20 @@
 """One network through its nodes: challenges, their events and results, registries of agents.
 
-Invariant: as many submitters are found as the contract counts, or the reading is not used. A reader's checkpoint moves
-only after a page is kept, and steps back if its block was replaced: an event may come twice, and none is lost.
+Invariant: as many submitters are found as the contract counts, or the reading is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block, required
+from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block
 from clara_eval.chain.contracts.abi import contract_version
 from clara_eval.chain.contracts.clients import (
     ChallengeContract,
     ChallengeFactoryContract,
-    ChallengeState,
+    ChallengeGetters,
     GivenFeedback,
     IdentityRegistryContract,
     ReputationRegistryContract,
@@ -34,7 +33,7 @@ from clara_eval.chain.model import (
     PrizeToken,
     ScoringState,
 )
-from clara_eval.chain.node import NodeRefusal
+from clara_eval.chain.node import NodeRefusal, required
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
@@ -46,43 +45,45 @@ LATE_SECONDS = 3_600
 """From this distance on it is cheaper to look for the deadline's block than to read the blocks after it."""
 
 
-class ChallengeReader:
+class _Reader:
     def __init__(self, blocks: Blocks, logs: Logs) -> None:
-        self._blocks = blocks
+        self.blocks = blocks
         self._logs = logs
         self._version = contract_version(blocks.network.contracts)
 
     def contract(self, address: Address) -> ChallengeContract:
-        return ChallengeContract(self._blocks, address, self._version.challenge)
+        return ChallengeContract(self.blocks, address, self._version.challenge)
 
+
+class ChallengeReader(_Reader):
     def factory(self, address: Address) -> ChallengeFactoryContract:
-        return ChallengeFactoryContract(self._blocks, address, self._version.factory)
+        return ChallengeFactoryContract(self.blocks, address, self._version.factory)
 
     def token(self, address: Address) -> TokenContract:
-        return TokenContract(self._blocks, address)
+        return TokenContract(self.blocks, address)
 
     async def token_at(self, address: Address, block: Block) -> PrizeToken | None:
         """Return a token's symbol and scale; None if no token answers there."""
-        return await self.token(address).describe(block, self._blocks.network)
+        return await self.token(address).describe(block, self.blocks.network)
 
     async def deadline(self, address: Address) -> int:
         """Return when submissions close; NotFound if no challenge answers there."""
-        return (await self.contract(address).state(await self._blocks.head(), ("deadline",))).number("deadline")
+        return int((await self.contract(address).state(await self.blocks.head(), ("deadline",)))["deadline"])
 
     async def evaluator(self, address: Address, block: Block) -> Address:
-        return (await self.contract(address).state(block, ("evaluator",))).address("evaluator")
+        return Address((await self.contract(address).state(block, ("evaluator",)))["evaluator"])
 
     async def posters_of(self, addresses: Sequence[Address]) -> list[Address]:
-        block, contracts = await self._blocks.head(), [self.contract(address) for address in addresses]
-        answers = await self._blocks.views([contract.view("poster") for contract in contracts], block)
+        block, contracts = await self.blocks.head(), [self.contract(address) for address in addresses]
+        answers = await self.blocks.views([contract.view("poster") for contract in contracts], block)
         return [
-            contract.state_in(["poster"], [answer]).address("poster")
+            contract.state_in(["poster"], [answer])["poster"]
             for contract, answer in zip(contracts, answers, strict=True)
         ]
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         """Whether the factory made this challenge, by the factory's own list, newest first."""
-        block, contract = await self._blocks.head(), self.factory(factory)
+        block, contract = await self.blocks.head(), self.factory(factory)
         numbers = list(reversed(range(await contract.count(block))))
         for start in range(0, len(numbers), 500):
             if address in await contract.challenges(block, numbers[start : start + 500]):
@@ -90,7 +91,6 @@ class ChallengeReader:
         return False
 
     async def challenge_at(self, address: Address, block: Block) -> Challenge:
-        """Read everything that the contract says at `block`."""
         contract = self.contract(address)
         state = await contract.state(block)
         submitters = await self._submitters(contract, block, state)
@@ -102,7 +102,7 @@ class ChallengeReader:
         """Read many at one block, without their submissions, in as few requests as the nodes allow."""
         contracts = [self.contract(address) for address in addresses]
         names = ChallengeContract.GETTERS
-        answers = await self._blocks.views([contract.view(name) for contract in contracts for name in names], block)
+        answers = await self.blocks.views([contract.view(name) for contract in contracts for name in names], block)
         rows = [answers[start : start + len(names)] for start in range(0, len(answers), len(names))]
         found = [(contract, contract.state_in(names, row)) for contract, row in zip(contracts, rows, strict=True)]
         return await self._challenges(block, found, {})
@@ -110,55 +110,55 @@ class ChallengeReader:
     async def _challenges(
         self,
         block: Block,
-        found: Sequence[tuple[ChallengeContract, ChallengeState]],
+        found: Sequence[tuple[ChallengeContract, ChallengeGetters]],
         submissions: Mapping[Address, tuple[Submission, ...]],
     ) -> list[Challenge]:
-        network, addresses = self._blocks.network, [state.address("token") for _, state in found]
-        tokens = await describe_tokens(self._blocks, block, addresses, network)
-        asked = [contract.payout_views(state.number("winnerCount")) for contract, state in found]
-        answers = iter(await self._blocks.views([call for calls in asked for call in calls], block))
+        network, addresses = self.blocks.network, [state["token"] for _, state in found]
+        tokens = await describe_tokens(self.blocks, block, addresses, network)
+        asked = [contract.payout_views(state["winnerCount"]) for contract, state in found]
+        answers = iter(await self.blocks.views([call for calls in asked for call in calls], block))
         shares = [
             contract.payout_in([next(answers) for _ in calls])
             for (contract, _), calls in zip(found, asked, strict=True)
         ]
         return [
             Challenge(
-                chain_id=self._blocks.rpc.chain_id,
+                chain_id=self.blocks.rpc.chain_id,
                 address=contract.address,
                 block=block,
-                poster=state.address("poster"),
-                evaluator=state.address("evaluator"),
-                token=tokens[state.address("token")],
-                prize_pool=state.number("prizePool"),
-                poster_bond=state.number("posterBond"),
-                deadline=state.number("deadline"),
-                scoring_deadline=state.number("scoringDeadline"),
-                challenge_uri=state.text("challengeURI"),
-                eval_config_hash=state.text("evalConfigHash"),
-                private_set_hash=state.text("privateSetHash"),
-                winner_count=state.number("winnerCount"),
+                poster=state["poster"],
+                evaluator=state["evaluator"],
+                token=tokens[state["token"]],
+                prize_pool=state["prizePool"],
+                poster_bond=state["posterBond"],
+                deadline=state["deadline"],
+                scoring_deadline=state["scoringDeadline"],
+                challenge_uri=state["challengeURI"],
+                eval_config_hash=state["evalConfigHash"],
+                private_set_hash=state["privateSetHash"],
+                winner_count=state["winnerCount"],
                 payout_bps=payout,
-                identity_registry=state.address("identityRegistry"),
-                max_participants=state.number("maxParticipants"),
+                identity_registry=state["identityRegistry"],
+                max_participants=state["maxParticipants"],
                 status=contract.status_in(state),
-                submission_count=state.number("submissionCount"),
-                score_posted_at=state.number("scorePostedAt"),
+                submission_count=state["submissionCount"],
+                score_posted_at=state["scorePostedAt"],
                 submissions=submissions.get(contract.address, ()),
                 contract_version=network.contracts,
             )
             for (contract, state), payout in zip(found, shares, strict=True)
         ]
 
-    async def _submitters(self, contract: ChallengeContract, block: Block, state: ChallengeState) -> list[Address]:
+    async def _submitters(self, contract: ChallengeContract, block: Block, state: ChallengeGetters) -> list[Address]:
         """Read the events backwards until as many submitters are known as the contract counts."""
-        wanted, known = state.number("submissionCount"), set[Address]()
+        wanted, known = state["submissionCount"], set[Address]()
         if wanted == 0:
             return []
         last = block.number
-        if block.timestamp - state.number("deadline") > LATE_SECONDS:
-            last = await self._blocks.first_block_at(state.number("deadline"), block)
+        if block.timestamp - state["deadline"] > LATE_SECONDS:
+            last = await self.blocks.first_block_at(state["deadline"], block)
         received = LogFilter((contract.address,), (contract.abi.event("SubmissionReceived").topic,))
-        async for group in self._logs.groups(received, self._blocks.first, last, backwards=True):
+        async for group in self._logs.groups(received, self.blocks.first, last, backwards=True):
             known.update(contract.submission_received(entry).submitter for entry in group.entries)
             if len(known) >= wanted:
                 return sorted(known)
@@ -175,7 +175,7 @@ class ChallengeReader:
         if missing <= 0:
             return ()
         received = LogFilter((challenge.address,), (contract.abi.event("SubmissionReceived").topic,))
-        async for group in self._logs.groups(received, self._blocks.first, challenge.block.number, backwards=True):
+        async for group in self._logs.groups(received, self.blocks.first, challenge.block.number, backwards=True):
             read = [contract.submission_received(entry) for entry in group.entries]
             found += [one for one in read if one.version < current.get(one.submitter, 0)]
             if len(found) >= missing:
@@ -185,14 +185,10 @@ class ChallengeReader:
     async def _dated(self, found: Sequence[NewSubmission]) -> tuple[Version, ...]:
         """Add the time of their block, which is when they were handed in."""
         numbers = sorted({one.block_number for one in found})
-        blocks = [read_block(required(raw)) for raw in await self._blocks.ask_blocks(numbers)]
+        blocks = [read_block(required(raw)) for raw in await self.blocks.ask_blocks(numbers)]
         times = {block.number: block.timestamp for block in blocks}
         dated = [Version(one.submitter, one.solution_hash, times[one.block_number], one.version) for one in found]
         return tuple(sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version)))
-
-
-STEP_BACK_BLOCKS = 1_000
-"""How far a reorg sends the reader back: far beyond any seen on a rollup, and cheap to read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +199,7 @@ class Page:
     upto: Checkpoint
 
 
-class ChallengeEvents:
-    """What challenges and their factory announced."""
-
-    def __init__(self, blocks: Blocks, logs: Logs) -> None:
-        self.blocks = blocks
-        self._logs = logs
-        self._version = contract_version(blocks.network.contracts)
-
+class ChallengeEvents(_Reader):
     async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]:
         contract = ChallengeFactoryContract(self.blocks, factory, self._version.factory)
         wanted = LogFilter((factory,), (contract.abi.event("ChallengeCreated").topic,))
@@ -246,57 +235,13 @@ class ChallengeEvents:
         return {number: block.timestamp if block else 0 for number, block in zip(numbers, blocks, strict=True)}
 
 
-class Checkpoints(Protocol):
-    """The store of a reader's place."""
-
-    async def checkpoint(self, name: str) -> Checkpoint | None: ...
-    async def save_checkpoint(self, name: str, checkpoint: Checkpoint) -> None: ...
-
-
-async def find_challenges(
-    events: ChallengeEvents,
-    checkpoints: Checkpoints,
-    factory: Address,
-    first_block: int,
-    keep: Callable[[NewChallenge], Awaitable[None]],
-) -> int:
-    """Hand every challenge created since the last call to `keep`; return how many."""
-    name = f"challenges:{events.blocks.rpc.chain_id}:{factory}"
-    first, last = await _span(events.blocks, checkpoints, name, first_block)
-    kept = 0
-    async for page in events.challenges_created(factory, first, last):
-        for new in page.events:
-            await keep(new)
-            kept += 1
-        await checkpoints.save_checkpoint(name, page.upto)
-    return kept
-
-
-async def _span(blocks: Blocks, checkpoints: Checkpoints, name: str, first_block: int) -> tuple[int, Block]:
-    last = await blocks.safe_block()
-    place = await checkpoints.checkpoint(name)
-    if place is None:
-        return first_block, last
-    if place.block_number <= last.number and not await blocks.is_canonical(place):
-        return max(first_block, place.block_number - STEP_BACK_BLOCKS), last
-    return place.block_number + 1, last
-
-
 BLOCKS_AFTER_POST = 50
 """Looked through from the first block with the time of the post, before the whole chain is."""
 MOST_LOOKS = 3
 """For the event of a post, each at a newer block than the one before."""
 
 
-class PostedResults:
-    def __init__(self, blocks: Blocks, logs: Logs) -> None:
-        self.blocks = blocks
-        self._logs = logs
-        self._abi = contract_version(blocks.network.contracts).challenge
-
-    def _contract(self, address: Address) -> ChallengeContract:
-        return ChallengeContract(self.blocks, address, self._abi)
-
+class PostedResults(_Reader):
     async def scoring_state(self, address: Address, head: Block | None = None) -> ScoringState:
         """Return status and time of the post at the newest block, of a challenge that was read before."""
         newest = head
@@ -305,7 +250,7 @@ class PostedResults:
             nonlocal newest
             block, newest = newest or await self.blocks.head(), None
             try:
-                return await self._contract(address).scoring_state(block)
+                return await self.contract(address).scoring_state(block)
             except NotFound as missing:
                 return missing  # for a moment, while a node is replacing blocks
 
@@ -318,7 +263,7 @@ class PostedResults:
         """Return the transaction that posted the scores and who sent it; None while nothing is posted."""
         for _ in range(MOST_LOOKS):
             head = await self.blocks.head()
-            posted_at = (await self._contract(challenge.address).scoring_state(head)).score_posted_at
+            posted_at = (await self.contract(challenge.address).scoring_state(head)).score_posted_at
             if posted_at == 0:
                 return None
             found = await self._post_until(challenge, posted_at, head)
@@ -331,15 +276,14 @@ class PostedResults:
     async def _post_until(self, challenge: Challenge, posted_at: int, head: Block) -> Posted | None:
         """Find the post that was made at this time, if its event is in a block up to this one."""
         first = await self.blocks.first_block_at(posted_at, head)
-        wanted = LogFilter((challenge.address,), (self._abi.event("ScoresPosted").topic,))
-        async for group in self._logs.groups(wanted, first, min(head.number, first + BLOCKS_AFTER_POST)):
-            for entry in group.entries:
-                return await self._posted(challenge, entry, head)
+        wanted = LogFilter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
+        near = self._logs.groups(wanted, first, min(head.number, first + BLOCKS_AFTER_POST))
         # Blocks may be out of the order of their times, as after a reorg of a development chain.
         since = self.blocks.first if challenge.score_posted_at else challenge.block.number
-        async for group in self._logs.groups(wanted, since, head.number, backwards=True):
-            for entry in group.entries:
-                return await self._posted(challenge, entry, head)
+        for groups in (near, self._logs.groups(wanted, since, head.number, backwards=True)):
+            async for group in groups:
+                for entry in group.entries:
+                    return await self._posted(challenge, entry, head)
         return None
 
     async def _posted(self, challenge: Challenge, entry: Any, head: Block) -> Posted:
@@ -354,26 +298,21 @@ class PostedResults:
             is_final=head.number - number + 1 >= self.blocks.network.confirmations,
         )
 
-    async def winners_on_chain(self, address: Address, count: int) -> tuple[WinnerPrize, ...]:
-        return await self.winners_at(address, count, await self.blocks.head())
-
-    async def winners_at(self, address: Address, count: int, block: Block) -> tuple[WinnerPrize, ...]:
-        return await self._contract(address).winners(block, count)
+    async def winners_on_chain(
+        self, address: Address, count: int, block: Block | None = None
+    ) -> tuple[WinnerPrize, ...]:
+        return await self.contract(address).winners(block or await self.blocks.head(), count)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
-        return await self._contract(address).has_claimed(await self.blocks.head(), accounts)
+        return await self.contract(address).has_claimed(await self.blocks.head(), accounts)
 
 
-class AgentRegistries:
-    def __init__(self, blocks: Blocks, logs: Logs) -> None:
-        self._blocks = blocks
-        self._logs = logs
-
+class AgentRegistries(_Reader):
     def identity(self, address: Address) -> IdentityRegistryContract:
-        return IdentityRegistryContract(self._blocks, address)
+        return IdentityRegistryContract(self.blocks, address)
 
     def reputation(self, address: Address) -> ReputationRegistryContract:
-        return ReputationRegistryContract(self._blocks, address)
+        return ReputationRegistryContract(self.blocks, address)
 
     async def agents_of(self, registry: Address, owner: Address, block: Block) -> list[int]:
         """Return agent ids that the registry's events gave to an address and that it still owns, oldest first.
@@ -383,7 +322,7 @@ class AgentRegistries:
         topics = tuple(event.topic for event in IdentityRegistryContract.OWNING_EVENTS)
         wanted = LogFilter((registry,), (topics, None, _topic(owner)))
         try:
-            async for group in self._logs.groups(wanted, self._blocks.first, block.number, backwards=True):
+            async for group in self._logs.groups(wanted, self.blocks.first, block.number, backwards=True):
                 ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)
                 owners = await self.identity(registry).owners_of(block, ids)
                 owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
@@ -397,13 +336,13 @@ class AgentRegistries:
         self, registry: Address, agent_id: int, client: Address, since: int
     ) -> tuple[GivenFeedback, ...]:
         """Return what a client said about an agent, from events since that time; deep or not."""
-        head = await self._blocks.head()
+        head = await self.blocks.head()
         if await self.reputation(registry).last_index(head, agent_id, client) == 0:
             return ()
         topic = ReputationRegistryContract.ABI.event("NewFeedback").topic
         wanted = LogFilter((registry,), (topic, f"0x{agent_id:064x}", _topic(client)))
         found: list[GivenFeedback] = []
-        first = await self._blocks.first_block_at(since, head)
+        first = await self.blocks.first_block_at(since, head)
         async for group in self._logs.groups(wanted, first, head.number):
             found += ReputationRegistryContract.given(group.entries)
         return tuple(found)
@@ -414,8 +353,6 @@ def _topic(address: Address) -> str:
 
 
 class EthereumChain:
-    """The readers of one network, over the nodes of `rpc`."""
-
     def __init__(self, rpc: Rpc, network: Network, *, first_block: int | None = None) -> None:
         logs = Logs(rpc)
         self.blocks = Blocks(rpc, network, first_block=first_block)

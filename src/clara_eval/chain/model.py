@@ -89,8 +89,6 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class NewChallenge:
-    """What the factory announced."""
-
     address: Address
     poster: Address
     token: Address
@@ -108,8 +106,6 @@ class NewChallenge:
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    """Somebody submitted, for the first time or again."""
-
     challenge: Address
     submitter: Address
     agent_id: int
@@ -120,8 +116,6 @@ class NewSubmission:
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """A winner took the prize."""
-
     challenge: Address
     winner: Address
     amount: int
@@ -144,8 +138,6 @@ class PostedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """The transaction that posted the scores."""
-
     by: PostedBy
     sender: Address
     tx_hash: str
@@ -164,7 +156,6 @@ class ScoringState:
 
 
 def is_dollar(token: Address, network: Network) -> bool:
-    """Whether one of this token counts as one dollar."""
     return network.usdc is None or token == network.usdc
 
 

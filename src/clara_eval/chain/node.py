@@ -204,8 +204,6 @@ class NodeDown(Temporary):
 
 
 class Node:
-    """One endpoint, with what is known about it."""
-
     def __init__(self, url: str, *, batch_size: int, retries: NodeRetries) -> None:
         parts, self.host = _parts(url)
         self._retries = retries
@@ -256,7 +254,6 @@ class Node:
         return await gather_or_raise(one(call) for call in calls)
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
-        """Return None if the node does not take this batch."""
         try:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
@@ -295,14 +292,11 @@ class Node:
         fields = error if isinstance(error, dict) else {"message": str(error)}
         code = fields.get("code", 0)
         code = code if isinstance(code, int) else 0
-        message = self._redacted(str(fields.get("message", "")))
+        message = str(fields.get("message", ""))
+        for secret in self._secrets:
+            message = message.replace(secret, "…")
         meaning = meaning_of(call.method, code, message, fields.get("data"))
         return NodeRefusal(self.host, call.method, meaning, f"{message} [{code}]", fields.get("data"))
-
-    def _redacted(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "…")
-        return text
 
     async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
         # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
@@ -315,7 +309,10 @@ class Node:
                 content = await read_at_most(response, MAX_ANSWER_BYTES)
                 status = response.status
         except TooLong:
-            return _refused_as_too_long(body)
+            if isinstance(body, dict) and body["method"] != "eth_getLogs":
+                raise NodeDown("its answer is too long") from None
+            # A refusal, so that events are asked for in smaller ranges.
+            return {"error": {"code": -32600, "message": "batch response size exceeds the limit"}}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             raise NodeDown(type(bad).__name__) from None
         if status in {401, 403, 429} or status >= 500:
@@ -332,7 +329,6 @@ class Node:
 
 
 def _parts(url: str) -> tuple[SplitResult, str]:
-    """Split a node's URL, and name it by its host, which shows no key."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -354,20 +350,17 @@ def _secrets(parts: SplitResult) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 
-def _refused_as_too_long(body: Any) -> Any:
-    """Turn an answer that is too long into a refusal, so that events are asked for in smaller ranges."""
-    if isinstance(body, dict) and body["method"] != "eth_getLogs":
-        raise NodeDown("its answer is too long")
-    error = {"code": -32600, "message": "batch response size exceeds the limit"}
-    return {"jsonrpc": "2.0", "id": None, "error": error}
-
-
 def _envelope(number: int, call: RpcCall) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
 
 
+def required(answer: Any) -> Any:
+    if isinstance(answer, NodeRefusal):
+        raise answer
+    return answer
+
+
 def quantity(value: Any) -> int:
-    """Read a node's 0x number."""
     if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
         return int(value, 16)
     raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")

@@ -193,19 +193,14 @@ _REFUSALS = frozenset(
 
 
 class KmsSigner:
-    """One asymmetric key of AWS KMS."""
-
-    __slots__ = ("_client", "_key", "address")
+    __slots__ = ("_client", "_key", "address", "what")
 
     def __init__(self, key: str, address: Address) -> None:
         require("kms", "A key in AWS KMS")
+        self.what = f"AWS KMS key {key}"
         self._key = key
         self.address = address
         self._client: Any = None
-
-    @property
-    def what(self) -> str:
-        return f"AWS KMS key {self._key}"
 
     def __repr__(self) -> str:
         return f"KmsSigner({self.what}, {self.address})"
@@ -216,7 +211,6 @@ class KmsSigner:
         return signed_with(self.what, self.address, tx, *_read_der(self.what, _bytes(self.what, told, "Signature")))
 
     async def check(self) -> None:
-        """Raise ConfigError if the key is of another kind or another address."""
         told = await self._ask("get_public_key")
         spec = told.get("KeySpec") or KEY_SPEC
         if spec != KEY_SPEC:

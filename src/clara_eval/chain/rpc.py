@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from clara_eval.chain.node import Meaning, Node, NodeDown, NodeRefusal, NodeRetries, RpcCall, quantity
+from clara_eval.chain.node import Meaning, Node, NodeDown, NodeRefusal, NodeRetries, RpcCall, quantity, required
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.tasks import gather_or_raise
 
@@ -23,8 +23,6 @@ PIECES_AT_ONCE = 4
 
 
 class Rpc:
-    """All nodes of one network as one."""
-
     def __init__(
         self,
         urls: Sequence[str],
@@ -61,19 +59,13 @@ class Rpc:
 
     async def ask(self, method: str, *params: Any) -> Any:
         """Return one result; raise a refusal."""
-        result = (await self.ask_many([RpcCall(method, params)]))[0]
-        if isinstance(result, NodeRefusal):
-            raise result
-        return result
+        return required((await self.ask_many([RpcCall(method, params)]))[0])
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
         """Return one result, or None if no node has such a thing."""
         result = (await self.ask_many([RpcCall(method, params)]))[0]
-        if isinstance(result, NodeRefusal):
-            if result.meaning is Meaning.MISSING:
-                return None
-            raise result
-        return result
+        is_missing = isinstance(result, NodeRefusal) and result.meaning is Meaning.MISSING
+        return None if is_missing else required(result)
 
     async def ask_many(self, calls: Sequence[RpcCall], *, retry_missing: bool = False) -> list[Any]:
         """Return results and refusals in the order of the calls, in as few requests as the nodes allow.
@@ -96,8 +88,6 @@ class Rpc:
         return await self._ask_until_answered(calls, is_whole=True)
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
-        """Return the answer of each node that has one."""
-
         async def one(node: Node) -> tuple[Node, Any] | None:
             try:
                 await self._check(node)
@@ -140,7 +130,7 @@ class Rpc:
         self, calls: Sequence[RpcCall], results: list[Any], waiting: list[int], reasons: list[str], *, is_whole: bool
     ) -> list[int]:
         """Ask each node once for what the ones before it lack; return what none has answered well."""
-        for node in self._in_order():
+        for node in self.nodes[self._first :] + self.nodes[: self._first]:
             try:
                 await self._check(node)
                 answers = await node.exchange(self._open(), [calls[number] for number in waiting])
@@ -155,9 +145,6 @@ class Rpc:
                 return []
             waiting = list(range(len(calls))) if is_whole else waiting
         return waiting
-
-    def _in_order(self) -> list[Node]:
-        return self.nodes[self._first :] + self.nodes[: self._first]
 
     async def _check(self, node: Node) -> None:
         if node.is_checked:

@@ -35,8 +35,6 @@ class ContractCall:
 
 
 class BroadcastResult(StrEnum):
-    """What a node said to a broadcast."""
-
     ACCEPTED = "accepted"
     NONCE_USED = "nonce_used"
     UNDERPRICED = "underpriced"
@@ -151,7 +149,6 @@ def _prefix(length: int, base: int) -> bytes:
 
 
 def _strings(encoded: bytes) -> list[bytes]:
-    """Split an RLP list into its items, with an inner list as its encoded content."""
     start, end = _span(encoded, 0)
     found: list[bytes] = []
     while start < end:
@@ -180,8 +177,6 @@ TIMES_THE_MARKET = 5
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """Wei per gas."""
-
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
 

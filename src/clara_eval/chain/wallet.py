@@ -1,26 +1,182 @@
-"""The evaluator's key: in this process, or with a signer elsewhere.
+"""The evaluator's key, here or with a signer elsewhere, and what a key may sign.
 
 Invariant: the key appears in no text, error or repr; a keystore file is readable by its owner alone and is never
-overwritten.
+overwritten. A key signs for one chain, no ether, only targets that somebody vouched for, only the calls that are
+needed, capped fees, and a capped gas of a day, counted from recorded transactions so that it survives a restart.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import SecretStr
 
+from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
-from clara_eval.chain.signing_policy import SigningPolicy
-from clara_eval.chain.transaction import SignedBytes, StoredTransaction, TransactionToSign
+from clara_eval.chain.transaction import GWEI, SignedBytes, StoredTransaction, TransactionToSign, read_signed
+from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import ConfigError
+from clara_eval.core.errors import CannotPublish, ConfigError, Stalled
 from clara_eval.core.private_file import write_private
+
+MAX_FEE_PER_GAS = 50 * GWEI
+"""A post of 25 winners then costs at most about 0.15 ETH; Base's usual fee is a thousandth of this."""
+MAX_GAS = 8_000_000
+MAX_AGENT_GAS = 30_000_000
+"""A submission may carry its whole content on chain."""
+MAX_WEI_PER_DAY = 5 * 10**17
+"""Half an ETH of gas: hundreds of posts at Base's usual fees, and an end to any loop."""
+_DAY_SECONDS = 24 * 3600
+_TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
+
+Check = Callable[[TransactionToSign], str | None]
+"""Returns why this must not be signed, or None."""
+
+
+@dataclass(slots=True)
+class Vouched:
+    """The contracts that a key may call, and how much of each token it may give away."""
+
+    targets: set[Address] = field(default_factory=set)
+    spending: dict[Address, int] = field(default_factory=dict)
+    own: Address | None = None
+    """The key's own address: an empty call of zero to it fills a missing nonce."""
+
+    def permit(self, targets: Iterable[Address]) -> None:
+        self.targets.update(targets)
+
+    def permit_spending(self, token: Address, units: int) -> None:
+        self.spending[token] = units
+
+
+@dataclass(frozen=True, slots=True)
+class SigningPolicy:
+    chain_id: int
+    check_call: Check
+    vouched: Vouched
+    max_gas: int
+    max_fee_per_gas: int
+    max_wei_per_day: int
+    now: Callable[[], float]
+
+    def check(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> None:
+        """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
+        problem = self._problem(tx)
+        if problem:
+            raise CannotPublish(f"The wallet does not sign this: {problem}.")
+        today = self._wei_of_day(tx, recorded)
+        if today > self.max_wei_per_day:
+            over = f"gas for {today} wei in a day is above the cap of {self.max_wei_per_day}"
+            raise Stalled(
+                f"The wallet does not sign this now: {over}.",
+                cause="gas_cap",
+                remedy="It goes on when a day has passed since the oldest of them.",
+            )
+
+    def _problem(self, tx: TransactionToSign) -> str | None:
+        if tx.chain_id != self.chain_id:
+            return f"it is for chain {tx.chain_id}, not {self.chain_id}"
+        if tx.value:
+            return f"it moves {tx.value} wei"
+        if max(tx.max_fee_per_gas, tx.max_priority_fee_per_gas) > self.max_fee_per_gas:
+            return f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {self.max_fee_per_gas}"
+        if tx.gas > self.max_gas:
+            return f"its gas limit {tx.gas} is above {self.max_gas}"
+        fills_nonce = tx.to == self.vouched.own and not tx.data
+        return None if fills_nonce else self.check_call(tx)
+
+    def _wei_of_day(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction]) -> int:
+        """Add up a day's gas; of several attempts with one nonce only one is ever paid, so the dearest counts."""
+        since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
+        for row in recorded:
+            if row.nonce != tx.nonce and row.signed_at > since:
+                cost = read_signed(row.raw).gas * row.max_fee_per_gas
+                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
+        return sum(costs.values())
+
+
+def evaluator_policy(
+    chain_id: int,
+    *,
+    contracts: str = "1",
+    challenges: Iterable[Address] = (),
+    max_fee_per_gas: int = MAX_FEE_PER_GAS,
+    max_gas: int = MAX_GAS,
+    max_wei_per_day: int = MAX_WEI_PER_DAY,
+    reputation: Address | None = None,
+    now: Callable[[], float] = time.time,
+) -> SigningPolicy:
+    """Allow three functions of known challenges, and giving feedback at one registry if there is one."""
+    vouched = Vouched(set(challenges))
+    bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
+    post = scoring_function("postScores", contracts).selector
+    give = abi("ReputationRegistry").function("giveFeedback").selector
+
+    def check_call(tx: TransactionToSign) -> str | None:
+        if reputation is not None and tx.to == reputation:
+            return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
+        if tx.to not in vouched.targets:
+            return f"{tx.to} is not a known challenge"
+        if tx.data in bare or tx.data[:4] == post:
+            return None
+        return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
+
+    return SigningPolicy(chain_id, check_call, vouched, max_gas, max_fee_per_gas, max_wei_per_day, now)
+
+
+def agent_policy(
+    chain_id: int,
+    *,
+    factory: Address | None,
+    evaluator: Address | None,
+    contracts: str = "1",
+    max_wei_per_day: int = MAX_WEI_PER_DAY,
+    now: Callable[[], float] = time.time,
+) -> SigningPolicy:
+    """Allow a poster or agent the calls of posting, submitting and claiming, at the contracts made for them."""
+    vouched = Vouched({factory} if factory else set())
+    version = contract_version(contracts)
+    claims = ("submit", "claimPrize", "claimExpiredRefund", "finalize", "expire")
+    create = version.factory.function("createChallenge").selector
+    register = abi("IdentityRegistry").function("register(string)").selector
+    known = {create, register, *(version.challenge.function(name).selector for name in claims), *_TOKEN_CALLS}
+
+    def check_call(tx: TransactionToSign) -> str | None:
+        selector = tx.data[:4]
+        if selector not in known:
+            return f"0x{selector.hex()} is not a call that posting, submitting or claiming needs"
+        if selector in _TOKEN_CALLS:
+            return _token_problem(tx, factory, evaluator, vouched)
+        if selector == create and tx.to != factory:
+            return f"{tx.to} is not the challenge factory"
+        return None if tx.to in vouched.targets else f"{tx.to} is not a contract of the challenge factory"
+
+    return SigningPolicy(chain_id, check_call, vouched, MAX_AGENT_GAS, MAX_FEE_PER_GAS, max_wei_per_day, now)
+
+
+def _token_problem(
+    tx: TransactionToSign, factory: Address | None, evaluator: Address | None, vouched: Vouched
+) -> str | None:
+    """Allow an allowance only for the factory, a payment only to the evaluator, neither above what was agreed to."""
+    called = _TOKEN_CALLS[tx.data[:4]]
+    try:
+        to, units = called.arguments(tx.data)
+    except Undecodable:
+        return f"its arguments are not those of {called.name}"
+    if called.name == "approve" and to != factory:
+        return f"it would let {to} take tokens, which is not the challenge factory"
+    if called.name == "transfer" and (evaluator is None or to != evaluator):
+        return f"it would pay {to}, which is not the evaluator that CLARA_EVALUATOR_ADDRESS names"
+    most = vouched.spending.get(tx.to, 0)
+    return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
+
 
 KMS = "aws-kms:"
 """What CLARA_SIGNER_URL begins with if the key is in AWS KMS."""
@@ -30,12 +186,9 @@ _A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys ne
 class Signer(Protocol):
     """What holds a key: this process, a remote signer, a hardware module."""
 
-    @property
-    def address(self) -> Address: ...
-    @property
-    def what(self) -> str:
-        """Where the key is, in words; never the key."""
-        ...
+    address: Address
+    what: str
+    """Where the key is, in words; never the key."""
 
     async def sign(self, tx: TransactionToSign) -> SignedBytes:
         """Sign; the hash is the one that nodes know the transaction by."""
@@ -47,8 +200,6 @@ class Signer(Protocol):
 
 
 class LocalKey:
-    """A key in this process."""
-
     __slots__ = ("_account", "address", "what")
 
     def __init__(self, key: SecretStr, name: str, what: str = "") -> None:
@@ -85,8 +236,6 @@ class LocalKey:
 
 
 class Wallet:
-    """One key under one policy."""
-
     __slots__ = ("address", "policy", "signer")
 
     def __init__(self, key: SecretStr | Signer, policy: SigningPolicy, *, name: str = "CLARA_EVALUATOR_KEY") -> None:
@@ -102,14 +251,18 @@ class Wallet:
         raise TypeError("A wallet is never written anywhere.")
 
     async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
-        """Sign what the policy allows after what is `recorded`."""
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 
 
 def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
     """Open the evaluator's wallet from the settings; None without a key, which means dry run."""
-    given = [name for name, value in _ways(settings).items() if value is not None]
+    ways = {
+        "CLARA_EVALUATOR_KEY": settings.evaluator_key,
+        "CLARA_EVALUATOR_KEYSTORE": settings.evaluator_keystore,
+        "CLARA_SIGNER_URL": settings.signer_url,
+    }
+    given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are both set.", remedy="Say in one way where the evaluator's key is.")
     signer = _signer(settings)
@@ -121,14 +274,6 @@ def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
             remedy="Give the matching key, or leave the address out.",
         )
     return Wallet(signer, policy)
-
-
-def _ways(settings: Settings) -> dict[str, object]:
-    return {
-        "CLARA_EVALUATOR_KEY": settings.evaluator_key,
-        "CLARA_EVALUATOR_KEYSTORE": settings.evaluator_keystore,
-        "CLARA_SIGNER_URL": settings.signer_url,
-    }
 
 
 def _signer(settings: Settings) -> Signer | None:
@@ -158,7 +303,6 @@ def _remote(url: str, settings: Settings) -> Signer:
 
 
 def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
-    """Decrypt the key in a keystore file."""
     if password is None:
         raise ConfigError(
             "CLARA_EVALUATOR_KEYSTORE is set without a password.",

@@ -41,7 +41,6 @@ def prizes(prize_pool: int, payout_bps: Sequence[int]) -> list[int]:
 
 
 def check_scorable(challenge: Challenge) -> None:
-    """Raise Unscorable if no result can ever be posted."""
     if challenge.submission_count < MIN_SUBMISSIONS:
         raise Unscorable(
             f"{challenge.submission_count} submitters: below {MIN_SUBMISSIONS} the contract cancels the challenge.",
@@ -100,7 +99,6 @@ def post_scores(winners: Winners, version: str = "1") -> bytes:
 
 
 def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1") -> bytes:
-    """Return the exact bytes to send."""
     return post_scores(winners, version) + MARK + _digest(trace_digest)
 
 

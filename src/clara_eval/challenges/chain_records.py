@@ -15,8 +15,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import State, Summary, Token, read
-from clara_eval.documents.rounds import Claim, Entrant, PaidWinner, PrizeClaims, RoundResult
+from clara_eval.documents.results import (
+    Claim,
+    Entrant,
+    PaidWinner,
+    PrizeClaims,
+    RoundResult,
+    State,
+    Summary,
+    Token,
+    read,
+)
 from clara_eval.documents.store_keys import claims_key, entry_key, index_key, result_key, scores_key
 from clara_eval.store.sql_store import PublicKeys, SqlStore
 from clara_eval.store.trace_archive import bring_back
@@ -98,9 +107,8 @@ async def record_result(store: PublicKeys, chain: EthereumChain, address: Addres
     challenge = await chain.challenges.challenge_at(address, block)
     if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:
         return None
-    winners = (
-        await chain.results.winners_at(address, challenge.winner_count, block) if challenge.score_posted_at else ()
-    )
+    results, count = chain.results, challenge.winner_count
+    winners = await results.winners_on_chain(address, count, block) if challenge.score_posted_at else ()
     result = RoundResult(
         chainStatus=challenge.status.name.lower(),
         token=Token.model_validate(to_camel_json(challenge.token)),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clara_eval.core.errors import ConfigError
-
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -70,12 +68,3 @@ NETWORKS = {
 def network_of_chain(chain_id: object) -> Network | None:
     """The network with this chain id, as a number or as its text; None where none is known."""
     return next((one for one in NETWORKS.values() if str(one.chain_id) == str(chain_id)), None)
-
-
-def network(name: str) -> Network:
-    """The network of that name, or an error that lists the names there are."""
-    try:
-        return NETWORKS[name]
-    except KeyError:
-        known = ", ".join(NETWORKS)
-        raise ConfigError(f"CLARA_NETWORK={name!r} is not a known network.", remedy=f"Use one of: {known}.") from None

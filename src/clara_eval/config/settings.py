@@ -13,17 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
-from clara_eval.config.networks import NETWORKS, Network, network
+from clara_eval.config.networks import NETWORKS, Network
 from clara_eval.core.address import to_address
 from clara_eval.core.constants import INTERFACES
 from clara_eval.core.errors import BadInput, ConfigError
@@ -72,7 +64,6 @@ def _known_network(name: str) -> str:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The parts of a comma list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -239,7 +230,7 @@ class Settings(BaseModel):
     @property
     def network(self) -> Network:
         """The network of that name, with the dollar of `CLARA_USDC` where that is set."""
-        known = network(self.network_name)
+        known = NETWORKS[self.network_name]
         return replace(known, usdc=self.usdc_address) if self.usdc_address else known
 
     @property
@@ -302,7 +293,6 @@ class Settings(BaseModel):
 
     @property
     def usdc(self) -> str | None:
-        """The dollar token of this network, if there is one that we know."""
         return self.network.usdc
 
     @property

@@ -18,7 +18,6 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def to_address(text: str, *, what: str = "address") -> Address:
-    """Lower the case of an address, or raise BadInput."""
     lowered = text.strip().lower()
     if len(lowered) == 42 and lowered.startswith("0x") and _HEX.issuperset(lowered[2:]):
         return Address(lowered)
@@ -30,7 +29,6 @@ def to_address(text: str, *, what: str = "address") -> Address:
 
 
 def short(address: str) -> str:
-    """Shorten an address, or any hex, for people."""
     return f"{address[:6]}…{address[-4:]}"
 
 

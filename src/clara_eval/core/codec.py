@@ -62,8 +62,6 @@ _CAMEL = ConfigDict(alias_generator=camel, extra="forbid")
 
 
 class JsonCodec(Generic[T]):
-    """One kind of value as the JSON of journals and traces."""
-
     def __init__(self, kind: type[T]) -> None:
         # A dataclass alone would keep its own names: pydantic applies the casing only below a type around it.
         self._boxed: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=_CAMEL)  # type: ignore[valid-type, arg-type]

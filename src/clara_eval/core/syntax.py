@@ -42,7 +42,6 @@ class Parsed:
 
 @cache
 def load_language(name: str) -> Language:
-    """Return the compiled parser tables of a language."""
     with warnings.catch_warnings():
         # Some grammar wheels still hand over a plain integer; the binding reads it and only complains.
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -12,7 +12,6 @@ T = TypeVar("T")
 
 
 async def gather_or_raise(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Return results in the order of the work."""
     caller = asyncio.current_task()
     assert caller is not None, "a coroutine runs in a task"
     before = caller.cancelling()

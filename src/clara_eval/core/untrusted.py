@@ -59,5 +59,4 @@ def fence(text: str, written_by: str, *, limit: int = LONG_CHARS) -> Untrusted:
 
 
 def bare(field: Untrusted) -> str:
-    """The words between the fences."""
     return field["text"].partition("\n")[2].rpartition("\n")[0]

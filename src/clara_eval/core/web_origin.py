@@ -31,7 +31,6 @@ class WebOrigin:
     port: int
 
     def is_of(self, place: HostPort) -> bool:
-        """Whether this page was loaded from the place that the request is sent to."""
         return (self.host, self.port) == (place.host, place.port or DEFAULT_PORTS[self.scheme])
 
 

@@ -19,8 +19,7 @@ from clara_eval.core.errors import BadInput, ConfigError, Temporary
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.devnet.dev_node import DevAccount, DevNode
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.interfaces.cli.options import JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
+from clara_eval.interfaces.cli.output import JsonFlag, emit_json
 
 app = typer.Typer(
     help="Run a local chain with every contract deployed; move its time.",

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clara_eval.actions.published import ResultReader
-from clara_eval.app import App, SendTimeouts, open_app
+from clara_eval.app import SendTimeouts, open_app
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.version import __version__
@@ -72,11 +72,14 @@ async def serving(
 ) -> AsyncIterator[Engine]:
     """Run engine and API while the body lasts."""
     metrics = Metrics(__version__)
-    alerts = Alerts(metrics, _webhook(settings))
+    url, secret = settings.webhook_url, settings.webhook_secret
+    alerts = Alerts(metrics, Webhook(url, secret.get_secret_value() if secret else None) if url else None)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(alerts.close)
         app = await stack.enter_async_context(open_app(settings, pace=pace))
-        _check(app, mode)
+        if mode != "api-only":
+            _ = app.evaluator
+        _ = settings.factory  # settings that no retry can repair end the process at once
         stack.push_async_callback(watch_models(app, metrics))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         reader = ResultReader(app.store, app.chain_id, settings.traces_public)
@@ -90,20 +93,6 @@ async def serving(
         _log.info("service_started", mode=mode, host=host, port=port, network=settings.network_name,
                   dry_run=not app.sender.can_sign)  # fmt: skip
         yield engine
-
-
-def _check(app: App, mode: Mode) -> None:
-    """End the process at once for settings that no retry can repair."""
-    if mode != "api-only":
-        _ = app.evaluator
-    _ = app.settings.factory
-
-
-def _webhook(settings: Settings) -> Webhook | None:
-    if not settings.webhook_url:
-        return None
-    secret = settings.webhook_secret
-    return Webhook(settings.webhook_url, secret.get_secret_value() if secret else None)
 
 
 def secrets_of(settings: Settings) -> list[str]:
@@ -199,17 +188,12 @@ async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
         await asyncio.sleep(min(1.0, seconds / 4))
         now = asyncio.get_running_loop().time()
         connections = [one for one in server.server_state.connections if isinstance(one, H11Protocol)]
-        unfinished = {one: one.cycle for one in connections if _is_unfinished(one)}
+        cycles = {one: one.cycle for one in connections}
         waiting = {
             one: waiting[one] if one in waiting and waiting[one][0] is cycle else (cycle, now)
-            for one, cycle in unfinished.items()
+            for one, cycle in cycles.items()
+            if cycle is None or cycle.response_complete or cycle.more_body  # a request, or its rest, is still to come
         }
         for one, (_, since) in waiting.items():
             if now - since > seconds:
                 one.transport.abort()
-
-
-def _is_unfinished(connection: H11Protocol) -> bool:
-    """Whether a request, or the rest of one, is still to come on this connection."""
-    cycle = connection.cycle
-    return cycle is None or cycle.response_complete or cycle.more_body

@@ -143,20 +143,16 @@ def leaderboard(found: LeaderboardResult, names: Names) -> LeaderboardResult:
 
 def score(found: ScoreFound, names: Names) -> ScoreResult:
     trace = found.trace or write("{trace}", names, found.address)
-    return _document(ScoreResult, found, why=_why(found), trace=trace, claimable=_claimable(found, names))
+    at, claimable = found.claimableAt, "No prize to claim."
+    if at is not None:
+        when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
+        claimable = write(f"The prize can be claimed {when}.", names, found.address)
+    return _document(ScoreResult, found, why=_why(found), trace=trace, claimable=claimable)
 
 
 def _document(kind: type[D], found: Document, **sentences: str) -> D:
     """The public document: its fields of what was found, and its sentences."""
     return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
-
-
-def _claimable(found: ScoreFound, names: Names) -> str:
-    at = found.claimableAt
-    if at is None:
-        return "No prize to claim."
-    when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
-    return write(f"The prize can be claimed {when}.", names, found.address)
 
 
 def _why(found: ScoreFound) -> str:

@@ -13,8 +13,7 @@ from clara_eval.app import open_reader
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import ConfigError
-from clara_eval.interfaces.cli.options import JsonFlag, YesToCost
-from clara_eval.interfaces.cli.output import emit_json
+from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, emit_json
 from clara_eval.interfaces.cli.screen import agree_to_cost, console
 from clara_eval.judge.costs.prices import FREE, estimated_tokens
 from clara_eval.judge.providers.registry import models_of, parse_jury, price_cards

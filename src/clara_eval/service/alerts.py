@@ -84,14 +84,21 @@ class Alerts:
         return True
 
     async def close(self, *, patience_seconds: float = 5) -> None:
-        """Wait a moment for deliveries, then cancel them."""
         if self._deliveries:
             await asyncio.wait(self._deliveries, timeout=patience_seconds)
         for task in list(self._deliveries):
             task.cancel()
 
     async def _deliver(self, webhook: Webhook, alert: Alert, at: int) -> None:
-        body = _body(alert, at)
+        document = {
+            "alert": alert.name,
+            "severity": alert.severity,
+            "summary": alert.summary,
+            "challenge": alert.challenge,
+            "details": alert.details,
+            "raisedAt": at,
+        }
+        body = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()
         for number, pause in enumerate((*webhook.pauses, None)):
             problem = await self._attempt(webhook, body)
             if problem is None:
@@ -117,15 +124,3 @@ class Alerts:
                 return None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             return type(bad).__name__
-
-
-def _body(alert: Alert, at: int) -> bytes:
-    document = {
-        "alert": alert.name,
-        "severity": alert.severity,
-        "summary": alert.summary,
-        "challenge": alert.challenge,
-        "details": alert.details,
-        "raisedAt": at,
-    }
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.app import App
@@ -44,7 +45,6 @@ from clara_eval.core.errors import (
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.logs import bound_challenge
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import show_posted
@@ -69,10 +69,6 @@ class Ending:
     retry_at: int | None = None
     alert: Alert | None = None
     is_bug: bool = False
-
-    @property
-    def is_retried(self) -> bool:
-        return self.retry_at is not None
 
 
 def ending_of(error: BaseException, address: str, *, failures: int, now: float, options: EngineOptions) -> Ending:
@@ -117,13 +113,11 @@ def _outage(
 
 
 def stalled_alert(bad: Stalled, address: str) -> Alert:
-    """The alert of a transaction that cannot be sent now; it continues by itself once the cause is gone."""
     names = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
     return Alert(names[bad.cause], "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
-    """Decide what an evaluation that ran to its end means."""
     address, receipt = evaluation.challenge.address, evaluation.receipt
     if evaluation.is_recognised:
         return Ending("recognised")
@@ -171,7 +165,7 @@ class AttemptRunner:
 
     async def attempt(self, address: Address, number: int) -> dict[str, object]:
         """Run one attempt to its end; raises only when the process is being stopped."""
-        with bound_challenge(address, attempt=number), self.metrics.running.track_inprogress():
+        with bound_contextvars(challenge=address, attempt=number), self.metrics.running.track_inprogress():
             return await self._attempt(address, number)
 
     async def _attempt(self, address: Address, number: int) -> dict[str, object]:

@@ -167,7 +167,6 @@ def _plain_function(run: Workflow) -> Workflow:
 
 
 def runs_here(workflow_id: str) -> bool:
-    """Whether the workflow runs now in this process."""
     return workflow_id in _running
 
 
@@ -221,7 +220,6 @@ async def _register_queues(options: EngineOptions, evaluator: str) -> None:
 
 
 def _use_our_log() -> None:
-    """Remove the handlers of DBOS: there is one log in one format."""
     logger = logging.getLogger("dbos")
     for handler in list(logger.handlers):
         logger.removeHandler(handler)

@@ -90,7 +90,6 @@ class Due:
 def due(
     challenge: ChallengeState, memory: Memory, *, evaluator: Address, chain_now: int, wall_now: float, can_sign: bool
 ) -> Due:
-    """Decide the one next thing to do."""
     if challenge.evaluator != evaluator and not memory.is_signed:
         return Due(DueAction.NONE, "another evaluator")
     if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
@@ -117,7 +116,6 @@ def due(
 
 
 def is_over(challenge: ChallengeState, memory: Memory, evaluator: Address) -> bool:
-    """Whether nothing will ever be due for this challenge again."""
     if challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}:
         return False
     return memory.status in FINAL_STATES or (challenge.evaluator != evaluator and not memory.is_signed)

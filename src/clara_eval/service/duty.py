@@ -92,8 +92,6 @@ class TickLimits:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One tick: the block it is about, the service's parts, and the report it fills."""
-
     app: App
     alerts: Alerts
     metrics: Metrics
@@ -117,7 +115,6 @@ class Tick:
             self.report.problems.append(f"{what}: {reason_of(bad)}")
 
     async def addresses(self, prefix: str) -> list[str]:
-        """List the addresses that the store has under a prefix, in order."""
         keys = await self.app.store.keys(self.app.chain_id, prefix)
         return [key.removeprefix(prefix) for key in keys]
 

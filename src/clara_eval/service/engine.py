@@ -86,7 +86,6 @@ class Engine:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
-        """Work until the body ends."""
         async with AsyncExitStack() as stack:
             url = self.app.settings.database_url
             stack.enter_context(only_process(Path(sqlite_path(url))) if self._is_alone else nullcontext())
@@ -122,7 +121,6 @@ class Engine:
         return await step_apart("tick", self.tick)
 
     async def tick(self) -> dict[str, Any]:
-        """Run one tick in this process and report its problem, if it has one."""
         started = time.monotonic()
         try:
             report = await run_tick(self.app, self.alerts, self.metrics, self.queue.enqueue, active=self.queue.active)
@@ -152,7 +150,6 @@ class Engine:
         return {"problem": said}
 
     async def _tell_gap(self, words: str) -> None:
-        """Report that nonces are missing before a transaction."""
         self.pulse.wallet_problem = words
         self.alerts.raise_alert(Alert("NonceGap", "warning", words))
 

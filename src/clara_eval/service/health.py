@@ -33,7 +33,6 @@ class ServiceHealth:
         self.beat = self.clock()
 
     def ticked(self, problem: str | None = None) -> None:
-        """Note that a tick ended, with its problem if it failed."""
         self.tick, self.tick_problem = self.clock(), problem
 
     @property
@@ -46,7 +45,6 @@ class ServiceHealth:
         return runs_ticks and since > TICKS_MISSED * self.tick_seconds
 
     def report(self, version: str) -> dict[str, object]:
-        """Build the document of `/healthz`."""
         now = self.clock()
         problems = [problem for problem in (self.wallet_problem, self.tick_problem) if problem]
         return {

@@ -9,12 +9,11 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import IO
 
 import structlog
-from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.contextvars import merge_contextvars
 from structlog.processors import ExceptionRenderer, JSONRenderer, StackInfoRenderer, TimeStamper, add_log_level
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor
@@ -53,8 +52,6 @@ def _without_secrets(url: re.Match[str]) -> str:
 
 
 class Redaction:
-    """A structlog processor that hides secrets in every value of an event."""
-
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
         # Longest first: a secret that contains another is hidden whole.
@@ -75,7 +72,6 @@ class Redaction:
         return self.text(str(value))
 
     def text(self, text: str) -> str:
-        """Remove known secrets; of a URL only scheme and host stay."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         text = _KEY_HEX.sub(HIDDEN, text)
@@ -173,10 +169,3 @@ def _renderer(*, is_person: bool) -> Processor:
         return JSONRenderer(sort_keys=True)
     lines = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
     return lambda logger, method, event: lines(logger, method, _for_people(logger, method, event))
-
-
-@contextmanager
-def bound_challenge(address: str, **more: object) -> Iterator[None]:
-    """Add the challenge to every event inside."""
-    with bound_contextvars(challenge=address, **more):
-        yield

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
+from structlog.contextvars import bound_contextvars
 
 from clara_eval.app import App
 from clara_eval.chain.model import Challenge
@@ -25,7 +26,6 @@ from clara_eval.service.due import Due, DueAction
 from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, unexpected
 from clara_eval.service.feedback import give_feedback
 from clara_eval.service.finalize import finalize_all, finalize_challenge
-from clara_eval.service.logs import bound_challenge
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.publish import publish_results
 from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
@@ -52,7 +52,7 @@ ACTIONS: dict[DueAction, Callable[[Tick, Challenge], Awaitable[None]]] = {
 async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
     if found.action is DueAction.NONE:
         return
-    with bound_challenge(challenge.address):
+    with bound_contextvars(challenge=challenge.address):
         try:
             await ACTIONS[found.action](tick, challenge)
         except Exception as bad:  # noqa: BLE001 - one failing challenge must not block the others
@@ -99,7 +99,6 @@ async def run_tick(
 
 
 async def act_on_due(tick: Tick) -> None:
-    """Act on everything that is due, finalizing last."""
     survey, final = Survey(tick), list[Found]()
     async for group in survey.run():
         for challenge, found in group:

@@ -22,8 +22,6 @@ _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 
 class Metrics:
-    """Every gauge, counter and histogram of the service."""
-
     def __init__(self, version: str = "") -> None:
         self.registry = registry = CollectorRegistry()
 

@@ -37,7 +37,6 @@ class Queue:
     """By name, once DBOS is launched."""
 
     async def enqueue(self, challenge: Challenge) -> str:
-        """Queue the current attempt and return the id of its workflow."""
         app, address = self.app, challenge.address
         attempts = await read_attempts(app.store, app.chain_id, address)
         name = workflow_id(app.chain_id, address, attempts.number)
@@ -77,12 +76,10 @@ class Queue:
         await DBOS.apply_schedules_async([schedule])
 
     async def tick_now(self, worker: str) -> None:
-        """Queue a tick beside the scheduled ones."""
         with SetWorkflowID(f"tick:{worker}:{uuid.uuid4().hex[:8]}"):
             await answered(DBOS.enqueue_workflow_async(TICKS, self.workflows["tick"], None, None))
 
     async def clean(self) -> None:
-        """Delete old finished workflows; their results are in the store."""
         before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - self.options.keep_days * 86400))
         old = await answered(
             DBOS.list_workflows_async(

@@ -66,14 +66,12 @@ class ServiceRequests:
         digest: str | None = None,
         by: str = "",
     ) -> None:
-        """Record a person's decision about a review, and follow an approval at once."""
         decide = approve if decision == "approve" else reject
         await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest, by=by)
         if decision == "approve":
             await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
 
     async def rule(self, address: Address, decree: Decree, digest: str | None) -> None:
-        """Evaluate the round again under a person's ruling, at once."""
         await rule(self.app.store, self.app.chain_id, address, decree, digest=digest)
         await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
 

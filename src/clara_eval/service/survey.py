@@ -52,7 +52,6 @@ async def read_changes(tick: Tick) -> set[str] | None:
 
 
 async def save_changes(tick: Tick) -> None:
-    """Remember how far events are read, once everything that changed is read."""
     place = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
     await tick.app.store.put(tick.app.chain_id, PLACE, plain_json(place))
 
@@ -133,7 +132,6 @@ class Survey:
         return False
 
     def is_active(self, challenge: ChallengeState, found: Due) -> bool:
-        """Whether the evaluation that is due is already queued or running."""
         return found.action is DueAction.EVALUATE and challenge.address in self.active
 
     def _due(self, challenge: ChallengeState, memory: Memory) -> Due:

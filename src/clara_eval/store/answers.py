@@ -37,7 +37,6 @@ class RunAnswers:
         return {row[0]: _paid(row) for row in await self._select(_COLUMNS, requests)}
 
     async def answered(self, requests: Sequence[str]) -> set[str]:
-        """List those of the requests that have an answer."""
         return {row[0] for row in await self._select("request", requests)}
 
     async def _select(self, columns: str, requests: Sequence[str]) -> list[Row]:
@@ -86,7 +85,6 @@ class WriteBatcher:
         self._task: asyncio.Task[None] | None = None
 
     async def is_first(self, paid: PaidAnswer) -> bool:
-        """Write the answer; False if its request was answered before."""
         place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((paid, place))
         if self._task is None:

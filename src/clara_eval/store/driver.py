@@ -61,8 +61,6 @@ MIGRATIONS: Migrations = (
 
 
 class Driver(Protocol):
-    """A database; statements use `?` for values."""
-
     clock: str
     """SQL of the present moment in seconds, by the one clock that all holders of leases share."""
 
@@ -115,7 +113,6 @@ class DatabaseRetries:
 
     @property
     def longest_seconds(self) -> float:
-        """The longest wait of `until_written`."""
         return self.write_seconds + self.pause_seconds + self.statement_seconds
 
     async def until_written(self, write: Callable[[], Awaitable[object]]) -> None:

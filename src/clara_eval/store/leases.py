@@ -60,7 +60,6 @@ def worker_lease(worker: str) -> str:
 
 
 def evaluation_lease(chain_id: int, address: str) -> str:
-    """The right to evaluate a challenge, for the service and for commands."""
     return f"evaluation:{chain_id}:{address}"
 
 

@@ -46,7 +46,6 @@ async def open_store(url: str) -> SqlStore:
 
 @asynccontextmanager
 async def opened_store(url: str) -> AsyncIterator[SqlStore]:
-    """Open the store and close it again."""
     store = await open_store(url)
     try:
         yield store
@@ -65,7 +64,6 @@ async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
 
 
 def is_there(url: str) -> bool:
-    """Whether opening the store creates nothing."""
     return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
 
 
@@ -87,7 +85,6 @@ class StoreOnDemand:
         self._opening = asyncio.Lock()
 
     async def existing(self) -> SqlStore | None:
-        """Open the store; None if its file does not exist."""
         if self._store is None and not is_there(self._url):
             return None
         return await self.opened()

@@ -19,17 +19,17 @@ from clara_eval.config.eval_config import (
     compile_schema,
     parse_eval_config,
 )
+from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.config.eval_config.shape import RESERVED, eval_config_schema_text, split_message
-from clara_eval.config.eval_config.templates import TEMPLATES, template_text
 
 SCHEMA = Draft202012Validator(json.loads(eval_config_schema_text()))
 
 
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
+@pytest.mark.parametrize("name", sorted(KINDS))
 def test_starter_configs_are_without_fault(name: str) -> None:
     """Each template is valid by parser and schema, and gives no warning."""
     assert collect_problems(template_text(name)) == []
-    assert SCHEMA.is_valid(TEMPLATES[name])
+    assert SCHEMA.is_valid(json.loads(template_text(name)))
 
 
 def test_the_published_schema_is_current() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.config.eval_config import BadEvalConfig, compile_schema, parse_eval_config
-from clara_eval.config.eval_config.lenient import normal_name
-from clara_eval.config.eval_config.reading import MOST_CRITERIA, MOST_FEATURES, take_eval_config
+from clara_eval.config.eval_config.lenient import normal_name, take_eval_config
+from clara_eval.config.eval_config.reading import MOST_CRITERIA, MOST_FEATURES
 from clara_eval.config.eval_config.shape import NAME, RESERVED
 
 GOOD = {"version": 1, "features": ["novelty"], "criteria": "The best solution is correct for every input and simple."}

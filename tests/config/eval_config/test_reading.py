@@ -12,13 +12,12 @@ from tests.support.configs import APPENDIX, CRITERIA, config_text, errors
 
 from clara_eval.config.eval_config import (
     BadEvalConfig,
-    BareName,
     Feature,
     collect_problems,
     compile_schema,
-    lint,
     parse_eval_config,
 )
+from clara_eval.config.eval_config.model import BareName
 from clara_eval.config.eval_config.shape import RESERVED, eval_config_schema_text
 
 SCHEMA = Draft202012Validator(json.loads(eval_config_schema_text()))
@@ -236,12 +235,10 @@ def test_all_problems_come_at_once_with_suggestions() -> None:
     ],
 )
 def test_doubtful_configs_get_a_warning_and_stay_usable(change: dict[str, Any], path: str) -> None:
-    """The lint warns at the place and stops nothing; it gives the same for the parsed config."""
+    """The lint warns at the place and stops nothing."""
     text = config_text(**change)
-    config = parse_eval_config(text)
-    problems = collect_problems(text)
-    assert [(problem.path, problem.severity) for problem in problems] == [(path, "warning")]
-    assert lint(config) == problems
+    parse_eval_config(text)
+    assert [(problem.path, problem.severity) for problem in collect_problems(text)] == [(path, "warning")]
 
 
 @pytest.mark.parametrize("text", POSTER_CONFIGS)

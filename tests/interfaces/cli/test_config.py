@@ -22,7 +22,7 @@ from clara_eval.config.eval_config import (
     config_hash,
     parse_eval_config,
 )
-from clara_eval.config.eval_config.templates import KINDS, TEMPLATES, template_text
+from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import app
 
@@ -38,7 +38,7 @@ def write(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
+@pytest.mark.parametrize("name", sorted(KINDS))
 def test_init_writes_a_config_that_validates(tmp_path: Path, name: str) -> None:
     """Every template lands in the file as it is, and `validate` finds it usable."""
     path = tmp_path / "mine.json"

@@ -14,8 +14,7 @@ from clara_eval.interfaces.cli.commands import COMMANDS
 from clara_eval.interfaces.cli.leaderboard import flag_sentence
 from clara_eval.interfaces.cli.output import NAMES, error_document
 from clara_eval.interfaces.mcp import text
-from clara_eval.interfaces.mcp.reading import TOOLS as READING
-from clara_eval.interfaces.mcp.writing import TOOLS as WRITING
+from clara_eval.interfaces.mcp.tools import TOOLS
 
 ADDRESS = "0x" + "ab" * 20
 ACTIONS = Path(words.__file__).parents[1] / "actions"
@@ -28,7 +27,7 @@ def test_every_command_and_tool_of_a_sentence_exists() -> None:
     for name in NAMES.values():
         if called := re.match(r"`clara-eval (.*)`", name):
             assert called.group(1).removesuffix(" {address}").removesuffix(" FILE") in COMMANDS
-    tools = {entry[0].__name__ for entry in (*READING, *WRITING)}
+    tools = {entry[0].__name__ for entry in TOOLS}
     assert {text.NAMES[name] for name in ("browse", "detail", "status", "claim", "check")} <= tools
 
 
@@ -49,7 +48,7 @@ def test_an_error_names_the_action_that_helps_in_the_words_of_its_interface() ->
 
 def test_no_action_names_a_tool() -> None:
     """Actions return codes and values: the names of tools are the interface's."""
-    tools = {entry[0].__name__ for entry in (*READING, *WRITING)}
+    tools = {entry[0].__name__ for entry in TOOLS}
     for page in ACTIONS.glob("*.py"):
         source = page.read_text(encoding="utf-8")
         named = {name for name in tools if re.search(rf"[ `]{name}\b", source)}

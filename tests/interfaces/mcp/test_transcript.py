@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.mcp.server import TOOLS
+from clara_eval.interfaces.mcp.tools import TOOLS
 
 ROOT = Path(__file__).parents[3]
 AGENTS = ROOT / "docs" / "agents.md"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clara_eval.actions.published import spend_document, spend_report
 from clara_eval.chain.model import PrizeToken, is_dollar, worth_micro_usd
-from clara_eval.config.networks import network
+from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import micro_usd, usd
@@ -34,12 +34,12 @@ def test_caps_are_the_settings_to_the_millionth() -> None:
 
 def test_only_the_networks_dollar_has_a_worth() -> None:
     """A token that merely calls itself USDC is worth nothing known."""
-    base = network("base")
+    base = NETWORKS["base"]
     real = PrizeToken(Address(str(base.usdc)), "USDC", 6)
     fake = PrizeToken(Address("0x" + "11" * 20), "USDC", 6)
     assert worth_micro_usd(real, 5_000_000, base) == 5 * DOLLAR
     assert worth_micro_usd(fake, 5_000_000, base) is None
-    assert worth_micro_usd(PrizeToken(fake.address, "TUSD", 18), 2 * 10**18, network("local")) == 2 * DOLLAR
+    assert worth_micro_usd(PrizeToken(fake.address, "TUSD", 18), 2 * 10**18, NETWORKS["local"]) == 2 * DOLLAR
 
 
 @pytest.mark.parametrize("name", ["local", "base", "base-sepolia"])

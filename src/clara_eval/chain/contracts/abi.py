@@ -38,8 +38,6 @@ class AbiItem(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One compiled contract."""
-
     name: ContractName
     abi: list[AbiItem]
     bytecode: str
@@ -97,7 +95,6 @@ class Function:
         return _values(self.outputs, _bytes(data, at_most))
 
     def named_answer(self, values: tuple[object, ...]) -> Mapping[str, Any]:
-        """Name the parts of an answer: the fields of a single struct, or the outputs."""
         if len(values) == 1 and isinstance(values[0], Mapping):
             return values[0]
         return {item["name"]: value for item, value in zip(self.outputs, values, strict=True)}
@@ -109,8 +106,6 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One call that changes nothing."""
-
     to: Address
     function: Function
     values: tuple[object, ...] = ()
@@ -123,17 +118,13 @@ class View:
     def read(self, answer: object) -> tuple[Any, ...] | None:
         """Decode the outputs; None if the contract refused or answered something else."""
         try:
-            if self.is_foreign:
-                return self.function.answer(answer, at_most=FOREIGN_BYTES)
-            return self.function.answer(answer)
+            return self.function.answer(answer, at_most=FOREIGN_BYTES if self.is_foreign else MOST_BYTES)
         except Undecodable:
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event."""
-
     signature: str
     inputs: tuple[AbiItem, ...]
 

@@ -57,47 +57,43 @@ class _Contract:
         return found[0]
 
 
-@dataclass(frozen=True, slots=True)
-class ChallengeState:
-    """What the getters of one challenge say."""
+class _ForeignContract(_Contract):
+    """A contract that anybody may have written."""
 
-    values: Mapping[str, Any]
+    ABI: ClassVar[Abi]
+    IS_FOREIGN = True
 
-    def address(self, name: str) -> Address:
-        return Address(self.values[name])
+    def __init__(self, reader: Blocks, address: Address) -> None:
+        super().__init__(reader, address, self.ABI)
 
-    def number(self, name: str) -> int:
-        return int(self.values[name])
 
-    def text(self, name: str) -> str:
-        return str(self.values[name])
+ChallengeGetters = Mapping[str, Any]
+"""What the getters of one challenge say, by their names: lower-case addresses, numbers and text."""
 
 
 class ChallengeContract(_Contract):
-    """One challenge."""
-
     GETTERS: ClassVar[tuple[str, ...]] = (
         "poster", "evaluator", "token", "prizePool", "deadline", "scoringDeadline", "challengeURI", "evalConfigHash",
         "privateSetHash", "posterBond", "maxParticipants", "winnerCount", "identityRegistry", "status",
         "submissionCount", "scorePostedAt",
     )  # fmt: skip
 
-    async def state(self, block: Block, names: Sequence[str] = GETTERS) -> ChallengeState:
+    async def state(self, block: Block, names: Sequence[str] = GETTERS) -> ChallengeGetters:
         answers = await self._reader.views([self.view(name) for name in names], block)
         return self.state_in(names, answers)
 
-    def state_in(self, names: Sequence[str], answers: Sequence[object]) -> ChallengeState:
-        return ChallengeState({name: self._value(name, found) for name, found in zip(names, answers, strict=True)})
+    def state_in(self, names: Sequence[str], answers: Sequence[object]) -> ChallengeGetters:
+        return {name: self._value(name, found) for name, found in zip(names, answers, strict=True)}
 
     async def scoring_state(self, block: Block) -> ScoringState:
         found = await self.state(block, ("status", "scorePostedAt"))
-        return ScoringState(self.status_in(found), found.number("scorePostedAt"))
+        return ScoringState(self.status_in(found), found["scorePostedAt"])
 
-    def status_in(self, state: ChallengeState) -> ChallengeStatus:
+    def status_in(self, state: ChallengeGetters) -> ChallengeStatus:
         try:
-            return ChallengeStatus(state.number("status"))
+            return ChallengeStatus(state["status"])
         except ValueError:
-            raise NotFound(f"No challenge at {self.address}: its status is {state.number('status')}.") from None
+            raise NotFound(f"No challenge at {self.address}: its status is {state['status']}.") from None
 
     def payout_views(self, places: int) -> list[View]:
         return [self.view("getPayoutBps"), *(self.view("payoutBps", place) for place in range(places))]
@@ -134,7 +130,7 @@ class ChallengeContract(_Contract):
 
     async def winners(self, block: Block, count: int) -> tuple[WinnerPrize, ...]:
         """Read the posted winners in their order; empty while nothing is posted."""
-        if (await self.state(block, ("scorePostedAt",))).number("scorePostedAt") == 0:
+        if (await self.state(block, ("scorePostedAt",)))["scorePostedAt"] == 0:
             return ()
         calls = [self.view("winners", place) for place in range(count)]
         rows = [self._values("winners", answer) for answer in await self._reader.views(calls, block)]
@@ -192,8 +188,6 @@ class ChallengeContract(_Contract):
 
 
 class ChallengeFactoryContract(_Contract):
-    """The factory that creates challenges."""
-
     async def count(self, block: Block) -> int:
         return int((await self._read(block, [("getChallengeCount",)]))[0])
 
@@ -252,14 +246,10 @@ _UNREAD: dict[str, Any] = {
 }  # fmt: skip
 
 
-class TokenContract(_Contract):
+class TokenContract(_ForeignContract):
     """A prize token: anybody's contract."""
 
-    ABI: ClassVar[Abi] = abi("TestUSDC")
-    IS_FOREIGN = True
-
-    def __init__(self, reader: Blocks, address: Address) -> None:
-        super().__init__(reader, address, self.ABI)
+    ABI = abi("TestUSDC")
 
     async def describe(self, block: Block, network: Network) -> PrizeToken | None:
         """Read symbol and scale; None if nothing there answers as a token does."""
@@ -316,16 +306,12 @@ def _symbol(call: View, answer: object) -> str:
     return "".join(char for char in text if char.isascii() and char.isalnum())[:SYMBOL_CHARS]
 
 
-class IdentityRegistryContract(_Contract):
+class IdentityRegistryContract(_ForeignContract):
     """The registry of agents (ERC-8004, an ERC-721): on some networks one that emits no events."""
 
-    ABI: ClassVar[Abi] = abi("IdentityRegistry")
+    ABI = abi("IdentityRegistry")
     OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))
     """Both name the owner in their third topic."""
-    IS_FOREIGN = True
-
-    def __init__(self, reader: Blocks, address: Address) -> None:
-        super().__init__(reader, address, self.ABI)
 
     async def owners_of(self, block: Block, agent_ids: Sequence[int]) -> list[Address | None]:
         """Read who owns each id; None if there is no such agent."""
@@ -362,14 +348,10 @@ class IdentityRegistryContract(_Contract):
         return list(found)
 
 
-class ReputationRegistryContract(_Contract):
+class ReputationRegistryContract(_ForeignContract):
     """The registry of feedback on agents (ERC-8004): anybody but an agent's owner and operators may give some."""
 
-    ABI: ClassVar[Abi] = abi("ReputationRegistry")
-    IS_FOREIGN = True
-
-    def __init__(self, reader: Blocks, address: Address) -> None:
-        super().__init__(reader, address, self.ABI)
+    ABI = abi("ReputationRegistry")
 
     async def identity_registry(self, block: Block) -> Address:
         return Address(await self._one(block, "getIdentityRegistry", remedy=_NOT_ERC8004))
@@ -380,7 +362,6 @@ class ReputationRegistryContract(_Contract):
 
     @classmethod
     def given(cls, entries: Sequence[Mapping[str, Any]]) -> list[GivenFeedback]:
-        """Read feedback from its events."""
         read = [(entry, cls.ABI.event("NewFeedback").read(entry)) for entry in entries]
         return [
             GivenFeedback(
@@ -399,8 +380,6 @@ _NOT_ERC8004 = "It is not a reputation registry of ERC-8004: check its address a
 
 @dataclass(frozen=True, slots=True)
 class GivenFeedback:
-    """What an event says about one feedback beyond its value."""
-
     index: int
     endpoint: str
     uri: str

@@ -117,7 +117,10 @@ def known_errors() -> Mapping[bytes, Function]:
 
 def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
     """Decode a revert's data (bytes, or 0x text as nodes send it); None if it is not an error that we know."""
-    raw = _raw(data)
+    try:
+        raw = bytes.fromhex(data.removeprefix("0x")) if isinstance(data, str) else data or b""
+    except ValueError:
+        raw = b""
     error = known_errors().get(raw[:4])
     if error is None:
         return None
@@ -127,15 +130,6 @@ def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
         return None  # the data comes from whatever contract was called: a known selector proves nothing
     reason, remedy = _in_words(error.name, values)
     return ContractRefusal(name=error.name, values=values, reason=reason, remedy=remedy)
-
-
-def _raw(data: bytes | str | None) -> bytes:
-    if not isinstance(data, str):
-        return data or b""
-    try:
-        return bytes.fromhex(data.removeprefix("0x"))
-    except ValueError:
-        return b""
 
 
 def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:

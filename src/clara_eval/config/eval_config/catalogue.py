@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from clara_eval.config.eval_config.model import Feature, FeatureType
+from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSchema, FeatureType
 from clara_eval.core.constants import HarnessLanguage
 
 _COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
@@ -45,7 +46,6 @@ COMMON = {row["name"]: _feature(row) for row in _DATA["common"]}
 
 
 def typed(name: str) -> Feature | None:
-    """Return the catalogue's feature of this name, or None."""
     return MEASURED.get(name) or EXECUTED.get(name) or COMMON.get(name)
 
 
@@ -65,3 +65,35 @@ def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
         text = f"{cost[1].capitalize()} that the harness's function uses."
         return Feature(name, "integer", 0, better="lower", source="measured", description=text)
     return None
+
+
+def compile_schema(config: EvalConfig) -> tuple[FeatureSchema, tuple[str, ...]]:
+    """Return the schema in the poster's order, and the names in it that only have the fallback type."""
+    features: list[Feature] = []
+    untyped: list[str] = []
+    for item in config.features:
+        known = item if isinstance(item, Feature) else typed(item.name)
+        if known is None:
+            untyped.append(item.name)
+        features.append(known or level_feature(item.name))
+    return FeatureSchema(tuple(features)), tuple(untyped)
+
+
+def with_types(schema: FeatureSchema, better_types: Iterable[Feature]) -> FeatureSchema:
+    """Replace features by name; unknown names are ignored."""
+    replacements = {feature.name: feature for feature in better_types}
+    return FeatureSchema(tuple(replacements.get(feature.name, feature) for feature in schema.features))
+
+
+KINDS = {
+    "measured": "Code, judged by what tools measure: no model, no cost, nothing can be talked up.",
+    "gas": "Solidity, run under your own tests: correctness first, then gas. No model.",
+    "code": "Code that a model reads for correctness, beside what tools measure.",
+    "text": "Writing: relevance, evidence and clarity, read by a model.",
+    "amm": "An AMM's fee curve in Solidity: mathematics, gas and novelty, read by a model.",
+}
+"""The kinds of challenges with a starter config, and a sentence to choose by."""
+
+
+def template_text(name: str) -> str:
+    return resources.files(__package__).joinpath("starters", f"{name}.json").read_text("utf-8")

@@ -6,28 +6,21 @@ Names take our spelling (`gasUsage` becomes `gas_usage`; without Latin letters a
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clara_eval.config.eval_config.catalogue import level_feature, typed
-from clara_eval.config.eval_config.feature_reading import read_feature
-from clara_eval.config.eval_config.model import Adaptation, Feature
-from clara_eval.config.eval_config.problems import ProblemReport, at, shown
-from clara_eval.config.eval_config.shape import (
-    CONFIG_KEYS,
-    FEATURE_KEYS,
-    MAX_DESCRIPTION,
-    NAME,
-    RESERVED,
-    faults,
-)
+from clara_eval.config.eval_config.model import Adaptation, EvalConfig, Feature
+from clara_eval.config.eval_config.problems import BadEvalConfig, ProblemReport, at, shown
+from clara_eval.config.eval_config.reading import read_document, read_feature, read_object
+from clara_eval.config.eval_config.shape import CONFIG_KEYS, FEATURE_KEYS, MAX_DESCRIPTION, NAME, RESERVED, faults
 from clara_eval.core.constants import HarnessLanguage
+from clara_eval.core.hashing import canonical_json
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-
-
 _HINTS = {
     "submissionFormat": "It has no such value, so it is ignored.",
     "judge": "It has no such value, so it is ignored.",
@@ -43,15 +36,28 @@ class Adapting:
         self.told.append(Adaptation(path, str(shown(written)), taken, reason))
 
 
+def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
+    """The config of a challenge that is posted already, as far as the specification's schema allows it."""
+    report = ProblemReport(is_lenient=True)
+    document = read_object(text, report)
+    adapted, told = adapt(document)
+    config = read_document(adapted, report) if not report.failed else None
+    if config is None or report.failed:
+        raise BadEvalConfig(report.problems)
+    told += tuple(Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
+    return replace(config, canonical=canonical_json(document)), told
+
+
 def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adaptation, ...]]:
-    """The document as our rules can take it, and what was changed."""
     adapting = Adapting()
     taken = dict(_known_keys(adapting, "$", document, CONFIG_KEYS))
     wrong = faults(taken, "$")
     for key, reason in _HINTS.items():
         if at("$", key) in wrong:
             adapting.tell(at("$", key), taken.pop(key), "", reason)
-    harness = _language_of(taken.get("harness"))
+    written = taken.get("harness")
+    language = written.get("language") if isinstance(written, dict) else None
+    harness: HarnessLanguage | None = language if language in ("solidity", "javascript", "python") else None
     if isinstance(features := taken.get("features"), list):
         taken["features"] = list(_features(adapting, features, harness))
     if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
@@ -67,11 +73,6 @@ def _known_keys(
             yield key, value
         else:
             adapting.tell(at(path, key), value, "", f"The key {key[:60]!r} is unknown, so it is ignored.")
-
-
-def _language_of(harness: object) -> HarnessLanguage | None:
-    language = harness.get("language") if isinstance(harness, dict) else None
-    return language if language in ("solidity", "javascript", "python") else None
 
 
 def _features(adapting: Adapting, items: list[object], harness: HarnessLanguage | None) -> Iterator[object]:
@@ -110,18 +111,18 @@ def normal_name(written: str, number: int) -> str:
 
 def _free_name(name: str, taken: set[str]) -> str:
     """The name, or with a number behind it where another feature has it already."""
-    number = 1
-    free = name
-    while free in taken:
-        number += 1
-        free = f"{name[:36]}_{number}"
-    return free
+    numbered = (f"{name[:36]}_{number}" for number in itertools.count(2))
+    return name if name not in taken else next(free for free in numbered if free not in taken)
 
 
 def _item(adapting: Adapting, path: str, item: object, name: str, harness: HarnessLanguage | None) -> object:
     """The item under its name, with as much of its type as can be used."""
     if isinstance(item, str):
-        return name if _says_enough(item, name) else _described(name, item)
+        if not name.startswith("feature_") or item.startswith("feature_"):
+            return name
+        # Our spelling lost the poster's words: a level keeps them as its description.
+        level = level_feature(name, item.strip()[:MAX_DESCRIPTION]).to_json()
+        return {**{key: value for key, value in level.items() if value}, "min": 0}
     assert isinstance(item, Mapping), "only what has a name comes here"
     taken = {**dict(_known_keys(adapting, path, item, FEATURE_KEYS)), "name": name}
     if _is_usable(path, taken, harness):
@@ -136,19 +137,6 @@ def _item(adapting: Adapting, path: str, item: object, name: str, harness: Harne
     return name
 
 
-def _says_enough(written: str, name: str) -> bool:
-    """Whether our spelling still holds the poster's words."""
-    return not name.startswith("feature_") or written.startswith("feature_")
-
-
-def _described(name: str, words: str) -> dict[str, object]:
-    """A level 0-4 that keeps the poster's words as its description."""
-    known = {
-        key: value for key, value in level_feature(name, words.strip()[:MAX_DESCRIPTION]).to_json().items() if value
-    }
-    return {**known, "min": 0}
-
-
 def _is_usable(path: str, item: Mapping[str, object], harness: HarnessLanguage | None) -> bool:
     report = ProblemReport(is_lenient=True)
     return read_feature(report, path, dict(item), harness) is not None and not report.failed
@@ -158,9 +146,7 @@ def _by_rules(features: object, harness: HarnessLanguage | None) -> bool:
     """Whether every judged feature has a type and a direction."""
 
     def directed(item: object) -> bool:
-        found = (
-            read_feature(ProblemReport(is_lenient=True), "$", item, harness) if isinstance(item, (str, dict)) else None
-        )
+        found = read_feature(ProblemReport(is_lenient=True), "$", item, harness)
         feature = found if isinstance(found, Feature) else typed(found.name) if found else None
         return feature is not None and (feature.better is not None or feature.type == "text")
 

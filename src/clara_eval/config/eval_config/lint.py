@@ -7,7 +7,7 @@ import unicodedata
 
 from clara_eval.config.eval_config.catalogue import typed
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature
-from clara_eval.config.eval_config.problems import ConfigProblem, ProblemReport, at
+from clara_eval.config.eval_config.problems import ProblemReport, at
 
 SHORT_CRITERIA = 40
 
@@ -32,16 +32,6 @@ _ORDERS = re.compile(
 _LESS_IS_BETTER = re.compile(
     r"(?:^|_)(?:gas|costs?|errors|bugs|latency|slippage|complexity|duplicates?|vulnerabilities|risk|warnings)(?:_|$)"
 )
-
-
-def lint(config: EvalConfig) -> list[ConfigProblem]:
-    """Return the warnings and errors that a well-formed config can still have."""
-    report = ProblemReport()
-    lint_criteria(report, config.criteria)
-    for number, feature in enumerate(config.features):
-        lint_feature(report, at("$.features", number), feature)
-    lint_judge(report, config)
-    return report.problems
 
 
 def lint_criteria(report: ProblemReport, criteria: str) -> None:

@@ -11,8 +11,9 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
+from clara_eval.config.eval_config.lenient import take_eval_config
 from clara_eval.config.eval_config.model import Metadata
-from clara_eval.config.eval_config.reading import parse_eval_config, take_eval_config
+from clara_eval.config.eval_config.reading import parse_eval_config
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
 from clara_eval.core.strict_json import JsonLimits, read_strict_json
@@ -44,10 +45,11 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
             remedy="It is not evaluated: the poster has to serve the config that was committed.",
         )
     config, adapted = take_eval_config(config_bytes)
+    skills = document.get("skills")
     return Metadata(
         title=_text(document.get("title")),
         problem_statement=_text(document.get("problemStatement")),
-        skills=_texts(document.get("skills")),
+        skills=tuple(item for item in skills if isinstance(item, str)) if isinstance(skills, list) else (),
         config_bytes=config_bytes,
         config=config,
         hash_kind=kind,
@@ -96,7 +98,3 @@ def _committed_bytes(value: object) -> tuple[bytes, Literal["string", "canonical
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

@@ -43,7 +43,6 @@ class Feature:
 
     @property
     def low(self) -> float:
-        """Return the bound to clamp to."""
         return -LARGEST_NUMBER if self.min is None else self.min
 
     @property
@@ -56,7 +55,6 @@ class Feature:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Feature:
-        """Read what `to_json` wrote."""
         try:
             return cls(**{**value, "values": tuple(value["values"]), "anchors": tuple(value["anchors"])})
         except (KeyError, TypeError) as bad:
@@ -72,8 +70,6 @@ class BareName:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSchema:
-    """The closed list of typed features that one evaluation uses."""
-
     features: tuple[Feature, ...]
 
     @property
@@ -114,8 +110,6 @@ class HarnessSpec:
 
 @dataclass(frozen=True, slots=True)
 class EvalConfig:
-    """The poster's config as written, checked."""
-
     version: int
     features: tuple[Feature | BareName, ...]
     criteria: str

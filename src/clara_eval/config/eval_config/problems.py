@@ -40,16 +40,13 @@ class BadEvalConfig(BadInput):
         self.problems = tuple(problems)
         errors = [problem for problem in self.problems if problem.severity == "error"]
         first = errors[0]
+        more = f"\n… and {len(errors) - MOST_TOLD} more errors." if len(errors) > MOST_TOLD else ""
         super().__init__(
             f"The eval config is not usable. {first.path}: {first.reason}",
             path=first.path,
             value=first.value,
-            remedy=first.remedy + "".join(f"\n{problem}" for problem in errors[1:MOST_TOLD]) + _left(errors),
+            remedy=first.remedy + "".join(f"\n{problem}" for problem in errors[1:MOST_TOLD]) + more,
         )
-
-
-def _left(errors: list[ConfigProblem]) -> str:
-    return f"\n… and {len(errors) - MOST_TOLD} more errors." if len(errors) > MOST_TOLD else ""
 
 
 @dataclass(slots=True)
@@ -83,7 +80,6 @@ def shown(value: object, limit: int = 120) -> object:
 
 
 def at(path: str, key: str | int) -> str:
-    """The JSON path one step further."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"{path}[{json.dumps(key[:60])}]"

@@ -1,23 +1,28 @@
 """Read an `EvalConfig` from a poster's text, and collect every problem in one pass.
 
-An unknown key is an error with a suggestion: a misspelt `weigth` must not count as 1 in silence. `take_eval_config` is
-for what is escrowed already: it stops for less, and reports what it took otherwise than written.
+An unknown key is an error with a suggestion: a misspelt `weigth` must not count as 1 in silence. An item of `features`
+is a bare name, or an object with a type; the catalogue gives what is left out.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
-from clara_eval.config.eval_config.catalogue import typed
-from clara_eval.config.eval_config.feature_reading import read_feature
-from clara_eval.config.eval_config.harness_reading import check_functions, read_harness
-from clara_eval.config.eval_config.lenient import adapt
+from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, executed_feature, typed
 from clara_eval.config.eval_config.lint import lint_criteria, lint_feature, lint_judge
-from clara_eval.config.eval_config.model import Adaptation, BareName, EvalConfig, Feature
-from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem, ProblemReport, at
-from clara_eval.config.eval_config.shape import MAX_CRITERIA, faults
+from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature, FeatureType, HarnessSpec
+from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem, ProblemReport, at, suggestion
+from clara_eval.config.eval_config.shape import (
+    MAX_CRITERIA,
+    TYPES_WITH,
+    FeatureName,
+    FeatureShape,
+    HarnessShape,
+    faults,
+)
 from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json
@@ -43,18 +48,6 @@ def parse_eval_config(text: str | bytes) -> EvalConfig:
     return config
 
 
-def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
-    """The config of a challenge that is posted already, as far as the specification's schema allows it."""
-    report = ProblemReport(is_lenient=True)
-    document = _document(text, report)
-    adapted, told = adapt(document)
-    config = _read_document(adapted, report) if not report.failed else None
-    if config is None or report.failed:
-        raise BadEvalConfig(report.problems)
-    told += tuple(Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
-    return replace(config, canonical=canonical_json(document)), told
-
-
 def collect_problems(text: str | bytes) -> list[ConfigProblem]:
     """All problems, errors first; an empty list means there is nothing to mend."""
     report = ProblemReport()
@@ -63,11 +56,11 @@ def collect_problems(text: str | bytes) -> list[ConfigProblem]:
 
 
 def _read(text: str | bytes, report: ProblemReport) -> EvalConfig | None:
-    document = _document(text, report)
-    return _read_document(document, report) if not report.failed else None
+    document = read_object(text, report)
+    return read_document(document, report) if not report.failed else None
 
 
-def _document(text: str | bytes, report: ProblemReport) -> dict[str, object]:
+def read_object(text: str | bytes, report: ProblemReport) -> dict[str, object]:
     """The object in the text; an empty one with an error in the report where there is none."""
     try:
         document = read_strict_json(text, what="The eval config")
@@ -80,7 +73,7 @@ def _document(text: str | bytes, report: ProblemReport) -> dict[str, object]:
     return document
 
 
-def _read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalConfig | None:
+def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalConfig | None:
     wrong = _check_shape(report, document)
     harness = read_harness(report, document["harness"]) if "harness" in document else None
     items = document["features"][:MOST_FEATURES] if not wrong & {"$.features"} else []
@@ -157,3 +150,158 @@ def _check_rules(features: tuple[Feature | BareName, ...], report: ProblemReport
             report.error(path, item.name, 'With judge "rules" every feature needs a type.', "Write it as an object.")
         elif feature.better is None and feature.type != "text":
             report.error(path, item.name, 'With judge "rules" every feature needs a direction.', 'Add "better".')
+
+
+def read_feature(
+    report: ProblemReport, path: str, item: object, harness: HarnessLanguage | None = None
+) -> Feature | BareName | None:
+    """Return the feature, or None with an error in the report; a harness measures names like `tests_passed`."""
+    wrong = faults(item, path, FeatureName if isinstance(item, str) else FeatureShape)
+    before = len(report.problems)
+    report.problems += [problem for _, problem in wrong.values()]
+    if isinstance(item, str):
+        return None if wrong else (executed_feature(item, harness) if harness else None) or BareName(item)
+    if not isinstance(item, dict) or at(path, "name") in wrong:
+        return None
+    bad = {
+        key for key in item if any(place == at(path, key) or place.startswith(at(path, key) + "[") for place in wrong)
+    }
+    feature = None if "type" in bad else _read_typed(report, path, item, bad, harness)
+    return feature if len(report.problems) == before else None
+
+
+def _read_typed(
+    report: ProblemReport, path: str, item: Mapping[str, Any], bad: set[str], harness: HarnessLanguage | None
+) -> Feature | None:
+    ran = executed_feature(item["name"], harness) if harness else None
+    usual = ran or typed(item["name"])
+    kind = item.get("type", usual.type if usual else None)
+    if kind is None:
+        report.error(at(path, "type"), kind, "The feature has no type.", f"One of: {', '.join(get_args(FeatureType))}.")
+        return None
+    same_type = usual is not None and usual.type == kind
+    start = usual if usual is not None and same_type else Feature(name=item["name"], type=kind)
+    _check_meaning(report, path, item, kind)
+    given = {key: _plain(key, value) for key, value in item.items() if key not in bad}
+    for key in ("values", "anchors"):
+        _check_list(report, at(path, key), given.get(key, ()))
+    for key in ("min", "max"):
+        if kind == "integer" and not isinstance(given.get(key, 0), int):
+            report.error(
+                at(path, key), given.pop(key), f"{key} of an integer is not whole.", 'Round it, or use type "number".'
+            )
+    if {"min", "max"} & given.keys() and "anchors" not in given and start.anchors:
+        given["anchors"] = ()  # the catalogue's anchors belong to the catalogue's range
+    feature = dataclasses.replace(start, **given)
+    _check_range(report, path, feature)
+    _check_measured(report, path, feature, ran)
+    return feature
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    return int(value) if key in {"min", "max"} and value == int(value) else value
+
+
+def _check_list(report: ProblemReport, path: str, items: tuple[str, ...]) -> None:
+    for number, one in enumerate(items):
+        if len(one.splitlines()) > 1:
+            report.error(path, one, "An anchor has more than one line.", "Write one sentence each.")
+        elif path.endswith("values") and one in items[:number]:
+            report.error(at(path, number), one, "The value appears twice.", "Keep one of them.")
+
+
+def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], kind: FeatureType) -> None:
+    for key, kinds in TYPES_WITH.items():
+        if key in item and kind not in kinds:
+            report.error(
+                at(path, key),
+                item[key],
+                f'"{key}" has no meaning for type "{kind}".',
+                f"Remove it, or use type {' or '.join(kinds)}.",
+            )
+    usual = typed(item["name"])
+    if kind == "enum" and "values" not in item and not (usual and usual.type == "enum"):
+        report.error(at(path, "values"), None, "An enum needs its values.", 'For example ["low", "medium", "high"].')
+    if kind == "text" and "better" in item:
+        report.error(at(path, "better"), item["better"], "A text has no better end.", "Remove it: no judge sees it.")
+
+
+def _check_range(report: ProblemReport, path: str, feature: Feature) -> None:
+    if feature.min is not None and feature.max is not None and not feature.min < feature.max:
+        report.error(
+            at(path, "min"),
+            feature.min,
+            f"min ({feature.min}) is not below max ({feature.max}).",
+            "Swap them.",
+        )
+    elif feature.anchors and len(feature.anchors) != feature.high - feature.low + 1:
+        report.error(
+            at(path, "anchors"),
+            len(feature.anchors),
+            f"There are {len(feature.anchors)} anchors for {feature.high - feature.low + 1:g} levels.",
+            "Give min, max, and one anchor for each level from min to max.",
+        )
+
+
+def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Feature | None) -> None:
+    if feature.source != "measured":
+        return
+    known = ran or MEASURED.get(feature.name) or EXECUTED.get(feature.name)
+    if known is None:
+        report.error(
+            at(path, "source"), feature.name, f"No tool measures {feature.name!r}.", suggestion(feature.name, MEASURED)
+        )
+    elif feature.name.startswith("metric_") and {known.type, feature.type} == {"number", "integer"}:
+        return  # a harness may count or measure: the poster knows which
+    elif known.type != feature.type and (known.type, feature.type) != ("integer", "number"):
+        report.error(at(path, "type"), feature.type, f"{feature.name!r} is measured as {known.type}.", "Use that type.")
+
+
+def read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
+    path = "$.harness"
+    before = len(report.problems)
+    report.problems += [problem for _, problem in faults(value, path, HarnessShape).values()]
+    if not isinstance(value, dict):
+        return None
+    if value.get("hidden") is not True:
+        if "source" not in value:
+            report.error(
+                at(path, "source"), None, "A public harness needs its source.", 'Add "source", or "hidden": true.'
+            )
+        if "ifNotRevealed" in value:
+            report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
+    if len(report.problems) > before:
+        return None
+    return HarnessSpec(
+        language=value["language"],
+        source=value.get("source"),
+        hidden=value.get("hidden", False),
+        if_not_revealed=value.get("ifNotRevealed", "public"),
+        reference=value.get("reference"),
+    )
+
+
+def check_functions(report: ProblemReport, spec: HarnessSpec, names: tuple[str, ...]) -> None:
+    """A feature of a public harness that the harness does not have would be unknown for everybody."""
+    if spec.hidden or spec.source is None:
+        return
+    measured = [name for name in names if name.startswith(("metric_", "fuel_"))]
+    if measured and spec.language != "solidity" and not re.search(r"\bseed\b", spec.source):
+        report.warn(
+            "$.harness.source",
+            measured[0],
+            "Its inputs are known to everybody: a table of the right answers costs no work.",
+            "Draw them from `seed`, the second argument of the function, or hide the harness.",
+        )
+    declared = {name.lower() for name in re.findall(r"\b(?:test|metric)_\w+", spec.source)}
+    for number, name in enumerate(names):
+        rest = name.partition("_")[2]
+        wanted = {name} if name.startswith(("test_", "metric_")) else {f"test_{rest}", f"metric_{rest}"}
+        feature = executed_feature(name, spec.language)
+        if feature is None or name in {"tests_passed", "runs"} or wanted & declared:
+            continue
+        report.error(
+            at("$.features", number), name, "The harness has no such function.", suggestion(name, sorted(declared))
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -43,8 +43,9 @@ LEFT_OUT: Any = None
 """The default of keys that may be left out; null itself is refused."""
 TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 """The types for which a key has a meaning."""
-_KINDS = ("number", "integer", "boolean", "enum", "text")
+_KINDS = get_args(FeatureType)
 _NO_NAME = "This is not a usable feature name. Lower-case letters, digits and _, starting with a letter, at most 40."
+_NO_PROGRAM = "The {} is not a text. Write the program, or leave it out."
 
 
 def _said(message: str | dict[str, str], **more: Any) -> Any:
@@ -64,10 +65,6 @@ def _no_boolean(value: object) -> object:
     return value
 
 
-def _sentence(what: str) -> Any:
-    return _said(f"The {what} is not a text. Write the program, or leave it out.")
-
-
 def _bound(key: str, description: str) -> Any:
     return Field(
         LEFT_OUT,
@@ -76,10 +73,6 @@ def _bound(key: str, description: str) -> Any:
         description=description,
         json_schema_extra=_said(f"{key} is not a number of reasonable size. Within ±1e12."),
     )
-
-
-def _measured_note() -> str:
-    return f"`measured` is computed by a tool: {', '.join([*MEASURED, *EXECUTED])}."
 
 
 FeatureName = Annotated[
@@ -163,7 +156,9 @@ class FeatureShape(_Document):
             'For less important features use small weights; for "less is better" use "better": "lower".'
         ),
     )
-    source: Source = Field(LEFT_OUT, description=_measured_note())
+    source: Source = Field(
+        LEFT_OUT, description=f"`measured` is computed by a tool: {', '.join([*MEASURED, *EXECUTED])}."
+    )
     description: str = Field(
         LEFT_OUT,
         max_length=MAX_DESCRIPTION,
@@ -196,7 +191,10 @@ class HarnessShape(_Document):
         json_schema_extra=_said("This language cannot be executed. One of: solidity, javascript, python."),
     )
     source: str = Field(
-        LEFT_OUT, pattern=r"\S", description="The public harness.", json_schema_extra=_sentence("source")
+        LEFT_OUT,
+        pattern=r"\S",
+        description="The public harness.",
+        json_schema_extra=_said(_NO_PROGRAM.format("source")),
     )
     hidden: bool = Field(
         LEFT_OUT,
@@ -208,7 +206,7 @@ class HarnessShape(_Document):
         LEFT_OUT,
         pattern=r"\S",
         description="A solution that passes: the harness is checked with it.",
-        json_schema_extra=_sentence("reference"),
+        json_schema_extra=_said(_NO_PROGRAM.format("reference")),
     )
 
 
@@ -294,19 +292,17 @@ class _PlainSchema(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
 
+_adapter = cache(TypeAdapter)
+
+
 @cache
 def _schema_of(shape: Any) -> dict[str, Any]:
-    return TypeAdapter(shape).json_schema(schema_generator=_PlainSchema)
+    return _adapter(shape).json_schema(schema_generator=_PlainSchema)
 
 
 def eval_config_schema_text() -> str:
     """The exact text of `docs/eval-config.schema.json`."""
     return json.dumps(_schema_of(ConfigShape), indent=2, ensure_ascii=False) + "\n"
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
 
 
 def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tuple[str, ConfigProblem]]:
@@ -319,9 +315,8 @@ def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tupl
         _adapter(shape).validate_python(value, strict=True)
     except ValidationError as bad:
         errors = bad.errors(include_url=False, include_context=False)
-        for error in sorted(
-            errors, key=lambda error: error["type"] != "extra_forbidden"
-        ):  # a typo before what it hides
+        errors.sort(key=lambda error: error["type"] != "extra_forbidden")  # a typo before what it hides
+        for error in errors:
             if shape is ConfigShape and len(error["loc"]) > 1:
                 continue
             keyword = _KEYWORDS.get(error["type"], error["type"].rpartition("_")[2])
@@ -333,7 +328,6 @@ def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tupl
 
 
 def _explain(error: Any, keyword: str, shape: Any) -> tuple[object, str, str]:
-    """The value, the reason and the remedy."""
     *steps, last = error["loc"] or ("",)
     if keyword == "additionalProperties":
         known = tuple(_part(shape, steps)["properties"])

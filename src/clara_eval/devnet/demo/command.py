@@ -13,9 +13,8 @@ import typer
 from clara_eval.core.errors import BadInput
 from clara_eval.devnet.demo.lifecycle import demo_document, run_demo
 from clara_eval.devnet.demo.story import show_story
-from clara_eval.interfaces.cli.options import JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.progress import LiveProgress
+from clara_eval.interfaces.cli.evaluate import LiveProgress
+from clara_eval.interfaces.cli.output import JsonFlag, emit_json
 from clara_eval.interfaces.cli.screen import console
 
 

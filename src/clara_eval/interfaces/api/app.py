@@ -24,7 +24,6 @@ from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
 from clara_eval.interfaces.api.problems import Problem, documented
 from clara_eval.interfaces.api.routes import healthz, router
-from clara_eval.interfaces.api.verify_view import Checks
 from clara_eval.service.metrics import CONTENT_TYPE
 
 _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, and the trace that proves it.
@@ -46,7 +45,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
     app.state.limits = RequestLimits(rates)
     app.state.streams = 0
-    app.state.checks = Checks()
+    app.state.checks = pages.Checks()
     app.state.evaluator = evaluator_address(context.settings)
     app.state.stopping = asyncio.Event()
     problems.install(app)

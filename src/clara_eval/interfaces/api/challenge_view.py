@@ -1,9 +1,12 @@
-"""The values of the page of one challenge."""
+"""The values of the list of challenges and of the page of one: leaderboard, facts, win matrix, timeline."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlencode
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
 from clara_eval.actions.published import JudgingBasis, ResultReader
@@ -11,18 +14,35 @@ from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import FINAL_STATES, Features, Played, Scores
-from clara_eval.documents.rounds import Created, PrizeClaims
-from clara_eval.interfaces.api import wording
-from clara_eval.interfaces.api.leaderboard import (
-    LeaderboardView,
-    around_line,
-    executed_facts,
-    executed_names,
-    key_facts,
-    leaderboard_of,
+from clara_eval.documents.results import (
+    FINAL_STATES,
+    Created,
+    Features,
+    LeaderboardRow,
+    Played,
+    PrizeClaims,
+    Scores,
+    Value,
 )
+from clara_eval.interfaces.api import wording
+from clara_eval.interfaces.api.wording import Phase
 
+PAGE_CARDS = 24
+MOST_SKILLS = 12
+GROUPS: dict[str, tuple[str, frozenset[str]]] = {
+    "open": ("Open", frozenset(("Open",))),
+    "judging": (
+        "Being judged",
+        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred")),
+    ),
+    "review": ("In review", frozenset(("In review",))),
+    "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),
+    "ended": ("Without a result", frozenset(("Cancelled", "Expired", "Not evaluated", "No result"))),
+}
+"""Filters: their headings, and the labels that pass."""
+PAGE_ROWS = 50
+PODIUM = 3
+KEY_FACTS = 2
 PLOTS = {
     "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
     "matrix": "Who beats whom: the row against the column.",
@@ -33,6 +53,183 @@ MOST_CLAIMS = 5
 """The last claims in the timeline."""
 MATRIX = 12
 """Entries in the win matrix; everybody's games are on their own page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    row: ChallengeSummary
+    phase: Phase
+
+    @property
+    def is_live(self) -> bool:
+        return self.row.evaluation.status in wording.RUNNING
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    status: str = ""
+    skill: str = ""
+    words: str = ""
+    page: int = 1
+
+    def link(self, **changes: object) -> str:
+        asked = {"status": self.status, "skill": self.skill, "q": self.words, "page": self.page, **changes}
+        kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
+        return "/?" + urlencode(kept) if kept else "/"
+
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.status or self.skill or self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    cards: tuple[Card, ...]
+    known: int
+    """Challenges before any filter."""
+    matching: int
+    page: int
+    pages: int
+    groups: dict[str, tuple[str, int]]
+    skills: tuple[str, ...]
+
+
+def card_of(row: ChallengeSummary, now: float) -> Card:
+    return Card(row, wording.phase(row, now))
+
+
+def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> Listed:
+    """One page of the challenges that pass: those being judged first, then by deadline."""
+    cards = [card_of(row, now) for row in rows]
+    passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
+    pages = max(1, -(-len(passing) // PAGE_CARDS))
+    page = min(max(1, wanted.page), pages)
+    skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
+    return Listed(
+        cards=tuple(passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS]),
+        known=len(cards),
+        matching=len(passing),
+        page=page,
+        pages=pages,
+        groups={name: (label, sum(card.phase.label in labels for card in cards))
+                for name, (label, labels) in GROUPS.items()},
+        skills=tuple(sorted(skill for skill, _ in skills.most_common(MOST_SKILLS))),
+    )  # fmt: skip
+
+
+def _passes(card: Card, wanted: ListQuery) -> bool:
+    row = card.row
+    if wanted.status in GROUPS and card.phase.label not in GROUPS[wanted.status][1]:
+        return False
+    if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.skills):
+        return False
+    text = f"{row.title} {row.problemStatement} {row.address} {row.poster}".lower()
+    return all(word in text for word in wanted.words.lower().split())
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    left: float
+    width: float
+    middle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    found: LeaderboardRow
+    bar: Bar | None
+    is_below: bool
+    """Directly below the pay line."""
+    facts: tuple[Value, ...] = ()
+
+    @property
+    def address(self) -> str:
+        return self.found.address
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderboardView:
+    rows: tuple[Row, ...]
+    podium: tuple[Row, ...]
+    rejected: tuple[LeaderboardRow, ...]
+    ranked: int
+    paid: int
+    page: int
+    pages: int
+    line: float | None
+    """The pay line on the scale of the bars."""
+    fact_names: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Rules on measured facts leave no interval."""
+        return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RatingScale:
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        return round(100 * (value - self.low) / ((self.high - self.low) or 1.0), 2)
+
+    def bar(self, row: LeaderboardRow) -> Bar | None:
+        if row.elo is None or row.low is None or row.high is None:
+            return None
+        left = self.at(row.low)
+        width = 0.0 if row.low == row.high else round(max(0.8, self.at(row.high) - left), 2)
+        return Bar(left, width, self.at(row.elo))
+
+
+def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
+    lows = [row.low for row in rows if row.low is not None]
+    highs = [row.high for row in rows if row.high is not None]
+    return RatingScale(min(lows, default=0.0), max(highs, default=1.0))
+
+
+def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
+    ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
+    scale = scale_of(ranked)
+    drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
+    pages = max(1, -(-len(drawn) // PAGE_ROWS))
+    page = min(max(1, page), pages)
+    return LeaderboardView(
+        rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
+        podium=tuple(row for row in drawn[:PODIUM] if row.found.is_paid),
+        rejected=tuple(row for row in scores.rankings if not row.is_ranked),
+        ranked=len(ranked),
+        paid=paid,
+        page=page,
+        pages=pages,
+        line=_line(ranked, scale, paid),
+    )
+
+
+def _line(ranked: Sequence[LeaderboardRow], scale: RatingScale, paid: int) -> float | None:
+    """Half-way between the last that is paid and the first that is not."""
+    if not 0 < paid < len(ranked):
+        return None
+    last, following = ranked[paid - 1].elo, ranked[paid].elo
+    return scale.at((last + following) / 2) if last is not None and following is not None else None
+
+
+def around_line(scores: Scores, most: int) -> list[str]:
+    """The best, and those on both sides of the pay line."""
+    ranked, half = scores.ranked, most // 2
+    paid = sum(row.is_paid for row in ranked)
+    near = max(half, min(paid - half // 2, len(ranked) - half))
+    chosen = [*ranked[:half], *ranked[near : near + half]]
+    return [row.address for row in chosen]
+
+
+def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ...]:
+    run = row.executed
+    if run is None:
+        return (None,) * len(names)
+    tests = run.outcome.replace("_", " ") if run.testsPassed is None else f"{run.testsPassed}/{run.tests}"
+    known: dict[str, Value] = {**run.metrics, "tests": tests, "gas": run.gas, "fuel": run.fuel}
+    return tuple(known.get(name) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +248,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One point of the timeline."""
-
     name: str
     at: int | None
     state: str
@@ -96,11 +291,13 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
     accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
     facts = await reader.features_of(address, scores, list(accounts))
     plots = await reader.plots(address, scores)
+    # A poster may have asked for rules although the operator has a jury.
+    compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return {
         "scores": scores,
         "leaderboard": with_facts(leaderboard, facts, judging),
         "judging": judging,
-        "judged_by": judges_of(scores, judging),
+        "judged_by": compared or list(judging.judges if judging else ()),
         "weights": weights_of(judging),
         "near": [account for account in near if account in facts],
         "facts": facts,
@@ -113,12 +310,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "rejection": wording.rejection,
         "plots": {name: told for name, told in PLOTS.items() if name in plots},
     }
-
-
-def judges_of(scores: Scores, judging: JudgingBasis | None) -> list[str]:
-    """Who compared: a poster may have asked for rules although the operator has a jury."""
-    compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
-    return compared or list(judging.judges if judging else ())
 
 
 def weights_of(judging: JudgingBasis | None) -> list[tuple[Feature, float]]:
@@ -138,16 +329,24 @@ def feature_names(judging: JudgingBasis | None, facts: dict[str, Features]) -> l
 def with_facts(
     leaderboard: LeaderboardView, facts: dict[str, Features], judging: JudgingBasis | None
 ) -> LeaderboardView:
-    """Add facts to the rows: what was executed, else what weighs most."""
+    """Add facts to the rows.
+
+    Of a round that was run: tests, and the first metric, else gas or fuel. Else those of most weight that differ.
+    """
     found = [row.found for row in leaderboard.rows]
-    if names := executed_names(found):
+    if runs := [row.executed for row in found if row.executed is not None]:
+        metrics = sorted({name for run in runs for name in run.metrics})[: KEY_FACTS - 1]
+        names = ["tests", *(metrics or ["fuel" if any(run.fuel for run in runs) else "gas"])]
         values = [executed_facts(row, names) for row in found]
     else:
-        names = key_facts(facts, {feature.name: share for feature, share in weights_of(judging)})
+        weights = {feature.name: share for feature, share in weights_of(judging)}
+        told = dict.fromkeys(name for one in facts.values() for name in one.features)
+        differing = [name for name in told if len({one.features.get(name) for one in facts.values()}) > 1]
+        names = sorted(differing, key=lambda name: -weights.get(name, 1.0))[:KEY_FACTS]
         known = [facts[row.address].features if row.address in facts else {} for row in found]
         values = [tuple(features.get(name) for name in names) for features in known]
-    rows = tuple(replace(row, facts=told) for row, told in zip(leaderboard.rows, values, strict=True))
-    return replace(leaderboard, rows=rows, fact_names=names)
+    rows = tuple(replace(row, facts=shown) for row, shown in zip(leaderboard.rows, values, strict=True))
+    return replace(leaderboard, rows=rows, fact_names=tuple(names))
 
 
 def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
@@ -168,7 +367,6 @@ def timeline(
     created: Created | None = None,
     claims: PrizeClaims | None = None,
 ) -> list[Step]:
-    """From the escrow of the prize to the last claim."""
     phase, closed = wording.phase(found, now), now >= found.deadline
     posted = found.scorePostedAt or (scores.publishedAt if scores else None)
     steps = [Step("Created", created.at, "done", "The prize is in escrow.", created.txHash)] if created else []
@@ -182,12 +380,11 @@ def timeline(
         started = None
     said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
     steps.append(Step("Scoring", started, judged, said))
-    return [*steps, *(_after_post(found, scores, posted, claims) if posted else _before_post(found))]
-
-
-def _before_post(found: ChallengeSummary) -> list[Step]:
+    if posted:
+        return [*steps, *_after_post(found, scores, posted, claims)]
     shared = "Without scores by then every submitter can claim an equal share."
-    return [Step("Scores posted", None, "next"), Step("Scoring deadline", found.scoringDeadline, "next", shared)]
+    deadline = Step("Scoring deadline", found.scoringDeadline, "next", shared)
+    return [*steps, Step("Scores posted", None, "next"), deadline]
 
 
 def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, claims: PrizeClaims | None) -> list[Step]:
@@ -202,7 +399,6 @@ def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, cla
 
 
 def _claimed(found: ChallengeSummary, claims: PrizeClaims | None) -> list[Step]:
-    """The last claims, and how many prizes are left."""
     taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
     shown = [
         Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)

@@ -1,19 +1,30 @@
-"""What the routes and pages need: settings, a reader of results, health, metrics and the engine."""
+"""What routes and pages share: the context, and event streams of a status, at most so many at once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from clara_eval.actions.published import ResultReader
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.documents.results import FINAL_STATES, EvalStatus
+from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 
 if TYPE_CHECKING:
     from clara_eval.service.requests import ServiceRequests
+
+MOST_STREAMS = 256
+EVENT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +47,38 @@ def reader_of(request: Request) -> ResultReader:
 
 Context = Annotated[ApiContext, Depends(context_of)]
 Reader = Annotated[ResultReader, Depends(reader_of)]
+
+
+async def status_changes(request: Request, reader: ResultReader, address: Address) -> AsyncIterator[EvalStatus]:
+    """The status now and at each change, until the evaluation or the service ends."""
+    shown = None
+    while not request.app.state.stopping.is_set():
+        status = await reader.status(address)
+        if status != shown:
+            yield status
+            shown = status
+        if status.status in FINAL_STATES:
+            return
+        await asyncio.sleep(EVENT_SECONDS)
+
+
+def counted_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Response:
+    """Open a stream; Refusal 503 if too many are open."""
+    if request.scope.get("is_head"):
+        return Response(media_type="text/event-stream")
+    state = request.app.state
+    if state.streams >= MOST_STREAMS:
+        raise Refusal(
+            503, "Too many event streams are open.", remedy="Poll eval-status.", headers={"retry-after": "30"}
+        )
+    # Counted before anything is awaited, so that many at once cannot pass the limit together.
+    state.streams += 1
+    return _CountedStream(events, ping=15)
+
+
+class _CountedStream(EventSourceResponse):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            scope["app"].state.streams -= 1

@@ -12,8 +12,7 @@ from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import Features, LeaderboardRow, Outcome, Pairwise, Played, Scores, Value
 from clara_eval.interfaces.api import wording
-from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
-from clara_eval.interfaces.api.leaderboard import scale_of
+from clara_eval.interfaces.api.challenge_view import feature_names, scale_of, weights_of
 
 RIVALS = 24
 """Nearest rivals whose games are shown."""
@@ -96,14 +95,12 @@ async def entry_view(reader: ResultReader, address: Address, account: Address) -
 
 
 def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
-    """The others, nearest in place first."""
     others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
     others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
     return others[:RIVALS]
 
 
 def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
-    """The rival with the nearest rating."""
     others = [other for other in ranked if other.address != row.address and other.elo is not None]
     own = row.elo
     return min(others, key=lambda other: abs((other.elo or 0.0) - own)) if others and own is not None else None

@@ -183,8 +183,6 @@ def _announced_length(scope: Scope) -> int:
 
 
 class Compressed:
-    """Compress pages and their files."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._plain, self._gzip = app, GZipMiddleware(app, minimum_size=1000, compresslevel=6)
 

@@ -1,13 +1,17 @@
-"""The operator's pages: reviews, stopped rounds, spending, health.
+"""The operator's pages and session: reviews, stopped rounds, spending, health.
 
-Invariant: a decision names the digest of the result that was on the page.
+Invariant: a decision names the digest of the result that was on the page. The cookie is signed with the admin key; no
+script reads it, no request of another site carries it, another key ends every session. Every form has a token.
 """
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import time
 from dataclasses import replace
 from typing import cast
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -16,19 +20,22 @@ from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
-from clara_eval.documents.review import RuledStage, RulingKind
+from clara_eval.core.web_origin import read_host, read_origin
+from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.interfaces.api.admin import AdminKey
-from clara_eval.interfaces.api.challenge_list import card_of
+from clara_eval.interfaces.api.challenge_view import card_of
 from clara_eval.interfaces.api.context import context_of
 from clara_eval.interfaces.api.pages import known_address
 from clara_eval.interfaces.api.problems import Refusal
-from clara_eval.interfaces.api.sessions import begin, end, form_of, form_token, operator_form, session_of
 from clara_eval.interfaces.api.templating import page
 from clara_eval.interfaces.api.wording import rejection, shortened
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
 STOPPED = ("deferred", "failed", "unscorable")
 _MOST_NOTE = 500
+COOKIE = "clara_operator"
+SECONDS = 8 * 3600
+_MOST_FIELDS = 20
 SIGNED_IN = "operator, signed in on the page"
 """Who decided, if the form has no name."""
 _DONE = {
@@ -73,13 +80,26 @@ async def sign_in(request: Request) -> Response:
     if not key.fits(offered):
         request.app.state.limits.wrong_key(request)
         return _sign_in(request, 401, "The admin key is wrong.")
-    return begin(RedirectResponse("/operator", 303), key, request)
+    begun = f"{int(time.time()) + SECONDS}.{secrets.token_hex(16)}"
+    response = RedirectResponse("/operator", 303)
+    response.set_cookie(
+        COOKIE,
+        f"{begun}.{key.seal('session:' + begun)}",
+        max_age=SECONDS,
+        path="/operator",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
 
 
 @router.post("/sign-out")
 async def sign_out(request: Request) -> Response:
     await operator_form(request)
-    return end(RedirectResponse("/operator", 303))
+    response = RedirectResponse("/operator", 303)
+    response.delete_cookie(COOKIE, path="/operator")
+    return response
 
 
 @router.get("/reviews/{address}")
@@ -137,7 +157,56 @@ def _decree(fields: dict[str, str], note: str) -> Decree:
 
 @router.post("/retry/{address}")
 async def retry(address: str, request: Request) -> Response:
-    """Queue an evaluation that was deferred or stopped."""
     await operator_form(request)
     await context_of(request).engine.request(known_address(address))
     return RedirectResponse("/operator?done=retry", 303)
+
+
+def session_of(request: Request) -> str | None:
+    key: AdminKey = request.app.state.admin_key
+    begun, _, seal = request.cookies.get(COOKIE, "").rpartition(".")
+    until, _, _ = begun.partition(".")
+    if not key.is_set or not until.isdigit() or len(until) > 12:
+        return None
+    is_sealed = hmac.compare_digest(seal.encode("utf-8", "replace"), key.seal("session:" + begun).encode())
+    return begun if is_sealed and int(until) > time.time() else None
+
+
+def form_token(request: Request, session: str) -> str:
+    key: AdminKey = request.app.state.admin_key
+    return key.seal("form:" + session)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form from our own pages; Refusal 403 for another site's."""
+    if not _is_ours(request):
+        raise Refusal(403, "The form comes from another site.", remedy="Open this page here and try again.")
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        fields = parse_qs(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise Refusal(400, "The form has too many fields.") from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _is_ours(request: Request) -> bool:
+    """Browsers name the site of a form; our pages send no referrer, so the origin may be `null`."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site in {"same-origin", "none"}
+    if origin is None:
+        return True
+    page, host = read_origin(origin), read_host(request.headers.get("host", ""))
+    return page is not None and host is not None and page.is_of(host)
+
+
+async def operator_form(request: Request) -> dict[str, str]:
+    """The fields of an administrator's form; Refusal if the session or its token is missing."""
+    session = session_of(request)
+    if session is None:
+        raise Refusal(401, "The session has ended.", remedy="Sign in again under /operator.")
+    fields = await form_of(request)
+    if not hmac.compare_digest(fields.get("token", "").encode(), form_token(request, session).encode()):
+        raise Refusal(403, "The form has no valid token.", remedy="Load the page again and repeat it there.")
+    request.app.state.limits.admin_request()
+    return fields

@@ -5,10 +5,15 @@ No script is needed to read a page; a script on it asks the same addresses for f
 
 from __future__ import annotations
 
+import asyncio
 import json
+import tempfile
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from os import PathLike, stat_result
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Query, Request
@@ -17,21 +22,24 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from clara_eval.actions.published import ResultReader
+from clara_eval.actions.verify import Checked, verify_trace
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.core.errors import BadInput, BadTrace, ClaraError, NotFound
 from clara_eval.documents.results import FINAL_STATES
-from clara_eval.interfaces.api.challenge_list import ListQuery, card_of, listed
-from clara_eval.interfaces.api.challenge_view import PLOTS, challenge_view
-from clara_eval.interfaces.api.context import reader_of
+from clara_eval.interfaces.api.challenge_view import PLOTS, ListQuery, card_of, challenge_view, listed
+from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
 from clara_eval.interfaces.api.entry_view import entry_view, game_view
-from clara_eval.interfaces.api.streams import counted_stream, status_changes
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
-from clara_eval.interfaces.api.verify_view import verify_view
 from clara_eval.interfaces.api.wording import STAGES, phase
 
 router = APIRouter(include_in_schema=False)
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
+MOST_PARTS = 4
+"""Megabytes of trace that are checked here; longer ones are left to the command."""
+_KEPT = 256
 
 
 class _Assets(StaticFiles):
@@ -89,7 +97,6 @@ async def api_docs(request: Request) -> HTMLResponse:
 
 @router.get("/challenges/{address}/card")
 async def card(address: str, request: Request) -> HTMLResponse:
-    """One card of the list, which reloads itself while its evaluation runs."""
     found = await reader_of(request).detail(known_address(address), admin=False)
     return page("_card.html", card=card_of(found, time.time()))
 
@@ -158,3 +165,63 @@ async def plot(address: str, name: str, request: Request) -> Response:
 async def entry(address: str, submitter: str, request: Request) -> Response:
     values = await entry_view(reader_of(request), known_address(address), known_address(submitter))
     return page("entry.html", values)
+
+
+@dataclass
+class Checks:
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
+
+
+async def verify_view(checks: Checks, reader: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
+    found = await reader.detail(address, admin=False)
+    trace = await reader.trace(address, admin=False)
+    values: dict[str, object] = {"found": found, "digest": trace.digest}
+    if trace.parts > MOST_PARTS:
+        return {**values, "result": None}
+    async with checks.turn:
+        result = checks.known.get(trace.digest)
+        if result is None:
+            result = await _check(trace.pieces, settings)
+            checks.known[trace.digest] = result
+            if len(checks.known) > _KEPT:
+                checks.known.popitem(last=False)
+    return {**values, "result": result}
+
+
+async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, object]:
+    with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
+        path = Path(place) / "trace.json"
+        with path.open("wb") as file:
+            async for piece in pieces:
+                await asyncio.to_thread(file.write, piece.encode())
+        try:
+            node = settings.rpc_url.split(",")[0].strip()
+            # A loop of its own in a thread: the check computes, and the service goes on answering.
+            return _held(await asyncio.to_thread(asyncio.run, verify_trace(str(path), settings, rpc=node)))
+        except BadTrace as bad:
+            return {"ok": False, "entry": bad.entry, "problem": bad.message}
+        except ClaraError as bad:
+            return {"ok": False, "entry": "node", "problem": f"The check could not be made: {bad.message}"}
+
+
+def _held(checked: Checked) -> dict[str, object]:
+    result = checked.result
+    held = [
+        f"All {checked.entries:,} entries of the trace hang together by their hashes.",
+        f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",
+        "The criteria are those that the poster committed to.",
+        f"{len(result.features):,} entries were measured again, to the same facts.",
+        f"{len(result.comparisons):,} games were read again, to the same verdicts.",
+        "Rating, order, winners and prizes come out the same.",
+    ]
+    if checked.is_execution_checked:
+        held.insert(4, f"{checked.executed:,} entries were run again, to the same numbers.")
+    held += [f"The chain agrees: {point}." for point in checked.compared]
+    return {
+        "ok": True,
+        "warning": checked.execution_warning,
+        "held": held,
+        "open": list(checked.not_proven),
+        "tx": checked.posted,
+    }

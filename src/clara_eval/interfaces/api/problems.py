@@ -79,8 +79,6 @@ class Problem(BaseModel):
 
 
 class Refusal(Exception):
-    """A refusal with its HTTP status."""
-
     def __init__(self, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.remedy, self.headers = status, detail, remedy, headers
@@ -114,7 +112,6 @@ def wants_page(request: Request) -> bool:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """The OpenAPI `responses` of these statuses."""
     return {
         status: {
             "description": TITLES[status],
@@ -134,8 +131,6 @@ def _allowed(request: Request) -> str:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of the application with a problem document."""
-
     @app.exception_handler(Refusal)
     async def refused(request: Request, bad: Refusal) -> Response:
         return refusal_response(request, bad)

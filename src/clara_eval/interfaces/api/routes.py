@@ -31,14 +31,14 @@ from clara_eval.documents.rest import (
     ObjectionRequest,
     RevealRecord,
     RevealRequest,
+    ReviewRecord,
+    ReviewRequest,
+    ReviewSheet,
 )
-from clara_eval.documents.results import EvalStatus, Scores, State
-from clara_eval.documents.review import ReviewRecord, ReviewRequest, ReviewSheet
-from clara_eval.documents.rounds import AgentRecord
+from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
-from clara_eval.interfaces.api.context import Context, Reader, context_of
+from clara_eval.interfaces.api.context import Context, Reader, context_of, counted_stream, status_changes
 from clara_eval.interfaces.api.problems import Refusal, documented
-from clara_eval.interfaces.api.streams import counted_stream, status_changes
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 
@@ -123,8 +123,12 @@ async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin)
     summary="Status and progress of an evaluation",
 )
 async def eval_status(address: AddressPath, reader: Reader, request: Request) -> Response:
-    status = await reader.status(to_address(address))
-    return _tagged(request, status.model_dump_json().encode())
+    body = (await reader.status(to_address(address))).model_dump_json().encode()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {"etag": etag, "cache-control": "no-cache"}
+    if _matches(request, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
 
 
 @router.get(
@@ -251,15 +255,6 @@ def _decree(body: ReviewRequest) -> Decree:
 )
 async def show_review(address: AddressPath, reader: Reader) -> ReviewSheet:
     return await review_sheet(reader.store, reader.chain_id, to_address(address))
-
-
-def _tagged(request: Request, body: bytes) -> Response:
-    """The body with its ETag, or 304 if the caller has it already."""
-    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {"etag": etag, "cache-control": "no-cache"}
-    if _matches(request, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type="application/json")
 
 
 def _matches(request: Request, etag: str) -> bool:

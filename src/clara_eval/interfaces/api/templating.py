@@ -126,7 +126,6 @@ def usd(dollars: float) -> str:
 
 
 def words(name: str) -> str:
-    """The name of a feature as words."""
     told = name.replace("_", " ")
     return told[:1].upper() + told[1:]
 

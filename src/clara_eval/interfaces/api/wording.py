@@ -69,14 +69,11 @@ STAGES = {
 
 
 def counted(number: int, one: str, more: str) -> str:
-    """`1 entry`, `1,200 entries`."""
     return f"{number:,} {one if number == 1 else more}"
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What asking models was expected to cost, what it cost, and the most that it may."""
-
     estimate: str
     spent: str
     cap: str
@@ -110,7 +107,6 @@ _REJECTIONS = {
 
 
 def rejection(code: str | None) -> str:
-    """Why an entry is not ranked, as a heading."""
     return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
 
 
@@ -118,7 +114,6 @@ _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 
 
 def shortened(text: str) -> str:
-    """Shorten the addresses and hashes in a sentence."""
     return _HEX.sub(lambda found: short(found.group()), text)
 
 
@@ -146,7 +141,6 @@ def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observa
 
 
 def consistency(found: Consistency | None) -> list[Observation]:
-    """How far the verdicts agree with one another."""
     return list(_consistency(found)) if found else []
 
 

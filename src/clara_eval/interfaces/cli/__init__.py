@@ -12,18 +12,12 @@ from typer.exceptions import TyperException
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import missing_part
 from clara_eval.core.version import RULES, __version__
-from clara_eval.interfaces.cli.commands import COMMANDS
-from clara_eval.interfaces.cli.lazy import LazyGroup
+from clara_eval.interfaces.cli.commands import LazyGroup
 from clara_eval.interfaces.cli.output import EXIT_CODES, fail, tolerate_terminals
-
-
-class ProgramGroup(LazyGroup):
-    table = COMMANDS
-
 
 app = typer.Typer(
     name="clara-eval",
-    cls=ProgramGroup,
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",

@@ -9,13 +9,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Measured, calibrate_labels
+from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, calibrate_labels
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
-from clara_eval.interfaces.cli.files import read_text
-from clara_eval.interfaces.cli.options import JsonFlag, Judges
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.screen import console, safe
+from clara_eval.interfaces.cli.output import JsonFlag, Judges, emit_json, read_text
+from clara_eval.interfaces.cli.screen import console, print_lines, safe
 
 
 def calibrate(
@@ -31,11 +29,10 @@ def calibrate(
         rows = [{**to_camel_json(one.calibration), "mayPostAlone": one.doubt is None} for one in found]
         emit_json({"calibrations": rows})
         return
-    floor = settings.calibration_floor
+    enough = f"At least {settings.calibration_floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
     for one in found:
         console(stderr=False).print(_table(one.calibration))
-        doubt = one.doubt or f"At least {floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
-        console(stderr=False).print(safe(doubt, 600), soft_wrap=True)
+        print_lines(safe(one.doubt or enough, 600))
 
 
 def _table(found: Calibration) -> Table:
@@ -49,14 +46,11 @@ def _table(found: Calibration) -> Table:
         "length bias": found.length_bias,
     }
     for name, figure in figures.items():
-        table.add_row(name, *_shown(figure), str(figure.count))
+        value = "not known" if figure.value is None else f"{figure.value:.3f}"
+        between = "" if figure.low is None or figure.high is None else f"{figure.low:.3f} to {figure.high:.3f}"
+        table.add_row(name, value, between, str(figure.count))
     kappa = "not known" if found.kappa is None else f"{found.kappa:.3f}"
     table.add_row("kappa (beyond chance)", kappa, "", str(found.labels - found.undecided))
     table.add_row("base rate (most frequent choice)", f"{found.base_rate:.3f}", "", str(found.labels))
     table.add_row("pairs without a verdict", str(found.undecided), "", str(found.labels))
     return table
-
-
-def _shown(figure: Measured) -> tuple[str, str]:
-    value = "not known" if figure.value is None else f"{figure.value:.3f}"
-    return value, "" if figure.low is None or figure.high is None else f"{figure.low:.3f} to {figure.high:.3f}"

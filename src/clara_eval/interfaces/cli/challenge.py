@@ -21,13 +21,10 @@ from clara_eval.documents.actions import BrowseResult, DetailResult, EvalStatusR
 from clara_eval.documents.results import ChainStatus
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.leaderboard_table import stage_text
-from clara_eval.interfaces.cli.options import AddressArgument, FromOption, JsonFlag
-from clara_eval.interfaces.cli.output import NAMES, emit_json
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, program
+from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, emit_json
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
 
 T = TypeVar("T")
-
-WATCH_SECONDS = 5.0
 
 
 def try_(
@@ -37,10 +34,7 @@ def try_(
 ) -> None:
     """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
     found = ask(lambda caller: try_draft(caller, address, draft_text(caller, "", file)))
-    if json:
-        emit_json(found)
-    else:
-        console(stderr=False).print(words.tried_text(found), markup=False, soft_wrap=True)
+    answer(found, json, lambda: print_text(words.tried_text(found)))
 
 
 def list_(
@@ -62,24 +56,18 @@ def list_(
         offset=offset,
     )
     found = ask(lambda caller: browse(caller, wanted))
-    if json:
-        emit_json(found)
-    else:
-        _show_list(found, wanted)
+    answer(found, json, lambda: _show_list(found, wanted))
 
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """Show one challenge in full, with your own submission."""
     found = words.detail(ask(lambda caller: detail(caller, address, sender or None)), NAMES)
-    if json:
-        emit_json(found)
-    else:
-        _show_detail(found)
+    answer(found, json, lambda: _show_detail(found))
 
 
 def watch(
     address: AddressArgument,
-    every: Annotated[float, typer.Option(help="Seconds between two checks.", min=0.1)] = WATCH_SECONDS,
+    every: Annotated[float, typer.Option(help="Seconds between two checks.", min=0.1)] = 5.0,
     json: JsonFlag = False,
 ) -> None:
     """Follow an evaluation until it ends; --json prints the last status."""
@@ -101,14 +89,13 @@ def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
 
 
 async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
-    shown_last = ""
+    last = ""
     while True:
         found = await eval_status(caller, address)
         shown = words.status(found, NAMES)
-        text = _status_text(shown)
-        if text != shown_last:
+        if (text := _status_text(shown)) != last:
             console().print(text, markup=False, soft_wrap=True)
-            shown_last = text
+            last = text
         if not is_waiting(found):
             return shown
         await asyncio.sleep(every)
@@ -116,13 +103,9 @@ async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult
 
 def _status_text(found: EvalStatusResult) -> str:
     lines = [f"{found.status}  {found.progress} %  {found.explanation}"]
-    stage = found.stage
-    if stage.total:
-        lines.append(f"  {stage_text(stage)}")
-    if found.retryAt:
-        lines.append(f"  looked at again at {show_moment(found.retryAt)}")
-    if found.reason:
-        lines.append(f"  reason: {bare(found.reason)}")
+    lines += [f"  {stage_text(found.stage)}"] if found.stage.total else []
+    lines += [f"  looked at again at {show_moment(found.retryAt)}"] if found.retryAt else []
+    lines += [f"  reason: {bare(found.reason)}"] if found.reason else []
     return "\n".join(lines)
 
 
@@ -164,17 +147,11 @@ def _show_detail(found: DetailResult) -> None:
     ]
     lines += [("unusable", found.configProblem)] if found.configProblem else []
     lines += [(f"winner {w.rank}", f"{w.address}  {w.prize}  score {w.score}") for w in found.winners]
-    if found.yours:
-        lines.append(("yours", f"version {found.yours.version}, agent {found.yours.agentId}"))
+    lines += [("yours", f"version {found.yours.version}, agent {found.yours.agentId}")] if found.yours else []
     lines += [("explorer", item.explorerUrl)] if item.explorerUrl else []
     for label, text in lines:
         print_labelled(label, text)
-    print_next(_steps(found))
-
-
-def _steps(found: DetailResult) -> list[str]:
-    """The commands for a challenge in this state."""
-    address = found.challenge.address
-    if found.challenge.acceptsSubmissions:
-        return [f"challenge try {address} --file DRAFT", f"challenge submit {address} --file SOLUTION"]
-    return [f"leaderboard {address}"] if found.winners else [f"challenge watch {address}"]
+    if item.acceptsSubmissions:
+        print_next([f"challenge try {item.address} --file DRAFT", f"challenge submit {item.address} --file SOLUTION"])
+    else:
+        print_next([f"leaderboard {item.address}" if found.winners else f"challenge watch {item.address}"])

@@ -22,10 +22,8 @@ from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.documents.actions import ActResult
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.challenge import ask
-from clara_eval.interfaces.cli.files import read_text
-from clara_eval.interfaces.cli.options import AddressArgument, FromOption, JsonFlag
-from clara_eval.interfaces.cli.output import NAMES, emit_json
-from clara_eval.interfaces.cli.screen import console
+from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, read_text
+from clara_eval.interfaces.cli.screen import console, print_text
 
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
@@ -140,18 +138,13 @@ def object_(
     wanted = ObjectionInput(address, about, reason)
     found = ask(lambda caller: object_or_show(caller, wanted, confirmed="yes"))
     target, digest = found.address, found.traceDigest
-    if json:
-        emit_json({"challengeAddress": target, "traceDigest": digest, "about": found.about, "reason": reason})
-    else:
-        console(stderr=False).print(f"Objected to {digest} of {target}.", markup=False, soft_wrap=True)
+    document = {"challengeAddress": target, "traceDigest": digest, "about": found.about, "reason": reason}
+    answer(document, json, lambda: print_text(f"Objected to {digest} of {target}."))
 
 
 def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
     found = ask(lambda caller: _perform(caller, action, send=send, yes=yes))
-    if json:
-        emit_json(found)
-    else:
-        console(stderr=False).print(words.acted_text(found, NAMES), markup=False, soft_wrap=True)
+    answer(found, json, lambda: print_text(words.acted_text(found, NAMES)))
 
 
 async def _perform(caller: Caller, action: Action, *, send: bool, yes: bool) -> ActResult:
@@ -162,12 +155,12 @@ async def _perform(caller: Caller, action: Action, *, send: bool, yes: bool) -> 
         return words.acted(await perform(caller, action, confirmed="unasked"), NAMES)
     if caller.account is None:
         raise ConfigError("--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
-    agreed = yes or _asked((await prepare(caller, action)).question)
-    done = await perform(caller, action, confirmed="yes" if agreed else "no", report=report)
+    if not yes:
+        question = (await prepare(caller, action)).question
+        if not sys.stdin.isatty():
+            raise BadInput(
+                "There is no terminal to ask for confirmation.", remedy="Add --yes to send without being asked."
+            )
+        yes = typer.confirm(question, err=True)
+    done = await perform(caller, action, confirmed="yes" if yes else "no", report=report)
     return words.acted(done, NAMES)
-
-
-def _asked(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise BadInput("There is no terminal to ask for confirmation.", remedy="Add --yes to send without being asked.")
-    return typer.confirm(question, err=True)

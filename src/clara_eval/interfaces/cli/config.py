@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from clara_eval.actions.quote import (
     GAS_MICRO_USD,
@@ -24,33 +24,43 @@ from clara_eval.actions.quote import (
     quote_config,
     specification_table,
 )
-from clara_eval.actions.rehearse import Rehearsal
 from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
     COMMON,
     EXECUTED,
     MEASURED,
+    BadEvalConfig,
     ConfigProblem,
+    EvalConfig,
     Feature,
     collect_problems,
     compile_schema,
     config_hash,
     parse_eval_config,
 )
-from clara_eval.config.eval_config.templates import KINDS, template_text
+from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.cli.files import (
+from clara_eval.core.errors import BadInput
+from clara_eval.interfaces.cli.output import (
+    ConfigFile,
+    JsonFlag,
+    Judges,
+    answer,
+    emit_json,
     exists_already,
-    print_problems,
-    read_bytes,
-    read_config,
     read_text,
-    usable_config,
     write_new,
 )
-from clara_eval.interfaces.cli.options import ConfigFile, JsonFlag, Judges
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_warning, safe, wrapped
+from clara_eval.interfaces.cli.screen import (
+    console,
+    print_labelled,
+    print_lines,
+    print_next,
+    print_text,
+    print_warning,
+    print_wrapped,
+    safe,
+)
 
 
 class ConfigTemplate(StrEnum):
@@ -73,13 +83,13 @@ def init(
     kind = template.value if template else _asked(judges) if sys.stdin.isatty() and not as_json else _usual(judges)
     text = template_text(kind)
     write_new(file, text.encode())
-    lacking = missing_model(parse_eval_config(text), judges)
+    warnings = missing_model(parse_eval_config(text), judges)
     if as_json:
-        warnings = [lacking] if lacking else []
         emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
     print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
-    print_warning(lacking)
+    for sentence in warnings:
+        print_warning(sentence)
     print_next(
         [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
     )
@@ -113,12 +123,14 @@ def features(
         emit_json({"features": found, "harness": HARNESS_FEATURES})
         return
     for title, group in shown.items():
-        console(stderr=False).print(Text(f"{title} ({len(group)})", style="bold"))
+        print_lines(f"[bold]{title} ({len(group)})[/]")
         for feature in group.values():
-            _print_line(feature.name, f"{feature.description} {_range(feature)}")
-    console(stderr=False).print(Text("told by your own harness", style="bold"))
+            kind = "|".join(feature.values) if feature.type == "enum" else feature.type
+            better = f", {feature.better} is better" if feature.better else ""
+            print_wrapped(f"{feature.description} ({kind}{better})", f"  {feature.name:<25} ")
+    print_lines("[bold]told by your own harness[/]")
     for name, sentence in HARNESS_FEATURES.items():
-        _print_line(name, sentence)
+        print_wrapped(sentence, f"  {name:<25} ")
 
 
 HARNESS_FEATURES = {
@@ -129,29 +141,11 @@ HARNESS_FEATURES = {
 }
 
 
-def _range(feature: Feature) -> str:
-    kind = "|".join(feature.values) if feature.type == "enum" else feature.type
-    better = f", {feature.better} is better" if feature.better else ""
-    return f"({kind}{better})"
-
-
-def _print_line(name: str, sentence: str) -> None:
-    first, *rest = wrapped(sentence, 28) or [""]
-    console(stderr=False).print(Text(f"  {name:<25} {first}"))
-    for line in rest:
-        console(stderr=False).print(Text(" " * 28 + line))
-
-
 def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
     """List everything that is wrong with a config, with its place and remedy; exit 1 if it is not usable."""
     content = read_bytes(file)
     found = check_config(content, Settings.from_env())
-    if as_json:
-        emit_json({"file": str(file), **found})
-    else:
-        problems = collect_problems(content)
-        print_problems(problems)
-        _print_summary(file, content, problems, found)
+    answer({"file": str(file), **found}, as_json, lambda: _print_summary(file, content, found))
     raise typer.Exit(0 if found["ok"] else 1)
 
 
@@ -164,28 +158,25 @@ def hash_(
     content = read_bytes(file)
     config = usable_config(file, content, as_json=as_json)
     hashed = config.canonical if canonical else content
-    if as_json:
-        form = "canonical" if canonical else "bytes"
-        emit_json({"ok": True, "file": str(file), "hash": config_hash(hashed), "form": form, "bytes": len(hashed)})
-    else:
-        typer.echo(config_hash(hashed))
+    form, found = "canonical" if canonical else "bytes", config_hash(hashed)
+    document = {"ok": True, "file": str(file), "hash": found, "form": form, "bytes": len(hashed)}
+    answer(document, as_json, lambda: typer.echo(found))
 
 
-def _print_summary(file: Path, content: bytes, problems: list[ConfigProblem], found: ConfigResult) -> None:
-    out = console(stderr=False)
+def _print_summary(file: Path, content: bytes, found: ConfigResult) -> None:
+    problems = collect_problems(content)
+    print_problems(problems)
     errors = sum(1 for problem in problems if problem.severity == "error")
     if not found["ok"]:
-        out.print(
-            f"[red]{safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.", soft_wrap=True
-        )
+        print_lines(f"[red]{safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.")
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
-    out.print(f"[green]{safe(str(file))} is usable{warnings}.[/]", soft_wrap=True)
+    print_lines(f"[green]{safe(str(file))} is usable{warnings}.[/]")
     schema, untyped = compile_schema(parse_eval_config(content))
     for feature in schema.features:
         text = _describe(feature, is_judged=feature in schema.judged, is_untyped=feature.name in untyped)
-        out.print(f"  {feature.name:28} {text}", soft_wrap=True, markup=False)
-    out.print(f"evalConfigHash {found['hash']}", soft_wrap=True)
+        print_text(f"  {feature.name:28} {text}")
+    print_lines(f"evalConfigHash {found['hash']}")
     for sentence in found["warnings"]:
         print_warning(sentence)
 
@@ -230,14 +221,12 @@ def quote(
         emit_json({"file": str(file), **found.document})
         return
     _print_quote(found.quote, found.schedule)
-    for note in found.notes:
-        console(stderr=False).print(note, soft_wrap=True)
+    print_lines(*found.notes)
     for warning in found.warnings:
         print_warning(warning)
 
 
 def _print_quote(found: Quote, schedule: str) -> None:
-    out = console(stderr=False)
     size = found.size
     table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
     for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
@@ -247,21 +236,19 @@ def _print_quote(found: Quote, schedule: str) -> None:
         table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
     table.add_row("posting", "Base", "1", "", "", _dollars(GAS_MICRO_USD))
     table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
-    out.print(table)
+    console(stderr=False).print(table)
     if found.lines:
-        out.print(
+        print_lines(
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
-            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that.",
-            soft_wrap=True,
+            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
     spec = specification_table(size.submissions)
-    out.print(
+    print_lines(
         f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
-        f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}.",
-        soft_wrap=True,
+        f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
     )
     if found.unpriced:
-        out.print(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.", soft_wrap=True)
+        print_lines(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.")
 
 
 def _dollars(micro_usd: int | None) -> str:
@@ -303,21 +290,48 @@ def rehearse(
             }
         )
         return
-    _print_rehearsal(found)
-    if write is not None:
-        console(stderr=False).print(f"Wrote {safe(str(write))}.", soft_wrap=True)
-
-
-def _print_rehearsal(found: Rehearsal) -> None:
-    out = console(stderr=False)
     for name, description in found.descriptions.items():
-        typed_by = f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""
-        out.print(description + typed_by, markup=False, soft_wrap=True)
+        print_text(description + (f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""))
     for name, read in found.readings.items():
-        out.print(f"\n{name}", markup=False, soft_wrap=True)
+        print_text(f"\n{name}")
         for feature_name, value in read.vector.as_dict().items():
-            out.print(f"  {feature_name:28} {value}", markup=False, soft_wrap=True)
-        for flag in read.flags:
-            out.print(f"  flag: {safe(flag.sentence, 400)}", soft_wrap=True)
+            print_text(f"  {feature_name:28} {value}")
+        print_lines(*(f"  flag: {safe(flag.sentence, 400)}" for flag in read.flags))
     for warning in found.warnings:
         print_warning(warning)
+    if write is not None:
+        print_lines(f"Wrote {safe(str(write))}.")
+
+
+def read_config(file: Path, *, as_json: bool) -> EvalConfig:
+    return usable_config(file, read_bytes(file), as_json=as_json)
+
+
+def usable_config(file: Path, content: bytes, *, as_json: bool) -> EvalConfig:
+    """Check a config; one that is not usable ends the command with its problems and exit code 1."""
+    try:
+        return parse_eval_config(content)
+    except BadEvalConfig as bad:
+        if as_json:
+            emit_json({"ok": False, "file": str(file), "problems": [one.to_json() for one in bad.problems]})
+        else:
+            print_problems(bad.problems)
+        raise typer.Exit(1) from None
+
+
+def read_bytes(file: Path) -> bytes:
+    try:
+        with file.open("rb") as handle:
+            return handle.read(1_048_576)  # far above the config's own limit, which gives the reason
+    except OSError as bad:
+        raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
+
+
+def print_problems(problems: Sequence[ConfigProblem]) -> None:
+    for problem in problems:
+        colour = "red" if problem.severity == "error" else "yellow"
+        value = "" if problem.value is None else f"  ({safe(str(problem.value), 80)})"
+        print_lines(
+            f"[{colour}]{problem.severity:7}[/] [bold]{safe(problem.path)}[/]{value}",
+            f"        {safe(problem.reason, 400)} {safe(problem.remedy, 400)}",
+        )

@@ -1,22 +1,22 @@
-"""`evaluate`: judge one challenge by hand."""
+"""`evaluate`: judge one challenge by hand, with its progress on standard error."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from types import TracebackType
+from typing import Annotated, Self
 
 import typer
-from rich.text import Text
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from clara_eval.actions.evaluate import EvaluationReport, evaluate_now
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
-from clara_eval.documents.results import Scores
+from clara_eval.documents.results import EvalStatus, Scores
 from clara_eval.interfaces.cli.leaderboard_table import print_result
-from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.progress import LiveProgress
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, short_hex, wrapped
+from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_wrapped, short_hex
 
 OUTCOMES = {
     "confirmed": "posted, and deep enough in the chain to stay",
@@ -61,10 +61,7 @@ def evaluate(
                 progress=progress,
             )
         )
-    if json:
-        emit_json(done.scores)
-    else:
-        _print(target, done)
+    answer(done.scores, json, lambda: _print(target, done))
     if not done.is_done:
         raise typer.Exit(1)
 
@@ -74,8 +71,50 @@ def _print(address: str, done: EvaluationReport) -> None:
     if done.waits_for:
         print_labelled("Waits for", "a person:")
     for reason in done.waits_for:
-        for number, line in enumerate(wrapped(short_hex(reason), 13)):
-            console(stderr=False).print(Text(f"{'             ' if number else '           - '}{line}"))
+        print_wrapped(short_hex(reason), "           - ")
     if done.outcome != "review":
         print_labelled("Outcome", done.detail or OUTCOMES[done.outcome])
     print_next(NEXT[done.outcome].format(address).split("|"))
+
+
+class LiveProgress:
+    """Call it with every status: bars on a terminal, one line a stage elsewhere; `tell` adds a sentence."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description:<12}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=False,
+            disable=not console.is_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def tell(self, stage: str, sentence: str) -> None:
+        self._console.print(f"[bold cyan]{stage:<12}[/bold cyan] {sentence}", soft_wrap=True)
+
+    def __call__(self, status: EvalStatus) -> None:
+        stage = status.stage
+        if stage is None or stage.name is None or status.status not in ("extracting", "comparing"):
+            return
+        if stage.name not in self._tasks:
+            self._tasks[stage.name] = self._progress.add_task(stage.name, total=stage.total, note="")
+        note = f"{stage.calls} calls  ${stage.costUsd or 0:.4f}" if stage.calls else ""
+        if stage.callsPerSecond and stage.calls:
+            note += f"  {stage.callsPerSecond:.1f}/s"
+        self._progress.update(self._tasks[stage.name], completed=stage.done, total=stage.total, note=note)
+        if stage.done == stage.total and self._progress.disable:
+            self.tell(stage.name, f"{stage.done} of {stage.total} {note}".rstrip())

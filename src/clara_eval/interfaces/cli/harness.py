@@ -22,10 +22,8 @@ from clara_eval.actions.reveal import reveal_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput
-from clara_eval.interfaces.cli.files import write_new
-from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.screen import console, safe
+from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, emit_json, write_new
+from clara_eval.interfaces.cli.screen import console, print_lines, print_text, safe
 
 HarnessFile = Annotated[Path, typer.Argument(metavar="H", help="The harness: a source file, or its hidden document.")]
 InLanguage = Annotated[str, typer.Option("--language", help="solidity, javascript or python; else by the file's name.")]
@@ -40,10 +38,7 @@ def run(
 ) -> None:
     """Run a submission under a harness and print every measured feature; exit 1 unless all tests pass."""
     found = run_file(Settings.from_env(), harness, file, seed=seed, language=language)
-    if as_json:
-        emit_json(run_document(found))
-    else:
-        _print_run(file, found)
+    answer(run_document(found), as_json, lambda: _print_run(file, found))
     raise typer.Exit(0 if found.outcome == "passed" else 1)
 
 
@@ -105,22 +100,18 @@ def check(
         emit_json({"ok": not problems, "problems": problems, "warnings": warnings, **run_document(found.executed)})
     else:
         _print_run(reference, found.executed)
-        for problem in found.problems:
-            console(stderr=False).print(f"[red]problem[/]  {safe(problem, 400)}", soft_wrap=True)
-        for warning in found.warnings:
-            console(stderr=False).print(f"[yellow]warning[/]  {safe(warning, 400)}", soft_wrap=True)
+        print_lines(*(f"[red]problem[/]  {safe(problem, 400)}" for problem in found.problems))
+        print_lines(*(f"[yellow]warning[/]  {safe(warning, 400)}" for warning in found.warnings))
     raise typer.Exit(1 if found.problems else 0)
 
 
 def _print_run(file: Path, executed: Executed) -> None:
-    out = console(stderr=False)
     colour = "green" if executed.outcome == "passed" else "red"
-    out.print(f"{safe(str(file))}: [{colour}]{executed.outcome.value}[/]  {safe(executed.detail, 300)}", soft_wrap=True)
+    print_lines(f"{safe(str(file))}: [{colour}]{executed.outcome.value}[/]  {safe(executed.detail, 300)}")
     for name, value in executed.features.items():
         shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else f"{value:,}"
-        out.print(f"  {name:28} {shown}", markup=False, soft_wrap=True)
-    for line in executed.logs:
-        out.print(f"  {safe(line, 300)}", style="dim", soft_wrap=True)
+        print_text(f"  {name:28} {shown}")
+    print_lines(*(f"[dim]  {safe(line, 300)}[/]" for line in executed.logs))
 
 
 def reveal(
@@ -136,7 +127,5 @@ def reveal(
     target, document = to_address(address), hidden_harness(file, salt, language)
     asyncio.run(reveal_document(Settings.from_env(), target, document))
     committed = document.private_set_hash
-    if as_json:
-        emit_json({"challengeAddress": target, "privateSetHash": committed})
-    else:
-        console(stderr=False).print(f"Revealed {committed} for {target}.", markup=False, soft_wrap=True)
+    told = {"challengeAddress": target, "privateSetHash": committed}
+    answer(told, as_json, lambda: print_text(f"Revealed {committed} for {target}."))

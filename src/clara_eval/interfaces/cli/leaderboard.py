@@ -18,9 +18,8 @@ from clara_eval.documents.results import LeaderboardRow, Margin, Token
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.challenge import ask
 from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_asked, print_leaderboard
-from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
-from clara_eval.interfaces.cli.output import NAMES, emit_json
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, short_hex, wrapped
+from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, emit_json
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_wrapped, short_hex
 
 NEIGHBOURS = 2
 """How many places above and below one entry are shown with it."""
@@ -82,13 +81,12 @@ def score(
 def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
     screen, own = console(stderr=False), found.submitter
     screen.print(Text.assemble((short(own), "bold"), f" in {found.address}"))
-    for line in wrapped(short_hex(found.why), 0):
-        screen.print(Text(line))
+    print_wrapped(short_hex(found.why))
     screen.print()
     place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     heading = f"Around place {found.standing.rank} of {found.entries}"
-    print_leaderboard(screen, _table_of(near, found.token, None, marked=own), heading=heading)
+    print_leaderboard(screen, _table_of(near, found.token, marked=own), heading=heading)
     _print_facts(found)
     _print_comparisons(found.games)
     screen.print()
@@ -105,8 +103,7 @@ def _print_facts(found: ScoreResult) -> None:
     for fact in found.features:
         screen.print(Text(f"  {fact.name:<28} {fact.value}"))
     for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
-        for number, line in enumerate(wrapped(short_hex(note), 4)):
-            screen.print(Text(f"{'    ' if number else '  - '}{line}"))
+        print_wrapped(short_hex(note), "  - ")
 
 
 def flag_sentence(text: str) -> str:
@@ -127,12 +124,12 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
         colour = {"won": "green", "lost": "red"}.get(game.result, "yellow")
         side = "shown first" if game.shownFirst else "shown second"
         screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
-        for line in wrapped(short_hex(bare(game.reason)), 4) if game.reason else ():
-            screen.print(Text(f"    {line}"))
+        if game.reason:
+            print_wrapped(short_hex(bare(game.reason)), "    ")
 
 
 def _table_of(
-    rows: Sequence[StandingRow], token: Token, margin: Margin | None, *, marked: str = ""
+    rows: Sequence[StandingRow], token: Token, margin: Margin | None = None, *, marked: str = ""
 ) -> LeaderboardTable:
     """Reasons leave their fence: the table escapes them."""
     ranked = [

@@ -14,7 +14,7 @@ from clara_eval.actions.amounts import round_amount, show_wait
 from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import LeaderboardRow, Margin, Scores, StageProgress, Token
-from clara_eval.interfaces.cli.screen import console, print_labelled, short_hex, wrapped
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_wrapped, short_hex
 
 ROWS = 25
 """How many places are shown by default."""
@@ -40,11 +40,11 @@ class LeaderboardTable:
 
     @property
     def ranked(self) -> list[LeaderboardRow]:
-        return [row for row in self.rows if row.status != "rejected"]
+        return [row for row in self.rows if row.is_ranked]
 
     @property
     def rejected(self) -> list[LeaderboardRow]:
-        return [row for row in self.rows if row.status == "rejected"]
+        return [row for row in self.rows if not row.is_ranked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +82,23 @@ def print_leaderboard(
 
 def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], width: int) -> list[Text]:
     columns, bar = _fitted(_columns(leaderboard, shown), width)
-    scale = _scale(shown)
-    lines = [_line([_aligned(column.heading, column) for column in columns], bar, _bar_heading(shown), "dim")]
+    ends = [_interval(row) for row in shown if row.elo is not None]
+    scale = min((low for low, _, _ in ends), default=0.0), max((high for _, _, high in ends), default=1.0)
+    is_exact = bool(shown) and all(row.low is not None and row.low == row.high for row in shown)
+    headings = [_aligned(column.heading, column) for column in columns]
+    lines = [_line(headings, bar, "exact" if is_exact else "95 % interval", "dim")]
     for number, row in enumerate(shown):
-        if number and _is_cut(shown[number - 1], row):
-            lines.append(_pay_line(leaderboard.margin, _width(columns) + (bar + len(GAP) if bar else 0)))
+        if number and shown[number - 1].is_paid and not row.is_paid:
+            whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
+            sure = f": {100 * margin.probability:.0f} % sure, {margin.word}" if margin else ""
+            lines.append(Text(f"── pay line{sure} ".ljust(whole, "─")[:whole], style="dim"))
         cells = [_aligned(column.cells[number], column) for column in columns]
-        style = "bold green" if is_paid(row) else ""
-        drawn = "" if row.elo is None else _bar(row, scale, bar)
+        style = "bold green" if row.is_paid else ""
+        drawn = "" if row.elo is None or not bar else bar_of(*_interval(row), scale, bar)
         lines.append(
             _line(cells, bar, drawn, f"{style} reverse".strip() if row.address == leaderboard.marked else style)
         )
     return lines
-
-
-def _bar_heading(shown: Sequence[LeaderboardRow]) -> str:
-    """`exact` if no rating has an interval, as with rules on measured facts."""
-    return "exact" if shown and all(row.low is not None and row.low == row.high for row in shown) else "95 % interval"
-
-
-def is_paid(row: LeaderboardRow) -> bool:
-    return bool(int(row.prizeAmount or 0))
 
 
 def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], width: int) -> str:
@@ -115,33 +111,27 @@ def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], w
     return "".join(cells)
 
 
-def _bar(row: LeaderboardRow, scale: tuple[float, float], width: int) -> str:
+def _interval(row: LeaderboardRow) -> tuple[float, float, float]:
     elo = row.elo or 0.0
-    low, high = (elo if row.low is None else row.low), (elo if row.high is None else row.high)
-    return bar_of(low, elo, high, scale, width) if width else ""
-
-
-def _scale(shown: Sequence[LeaderboardRow]) -> tuple[float, float]:
-    lows = [row.low if row.low is not None else row.elo for row in shown if row.elo is not None]
-    highs = [row.high if row.high is not None else row.elo for row in shown if row.elo is not None]
-    return min((value for value in lows if value is not None), default=0.0), max(
-        (value for value in highs if value is not None), default=1.0
-    )
+    return (elo if row.low is None else row.low), elo, (elo if row.high is None else row.high)
 
 
 def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
     names = [_name(leaderboard, row) for row in shown]
     agents = [short(row.address) for row in shown]
+    games = ["" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}" for row in shown]
+    token = leaderboard.token
+    prizes = [round_amount(int(row.prizeAmount or 0), token) if row.is_paid and token else "" for row in shown]
     found = [
-        Column("#", [_place(row) for row in shown], 99),
+        Column("#", [f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}" for row in shown], 99),
         Column("entry", names, 99, "left"),
         Column("agent", agents, 2 if any(names) else 99, "left"),
         *_executed(shown),
         Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
         Column("P(paid)", ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown], 5),
-        Column("W–L–T", [_comparisons(row) for row in shown], 1),
+        Column("W–L–T", games, 1),
         Column("score", ["" if row.score is None else str(row.score) for row in shown], 3),
-        Column("prize", [_prize(leaderboard, row) for row in shown], 99),
+        Column("prize", prizes, 99),
     ]
     return [column for column in found if any(column.cells)]
 
@@ -176,19 +166,6 @@ def _aligned(text: str, column: Column) -> str:
     return text + missing if column.side == "left" else missing + text
 
 
-def _is_cut(above: LeaderboardRow, below: LeaderboardRow) -> bool:
-    return is_paid(above) and not is_paid(below)
-
-
-def _pay_line(margin: Margin | None, width: int) -> Text:
-    words = " pay line " if margin is None else f" pay line: {100 * margin.probability:.0f} % sure, {margin.word} "
-    return Text(f"──{words}".ljust(width, "─")[:width], style="dim")
-
-
-def _place(row: LeaderboardRow) -> str:
-    return f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}"
-
-
 def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
@@ -216,14 +193,6 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
-def _comparisons(row: LeaderboardRow) -> str:
-    return "" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}"
-
-
-def _prize(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
-    return round_amount(int(row.prizeAmount or 0), leaderboard.token) if is_paid(row) and leaderboard.token else ""
-
-
 def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) -> None:
     screen.print()
     screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
@@ -231,8 +200,7 @@ def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) 
         name = _name(leaderboard, row)
         who = f"{name}  {short(row.address)}" if name else short(row.address)
         screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
-        for line in wrapped(short_hex(row.reason or ""), 4):
-            screen.print(Text(f"    {line}"))
+        print_wrapped(short_hex(row.reason or ""), "    ", screen=screen)
     if len(leaderboard.rejected) > limit:
         screen.print(f"  and {len(leaderboard.rejected) - limit} more", style="dim")
 
@@ -242,17 +210,12 @@ def print_asked(scores: Scores) -> None:
     screen = console(stderr=False)
     if scores.asked is not None:
         screen.print(Text(_cut(scores.asked.title, MOST_TITLE) or "A challenge without a title", style="bold"))
-        _print_beside("asked", _cut(scores.asked.criteria, MOST_CRITERIA))
+        print_wrapped(_cut(scores.asked.criteria, MOST_CRITERIA), f"{'asked':<10} ", "dim")
     if scores.judges:
-        _print_beside("judged by", _judged_by(scores))
-
-
-def _judged_by(scores: Scores) -> str:
-    """`rules (…), 42 comparisons`."""
-    names = ", ".join(_cut(name, 60) for name in scores.judges)
-    rules = " (arithmetic on measured facts, no model)" if scores.judges == ["rules"] else ""
-    games = (scores.schedule or {}).get("games")
-    return f"{names}{rules}" + (f", {games} comparisons" if games else "")
+        names = ", ".join(_cut(name, 60) for name in scores.judges)
+        rules = " (arithmetic on measured facts, no model)" if scores.judges == ["rules"] else ""
+        games = (scores.schedule or {}).get("games")
+        print_wrapped(f"{names}{rules}" + (f", {games} comparisons" if games else ""), f"{'judged by':<10} ", "dim")
 
 
 def print_result(scores: Scores) -> None:
@@ -274,18 +237,10 @@ def print_result(scores: Scores) -> None:
 
 
 def stage_text(stage: StageProgress) -> str:
-    """`comparing 186 of 300, 310 calls, $1.92, about 40 s left`."""
     parts = [f"{stage.name or 'working'} {stage.done or 0} of {stage.total or 0}"]
     parts += [f"{stage.calls} calls, ${stage.costUsd or 0:.4f}"] if stage.calls else []
     parts += [f"about {show_wait(round(stage.secondsLeft))} left"] if stage.secondsLeft else []
     return ", ".join(parts)
-
-
-def _print_beside(label: str, text: str) -> None:
-    first, *rest = wrapped(text, 11) or [""]
-    console(stderr=False).print(Text.assemble((f"{label:<10}", "dim"), " ", first))
-    for line in rest:
-        console(stderr=False).print(Text(" " * 11 + line))
 
 
 def _cut(text: str, limit: int) -> str:

@@ -27,9 +27,8 @@ from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
 from clara_eval.documents.results import EvalStatus, Scores
 from clara_eval.interfaces.cli.leaderboard_table import print_result, stage_text
-from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
-from clara_eval.interfaces.cli.output import code_of, emit_json, fail
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, safe
+from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, code_of, emit_json, fail
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_lines, print_next, safe
 
 _NEXT = {
     "complete": "verify {0}|leaderboard {0}",
@@ -51,7 +50,7 @@ def check(*, json: JsonFlag = False) -> None:
     else:
         for finding in findings:
             mark = "[green]ok[/green]  " if finding.ok else "[red]no[/red]  "
-            console(stderr=False).print(f"{mark}{finding.name:<10} {safe(finding.detail, 1000)}", soft_wrap=True)
+            print_lines(f"{mark}{finding.name:<10} {safe(finding.detail, 1000)}")
     if not is_ready:
         raise typer.Exit(1)
 
@@ -61,15 +60,9 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
     target = to_address(address)
     document, scores = asyncio.run(stored_status(Settings.from_env(), target))
     if document is None:
-        fail(
-            f"No evaluation of {target} is known in this store. `clara-eval evaluate {target}` starts one.",
-            code=1,
-            as_json=json,
-        )
-    if json:
-        emit_json({"challenge": target, **document.model_dump()})
-    else:
-        _print_status(target, document, scores)
+        unknown = f"No evaluation of {target} is known in this store. `clara-eval evaluate {target}` starts one."
+        fail(unknown, code=1, as_json=json)
+    answer({"challenge": target, **document.model_dump()}, json, lambda: _print_status(target, document, scores))
 
 
 def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
@@ -170,26 +163,22 @@ def sync(
     """
     wanted = [to_address(address) for address in addresses or []]
     places, done = asyncio.run(publish_all(Settings.from_env(), wanted, again=again))
-    if json:
-        rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
-        emit_json({"places": places, "published": rows})
-    else:
-        _print_published(places, done)
+    rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
+    answer({"places": places, "published": rows}, json, lambda: _print_published(places, done))
     if problems := [one.error for one in done if one.error is not None]:
         raise typer.Exit(max(code_of(problem) for problem in problems))
 
 
 def _print_published(places: list[str], done: list[Published]) -> None:
     """Print a line for each, and count those that were not tried."""
-    out = console(stderr=False)
     for one in done:
         if not isinstance(one.error, NotTried):
             ending = "published" if one.problem is None else safe(one.problem, 1000)
-            out.print(f"{one.address}  {one.place}  {ending}", soft_wrap=True)
+            print_lines(f"{one.address}  {one.place}  {ending}")
     for place, count in Counter(one.place for one in done if isinstance(one.error, NotTried)).items():
-        out.print(f"{count:,} more not tried at {place}, which does not work now.", soft_wrap=True)
+        print_lines(f"{count:,} more not tried at {place}, which does not work now.")
     if not done:
-        out.print(f"Nothing to do: everything that is posted is at {' and '.join(places)}.", soft_wrap=True)
+        print_lines(f"Nothing to do: everything that is posted is at {' and '.join(places)}.")
 
 
 def new(
@@ -207,10 +196,6 @@ def new(
     if password is None:
         password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     address = new_key(path, password)
-    if json:
-        emit_json({"address": address, "keystore": str(path)})
-        return
     place = safe(str(path), 4096)
-    console(stderr=False).print(
-        f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password.", soft_wrap=True
-    )
+    told = f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password."
+    answer({"address": address, "keystore": str(path)}, json, lambda: print_lines(told))

@@ -1,13 +1,18 @@
-"""How a command ends: one JSON document, or one clear message, and an exit code."""
+"""What commands share: options, files, and how they end: one JSON document or one clear message, and an exit code."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
 
 from clara_eval.core.errors import (
+    BadInput,
     BadTrace,
     CannotAct,
     CannotPublish,
@@ -19,8 +24,15 @@ from clara_eval.core.errors import (
     Temporary,
     Unscorable,
 )
+from clara_eval.core.private_file import write_private
 from clara_eval.core.untrusted import escaped, is_text
 
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+YesToCost = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")]
+AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
+ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]
+FromOption = Annotated[str, typer.Option("--from", help="Your address, when no wallet key is set.")]
+Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
 NAMES = {
     "browse": "`clara-eval challenge list`",
     "detail": "`clara-eval challenge show {address}`",
@@ -61,6 +73,14 @@ def emit_json(document: object) -> None:
     sys.stdout.flush()
 
 
+def answer(document: object, as_json: bool, in_words: Callable[[], None]) -> None:
+    """Print the document with `--json`, else what people read."""
+    if as_json:
+        emit_json(document)
+    else:
+        in_words()
+
+
 def tolerate_terminals() -> None:
     """Show a question mark for what a terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):
@@ -91,3 +111,32 @@ def fail(error: ClaraError | str, *, code: int | None = None, as_json: bool = Fa
     text = error if isinstance(error, str) else f"{error.message} {_remedy(error)}".strip()
     sys.stderr.write(f"clara-eval: {escaped(text, keep_lines=True)}\n")
     raise SystemExit(code if code is not None else code_of(error) if isinstance(error, ClaraError) else 2)
+
+
+def read_text(path: Path) -> str:
+    """Read text as it is: the chain commits to these bytes, line ends too."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        why = "it is not text in UTF-8" if isinstance(bad, UnicodeDecodeError) else bad.strerror
+        raise BadInput(
+            f"The file {str(path)!r} cannot be read: {why}.", value=str(path), remedy="Name a file with text in UTF-8."
+        ) from None
+
+
+def exists_already(path: Path) -> BadInput:
+    return BadInput(f"{path} exists already.", remedy="Choose another name, or remove it first.")
+
+
+def write_new(path: Path, content: bytes, *, is_secret: bool = False) -> None:
+    """Write a file that must not exist yet; a secret one for its owner alone."""
+    try:
+        if is_secret:
+            write_private(path, content)
+            return
+        with path.open("xb") as out:
+            out.write(content)
+    except FileExistsError:
+        raise exists_already(path) from None
+    except OSError as bad:
+        raise BadInput(f"{path} cannot be written: {bad.strerror or bad}.") from None

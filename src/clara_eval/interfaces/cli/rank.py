@@ -11,7 +11,7 @@ from rich.table import Table
 
 from clara_eval.actions.rank import Ranking, Standing, payout_shares, rank_file, ranking_document
 from clara_eval.core.errors import BadInput
-from clara_eval.interfaces.cli.output import emit_json
+from clara_eval.interfaces.cli.output import answer
 from clara_eval.interfaces.cli.screen import console, safe
 
 SHOWN_ROWS = 100
@@ -33,10 +33,7 @@ def rank(  # one parameter for each option of the command
         raise BadInput("No file given.", remedy="Name a CSV file with left,right,winner.")
     found, plots = rank_file(file, shares, literal=literal, with_plots=svg is not None)
     _write(svg, plots)
-    if json:
-        emit_json(ranking_document(found))
-    else:
-        _print(found)
+    answer(ranking_document(found), json, lambda: _print(found))
 
 
 def _print(ranking: Ranking) -> None:

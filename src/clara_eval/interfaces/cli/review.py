@@ -15,11 +15,10 @@ from clara_eval.actions.review import Decide, Decree, review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.review import ReviewSheet
+from clara_eval.documents.rest import ReviewSheet
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
-from clara_eval.interfaces.cli.options import AddressArgument, JsonFlag
-from clara_eval.interfaces.cli.output import emit_json
-from clara_eval.interfaces.cli.screen import console, safe
+from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, emit_json
+from clara_eval.interfaces.cli.screen import console, print_lines, safe
 
 Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
@@ -43,11 +42,11 @@ def list_waiting(*, json: JsonFlag = False) -> None:
     if not found:
         console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
     for review in found:
-        _print_lines(f"{review.state:<9} {review.address}  trace {review.digest}")
+        print_lines(f"{review.state:<9} {review.address}  trace {review.digest}")
         if review.state == "waiting":
-            _print_lines(f"          {safe(review.unless_decided, 1000)}")
-        _print_lines(*(f"          {safe(reason)}" for reason in review.reasons))
-        _print_lines(*([f"          note: {safe(review.note)}"] if review.note else []))
+            print_lines(f"          {safe(review.unless_decided, 1000)}")
+        print_lines(*(f"          {safe(reason)}" for reason in review.reasons))
+        print_lines(*([f"          note: {safe(review.note)}"] if review.note else []))
 
 
 def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
@@ -56,10 +55,7 @@ def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
     sheet = asyncio.run(
         reviews.in_store(Settings.from_env(), lambda store, chain_id: review_sheet(store, chain_id, target))
     )
-    if json:
-        emit_json(sheet.model_dump(mode="json"))
-    else:
-        print_sheet(sheet)
+    answer(sheet, json, lambda: print_sheet(sheet))
 
 
 def approve(
@@ -125,33 +121,30 @@ def rule(
 
 def _decide(decide: Decide, follows: str, *, json: bool) -> None:
     review = asyncio.run(reviews.in_store(Settings.from_env(), decide))
-    if json:
-        emit_json(review.to_json())
-    else:
-        _print_lines(f"{review.address} is {review.state}. {follows}")
-
-
-def _print_lines(*lines: str) -> None:
-    for line in lines:
-        console(stderr=False).print(line, soft_wrap=True)
+    answer(review.to_json(), json, lambda: print_lines(f"{review.address} is {review.state}. {follows}"))
 
 
 def print_sheet(sheet: ReviewSheet) -> None:
     """Print a review: the money, the doubts, the ranking, and facts and comparisons at the pay line."""
-    _print_lines(
+    money, time = "not known", "the time left is not known here"
+    if sheet.prizePool is not None and sheet.token is not None:
+        money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {sheet.winnerCount} places"
+    if sheet.secondsLeft is not None:
+        time = f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min to decide"
+    print_lines(
         f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
         f"digest    {sheet.traceDigest}",
-        f"money     {_money(sheet)}; {_time(sheet)}",
+        f"money     {money}; {time}",
     )
     if sheet.unlessDecided:
-        _print_lines(f"default   {safe(sheet.unlessDecided, 1000)}")
-    _print_lines(*(f"waits     {safe(reason, 600)}" for reason in sheet.reasons))
-    _print_lines(*(f"{flag.severity:<9} {safe(flag.code)}: {safe(flag.sentence, 600)}" for flag in sheet.doubts))
+        print_lines(f"default   {safe(sheet.unlessDecided, 1000)}")
+    print_lines(*(f"waits     {safe(reason, 600)}" for reason in sheet.reasons))
+    print_lines(*(f"{flag.severity:<9} {safe(flag.code)}: {safe(flag.sentence, 600)}" for flag in sheet.doubts))
     for ruling in sheet.rulings:
         about = ruling["account"] or (f"{ruling['judge']} for {ruling['stage']}" if ruling["judge"] else "the clock")
-        _print_lines(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}")
+        print_lines(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}")
     if sheet.note:
-        _print_lines(f"note      {safe(sheet.note)}")
+        print_lines(f"note      {safe(sheet.note)}")
     screen = console(stderr=False)
     screen.print()
     print_leaderboard(screen, LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
@@ -160,19 +153,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
     for game in sheet.games:
         winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
         verdict = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
-        _print_lines(f"game      {short(game.first)} against {short(game.second)}: {verdict}")
-
-
-def _money(sheet: ReviewSheet) -> str:
-    if sheet.prizePool is None or sheet.token is None:
-        return "not known"
-    return f"{round_amount(int(sheet.prizePool), sheet.token)} for {sheet.winnerCount} places"
-
-
-def _time(sheet: ReviewSheet) -> str:
-    if sheet.secondsLeft is None:
-        return "the time left is not known here"
-    return f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min to decide"
+        print_lines(f"game      {short(game.first)} against {short(game.second)}: {verdict}")
 
 
 def _facts(sheet: ReviewSheet) -> Table:

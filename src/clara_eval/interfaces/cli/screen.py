@@ -47,6 +47,24 @@ def short_hex(text: str) -> str:
     return re.sub(r"0x[0-9a-fA-F]{40,}", lambda found: short(found.group()), escaped(text))
 
 
+def print_lines(*lines: str) -> None:
+    """Print lines with markup on standard output; each can be copied whole."""
+    for line in lines:
+        console(stderr=False).print(line, soft_wrap=True)
+
+
+def print_text(text: str) -> None:
+    """Print a text without markup on standard output."""
+    console(stderr=False).print(text, markup=False, soft_wrap=True)
+
+
+def print_wrapped(text: str, lead: str = "", style: str = "", *, screen: Console | None = None) -> None:
+    """Print a text behind `lead`, and its further lines below it."""
+    screen = screen or console(stderr=False)
+    for number, line in enumerate(Text(text).wrap(screen, max(20, screen.width - len(lead)))):
+        screen.print(Text.assemble(" " * len(lead) if number else (lead, style), line.plain.rstrip()))
+
+
 def print_labelled(label: str, text: str, *, stderr: bool = False) -> None:
     """Print `label      text` on one line, which can be copied whole."""
     console(stderr=stderr).print(Text.assemble((f"{label:<10}", "bold"), " ", escaped(text)), soft_wrap=True)
@@ -60,7 +78,7 @@ def print_next(commands: Sequence[str]) -> None:
 
 def print_warning(sentence: str | None) -> None:
     if sentence:
-        console(stderr=False).print(f"[yellow]warning[/] {safe(sentence, 800)}", soft_wrap=True)
+        print_lines(f"[yellow]warning[/] {safe(sentence, 800)}")
 
 
 def program() -> str:
@@ -72,9 +90,3 @@ def program() -> str:
 def from_here(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
-def wrapped(text: str, indent: int) -> list[str]:
-    """Wrap a text for standard output, beside something of so many columns."""
-    screen = console(stderr=False)
-    return [line.plain.rstrip() for line in Text(text).wrap(screen, max(20, screen.width - indent))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clara_eval.core.errors import ConfigError
-from clara_eval.interfaces.cli.lazy import load
+from clara_eval.interfaces.cli.commands import load
 from clara_eval.interfaces.cli.screen import console
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import typer
 
-from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
+from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
 from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.interfaces.cli.options import JsonFlag, YesToCost
-from clara_eval.interfaces.cli.output import emit_json, fail
-from clara_eval.interfaces.cli.screen import agree_to_cost, console, safe
+from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, answer, emit_json, fail
+from clara_eval.interfaces.cli.screen import agree_to_cost, console, print_lines, safe
 
 
 def verify(
@@ -36,12 +35,8 @@ def verify(
     try:
         checked = asyncio.run(verify_trace(source, settings, rpc=rpc))
     except BadTrace as bad:
-        if json:
-            emit_json({"ok": False, "entry": bad.entry, "problem": bad.message})
-        else:
-            console(stderr=False).print(
-                f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}", soft_wrap=True
-            )
+        refused = f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}"
+        answer({"ok": False, "entry": bad.entry, "problem": bad.message}, json, lambda: print_lines(refused))
         raise typer.Exit(1) from None
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
@@ -64,42 +59,33 @@ def _ask_cost(cost: Foreseen, *, yes: bool) -> None:
 
 
 def _print_rejudged(found: Rejudged) -> None:
-    screen, share = console(stderr=False), found.disagreement
+    share = found.disagreement
     drawn = f"{found.drawn} of {found.decided} comparisons, drawn by block {found.block_number} ({found.seed})"
-    screen.print(f"asked again: {drawn}, by {safe(found.judge, 200)}", soft_wrap=True)
+    print_lines(f"asked again: {drawn}, by {safe(found.judge, 200)}")
     if share.value is None or share.low is None or share.high is None:
-        screen.print("no verdict came back")
+        print_lines("no verdict came back")
         return
-    screen.print(
+    print_lines(
         f"{len(found.otherwise)} came out otherwise: {share.value:.1%} of them, "
         f"between {share.low:.1%} and {share.high:.1%} of all (95 %); {found.unanswered} without a verdict",
-        soft_wrap=True,
+        *(f"  {one.first} against {one.second}: recorded as {one.winner}" for one in found.otherwise[:20]),
     )
-    for one in found.otherwise[:20]:
-        screen.print(f"  {one.first} against {one.second}: recorded as {one.winner}", soft_wrap=True)
 
 
 def print_verified(checked: Checked) -> None:
-    screen = console(stderr=False)
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
-    if warning := checked.execution_warning:
-        screen.print(f"[yellow]ok, but {warning}[/yellow]; {held}", soft_wrap=True)
-    else:
-        screen.print(f"[green]ok[/green] {held}", soft_wrap=True)
+    warning = checked.execution_warning
     counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} games"
-    screen.print(f"recomputed: {counts}, ranking, winners, prizes, calldata")
-    for point in checked.compared:
-        screen.print(f"compared with the chain: {point}", soft_wrap=True)
-    for approval in checked.approvals:
-        screen.print(f"approved by {safe(approval.by, 80)}: {safe(approval.note or 'no note', 500)}", soft_wrap=True)
-    for judge in checked.judges:
-        screen.print(_signatures(judge), soft_wrap=True)
+    print_lines(
+        f"[yellow]ok, but {warning}[/yellow]; {held}" if warning else f"[green]ok[/green] {held}",
+        f"recomputed: {counts}, ranking, winners, prizes, calldata",
+        *(f"compared with the chain: {point}" for point in checked.compared),
+        *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.approvals),
+        *map(_signatures, checked.judges),
+    )
     if posted := checked.posted:
-        told = f"{posted.tx_hash}, posted by the {posted.by}"
-        screen.print(f"on chain: {told}, commits to this digest", soft_wrap=True)
-    screen.print("not proven by this:")
-    for point in checked.not_proven:
-        screen.print(f"  - {point}", soft_wrap=True)
+        print_lines(f"on chain: {posted.tx_hash}, posted by the {posted.by}, commits to this digest")
+    print_lines("not proven by this:", *(f"  - {point}" for point in checked.not_proven))
 
 
 def _signatures(judge: JudgeEvidence) -> str:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clara_eval.app import Caller
 from clara_eval.config.settings import Settings, listed
-from clara_eval.core.web_origin import HostPort, read_host, read_origin
+from clara_eval.core.web_origin import read_host, read_origin
 from clara_eval.interfaces.mcp.server import build_server
 
 MAX_BODY_BYTES = 1_000_000
@@ -26,7 +26,8 @@ class OwnPagesOnly:
     """Refuse requests to another host name (DNS rebinding: 421) or from another site's page (403)."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        names = (*_LOOPBACK, *(() if settings.host in _EVERYWHERE else (_bracketed(settings.host),)))
+        own = f"[{settings.host}]" if ":" in settings.host else settings.host
+        names = (*_LOOPBACK, *(() if settings.host in _EVERYWHERE else (own,)))
         self._app = app
         self._names = {place.host for place in map(read_host, names) if place}
         self._public = {place.without_default_port for place in map(read_host, listed(settings.public_hosts)) if place}
@@ -39,7 +40,8 @@ class OwnPagesOnly:
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         host = read_host(hosts[0]) if len(hosts) == 1 else None
-        if host is None or not self._is_own(host):
+        # Our names on any port, because a container's is mapped; a public name on its port alone.
+        if host is None or not (host.host in self._names or host.without_default_port in self._public):
             return PlainTextResponse("Invalid Host header", status_code=421)
         if not origins:
             return None
@@ -47,14 +49,6 @@ class OwnPagesOnly:
         if page is None or not (page.is_of(host) or page in self._pages):
             return PlainTextResponse("Invalid Origin header", status_code=403)
         return None
-
-    def _is_own(self, host: HostPort) -> bool:
-        """Our names on any port, because a container's is mapped; a public name on its port alone."""
-        return host.host in self._names or host.without_default_port in self._public
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def create_asgi(caller: Caller, *, path: str = "/") -> Starlette:

@@ -1,23 +1,36 @@
-"""Tools with exact, short definitions: an unknown argument is an error, and no token is wasted."""
+"""How a tool is defined and answers.
+
+A definition is exact and short: an unknown argument is an error. An answer is a short text, and the whole document as
+structured content.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import ToolAnnotations
-from pydantic import ValidationError
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
+
+from clara_eval.app import Caller
+from clara_eval.core.errors import ClaraError
+from clara_eval.core.untrusted import escaped
+from clara_eval.interfaces.mcp.text import NAMES
+from clara_eval.interfaces.words import error_text
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
 """A tool's function, its title, and what a client may expect of it."""
+ToolContext = Context[Caller, object]
+MAX_ERROR_CHARS = 6000
 
 
 class ExactTool(Tool):
@@ -29,12 +42,9 @@ class ExactTool(Tool):
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as wrong:
-            raise ToolError(self._in_words(wrong)) from None
+            said = dict.fromkeys(self._word(error) for error in wrong.errors(include_url=False))
+            raise ToolError(f"{self.name} was not called. " + " ".join(said)) from None
         return await super().run(arguments, context, convert_result)
-
-    def _in_words(self, wrong: ValidationError) -> str:
-        said = [self._word(error) for error in wrong.errors(include_url=False)]
-        return f"{self.name} was not called. " + " ".join(dict.fromkeys(said))
 
     def _word(self, error: ErrorDetails) -> str:
         name, known = str(error["loc"][0]) if error["loc"] else "arguments", list(self.parameters["properties"])
@@ -50,7 +60,6 @@ class ExactTool(Tool):
 
 
 def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
-    """Make a tool that takes the function's arguments and no others."""
     tool = ExactTool.from_function(
         function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
         structured_output=True,
@@ -92,3 +101,21 @@ def _type(part: dict[str, Any], named: dict[str, Any]) -> str | list[str]:
     meant = [named[choice["$ref"].rpartition("/")[2]] if "$ref" in choice else choice for choice in choices]
     kinds = list(dict.fromkeys(str(choice["type"]) for choice in meant))
     return kinds[0] if len(kinds) == 1 else kinds
+
+
+def caller_of(ctx: ToolContext) -> Caller:
+    return ctx.request_context.lifespan_context
+
+
+def answer(text: str, document: BaseModel | Mapping[str, object]) -> CallToolResult:
+    shown = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", shown))
+
+
+@contextmanager
+def tool_errors() -> Iterator[None]:
+    """Turn our errors into the tool's; anything else is a bug and stays one."""
+    try:
+        yield
+    except ClaraError as bad:
+        raise ToolError(escaped(error_text(bad, NAMES), keep_lines=True)[:MAX_ERROR_CHARS]) from bad

@@ -144,7 +144,6 @@ def objected(found: ObjectionResult) -> str:
 
 
 def checked_config(found: ConfigResult) -> str:
-    """Every problem first."""
     lines = [
         f"{problem['severity']} at {problem['path']}: {problem['reason']} {problem['remedy']}".strip()
         for problem in found["problems"]

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
@@ -40,20 +40,15 @@ class _Written(BaseModel):
 
 
 class _Answer(BaseModel):
-    """The answer to a bulk write."""
-
     success: bool
     result: _Written | None = None
 
     def is_for_all(self, count: int) -> bool:
-        """Whether all `count` keys are written."""
         result = self.result or _Written()
         return self.success and not result.unsuccessful_keys and result.successful_key_count in (None, count)
 
 
 class _Beside(BaseModel):
-    """The answer to a question for metadata."""
-
     result: dict[str, object] | None = None
 
 
@@ -62,11 +57,11 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class CloudflareKv:
+    takes_keys: ClassVar[bool] = True
     account: str
     namespace: str
     token: SecretStr
     api: str = API
-    takes_keys: bool = True
     pause_seconds: float = 0.5
     """Before refused keys are put again; doubled each time."""
 
@@ -104,7 +99,6 @@ class CloudflareKv:
         return name
 
     async def _beside(self, client: Any, key: str, field: str) -> str | None:
-        """Read a field of the metadata of a value; None if there is no such value."""
         from cloudflare import NotFoundError
 
         read = client.kv.namespaces.metadata.with_raw_response.get
@@ -142,7 +136,6 @@ class CloudflareKv:
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[Any]:
-        """Open the SDK's client and turn its errors into ours."""
         require("cloudflare", "Publication in Cloudflare KV")
         from cloudflare import AsyncCloudflare, CloudflareError
 
@@ -200,7 +193,6 @@ def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Split the text into values of the largest allowed size."""
     buffer, size = list[str](), 0
     async for part in parts:
         for piece in _pieces(part):
@@ -223,7 +215,6 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _read(kind: type[T], text: str) -> T | None:
-    """Parse an answer; None if it is not the documented envelope."""
     try:
         return kind.model_validate_json(text)
     except ValidationError:

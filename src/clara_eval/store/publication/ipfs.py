@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 
@@ -20,9 +20,12 @@ _ADD = f"add?pin=true&cid-version=1&raw-leaves=true&chunker={CHUNKER}&progress=f
 
 @dataclass(frozen=True, slots=True)
 class IpfsPublication:
+    takes_keys: ClassVar[bool] = False
     api: str
-    name: str = "ipfs"
-    takes_keys: bool = False
+
+    @property
+    def name(self) -> str:
+        return "ipfs"
 
     async def put_keys(self, _chain_id: int, _pairs: Sequence[tuple[str, str]]) -> None:
         """Do nothing: IPFS takes no keys."""
@@ -32,7 +35,6 @@ class IpfsPublication:
         return None
 
     async def take_trace(self, _chain_id: int, address: str, _digest: str, parts: AsyncIterator[str]) -> str:
-        """Add and pin the trace, and return its `ipfs://CID`."""
         building = FileCid()
         form = aiohttp.MultipartWriter("form-data")
         form.append(_hashed(parts, building), {"Content-Type": "application/json"}).set_content_disposition(
@@ -73,7 +75,6 @@ class IpfsPublication:
 
 
 async def _hashed(parts: AsyncIterator[str], building: FileCid) -> AsyncIterator[bytes]:
-    """Hash the bytes as they are sent."""
     async for part in parts:
         piece = part.encode()
         building.update(piece)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
@@ -31,14 +31,12 @@ class Refused(Temporary):
 
 
 class Publication(Protocol):
+    takes_keys: ClassVar[bool]
+    """Whether the keys go there, or only the trace."""
+
     @property
     def name(self) -> str:
         """The name under which progress is recorded."""
-        ...
-
-    @property
-    def takes_keys(self) -> bool:
-        """Whether the keys go there, or only the trace."""
         ...
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
