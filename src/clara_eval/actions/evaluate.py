@@ -53,8 +53,6 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """The choices of one attempt."""
-
     is_named: bool = False
     """A person named this very challenge, so it need not be in the factory's list."""
     plan: EvaluationPlan | None = None
@@ -196,7 +194,6 @@ async def _while_there(address: Address, part: Awaitable[T]) -> T:
 
 
 def check_ours(challenge: Challenge, evaluator: Address) -> None:
-    """Refuse a challenge of another evaluator."""
     if challenge.evaluator == ZERO_ADDRESS:
         raise NotOurs(
             f"Challenge {challenge.address} has no evaluator: its poster scores it.",

@@ -193,14 +193,12 @@ def _problems(first: Executed, second: Executed) -> list[str]:
 
 
 def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> Executed:
-    """Run a submission under a harness."""
     read = replace(_harness(harness, language), seed=seed)
     with closing(open_machine(settings)) as machine:
         return machine.run(read, HarnessSubmission(read.language, _text(submission)))
 
 
 def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bool, language: str) -> HarnessCheck:
-    """Run a harness on its reference solution, twice."""
     read, text = _harness(harness, language), _text(reference)
     with closing(open_machine(settings)) as machine:
         return check_harness(machine, read, text, is_hidden=is_document(harness) or hidden)

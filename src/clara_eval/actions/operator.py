@@ -150,15 +150,12 @@ async def stored_trace(settings: Settings, address: Address) -> AsyncIterator[by
 
 
 async def spending(settings: Settings, since: int) -> SpendReport:
-    """Report what was spent on models since a moment."""
     async with existing_store(settings.database_url) as store:
         return spend_report(await store.spends(since=since) if store else [])
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    """How an evaluation by hand ended."""
-
     outcome: str
     """`review`, or how the transaction ended."""
     detail: str
