@@ -21,8 +21,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO, usd
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
-from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read
-from clara_eval.documents.rounds import AgentRecord, Created, PrizeClaims
+from clara_eval.documents.results import (
+    AgentRecord,
+    Created,
+    EvalStatus,
+    Features,
+    Played,
+    PrizeClaims,
+    Scores,
+    Summary,
+    read,
+)
 from clara_eval.documents.store_keys import (
     claims_key,
     created_key,

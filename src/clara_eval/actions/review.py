@@ -24,8 +24,8 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.results import EvalStatus, Features, Scores, Summary, Value, read
-from clara_eval.documents.review import ReviewSheet, RuledStage, RulingKind, ShownComparison
+from clara_eval.documents.rest import ReviewSheet, ShownComparison
+from clara_eval.documents.results import EvalStatus, Features, RuledStage, RulingKind, Scores, Summary, Value, read
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.rulings import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal

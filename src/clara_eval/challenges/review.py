@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.review import ReviewState
+from clara_eval.documents.results import ReviewState
 from clara_eval.documents.store_keys import REVIEWS, review_key
 from clara_eval.evaluation.rulings import CLOCK
 from clara_eval.evaluation.trace.document import Approval
@@ -86,11 +86,6 @@ async def request_review(
 
 async def lapse(keys: PublicKeys, chain_id: int, review: Review) -> None:
     await _write(keys, chain_id, replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK))
-
-
-async def approvals_of(keys: PublicKeys, chain_id: int, address: str, digest: str) -> tuple[Approval, ...]:
-    review = await read_review(keys, chain_id, address)
-    return review.approvals if review is not None and review.digest == digest else ()
 
 
 async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
