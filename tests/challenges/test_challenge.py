@@ -95,7 +95,7 @@ class Places(SignedTransactions):
 
 def announced(number: int, place: int) -> NewChallenge:
     address = Address(f"0x{number:038x}{place:02x}")
-    return NewChallenge(address, HERE, HERE, 1, 0, DEADLINE, 2000, "data:,", (), number)
+    return NewChallenge(address, number)
 
 
 @given(st.binary(min_size=20, max_size=20), st.booleans())
