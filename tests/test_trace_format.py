@@ -30,8 +30,8 @@ from tests.support.scripted_llm import ScriptedLlm
 from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.actions.objections import sign_objection
-from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection
+from clara_eval.actions.service_client import sign_text
+from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection, objection_message
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
@@ -146,7 +146,8 @@ async def model_trace(chain: LocalChain, place: Path) -> list[str]:
         )
         await app.store.add_entry(f"31337:{address}", "rulings", RULINGS.text((out,)))
         draft, who = "0x" + "cd" * 32, chain.agents[0].address
-        signature = sign_objection(SecretStr(chain.agents[0].key), 31337, address, draft, "rejected", "It is mine.")
+        message = objection_message(31337, address, draft, "rejected", "It is mine.")
+        signature = sign_text(SecretStr(chain.agents[0].key), message)
         objection = Objection(who, "rejected", "It is mine.", signature)
         disputed = Disputed(draft, 1, (DraftPlace(who, 1, 0, "rejected"),), (objection,))
         await app.store.add_entry(f"31337:{address}", "disputed", DISPUTED_FORM.text(disputed))

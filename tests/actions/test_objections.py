@@ -22,10 +22,11 @@ from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
-from clara_eval.actions.objections import object_to_draft, read_draft, sign_objection
+from clara_eval.actions.objections import object_to_draft, read_draft
 from clara_eval.actions.review import approve
+from clara_eval.actions.service_client import sign_text
 from clara_eval.app import App, open_app, open_caller
-from clara_eval.challenges.objections import AnnouncedDraft, raised
+from clara_eval.challenges.objections import AnnouncedDraft, objection_message, raised
 from clara_eval.challenges.objections import check_recorded as checked_objections
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
@@ -68,6 +69,10 @@ def settings_of(chain: LocalChain, place: Path, **changes: Any) -> Any:
 
 def key_of(chain: LocalChain, address: str) -> SecretStr:
     return SecretStr(next(one.key for one in chain.agents if one.address.lower() == address))
+
+
+def sign_objection(key: SecretStr, chain_id: int, address: str, digest: str, about: str, reason: str) -> str:
+    return sign_text(key, objection_message(chain_id, address, digest, about, reason))
 
 
 async def signed(

@@ -17,8 +17,8 @@ from tests.support.scripted_judge import scripted_words
 from tests.support.step_worker import PACE
 from typer.testing import CliRunner
 
+from clara_eval.actions.calibrate import Foreseen, decided_numbers, draw, rejudge
 from clara_eval.actions.evaluate import evaluate
-from clara_eval.actions.rejudge import Foreseen, decided_numbers, draw, rejudge
 from clara_eval.actions.verify import verify_trace
 from clara_eval.app import open_app
 from clara_eval.challenges.replay import Checked

@@ -17,7 +17,8 @@ from tests.support.executed_rounds import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS,
 from tests.support.service_cases import FAST, free_socket
 
 from clara_eval.actions.results import eval_status, leaderboard
-from clara_eval.actions.reveal import sign_reveal
+from clara_eval.actions.reveal import reveal_message
+from clara_eval.actions.service_client import sign_text
 from clara_eval.app import open_caller
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
@@ -52,7 +53,7 @@ async def test_a_reveal_through_the_service(local_chain: LocalChain, tmp_path: P
     other = hide(Harness("javascript", HIDDEN))
 
     def signed(key: str) -> str:
-        return sign_reveal(SecretStr(key), 31337, address, document.private_set_hash)
+        return sign_text(SecretStr(key), reveal_message(31337, address, document.private_set_hash))
 
     by_poster, by_agent = signed(local_chain.poster.key), signed(local_chain.agents[0].key)
     with free_socket() as listening:

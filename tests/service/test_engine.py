@@ -56,8 +56,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.documents.results import read
-from clara_eval.documents.rounds import Created, PrizeClaims, RoundResult
+from clara_eval.documents.results import Created, PrizeClaims, RoundResult, read
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.duty import LAST_TICK, TickLimits, read_report, save_report

@@ -9,8 +9,7 @@ from tests.support.service import finished, settings_of, ticked
 from clara_eval.app import open_app
 from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.documents.results import Summary, read
-from clara_eval.documents.rounds import PaidWinner, RoundResult
+from clara_eval.documents.results import PaidWinner, RoundResult, Summary, read
 from clara_eval.documents.store_keys import index_key, result_key
 from clara_eval.service.record import RECORDED
 

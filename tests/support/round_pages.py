@@ -18,8 +18,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.flags import Flag
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.documents.results import Token
-from clara_eval.documents.rounds import Entrant, PaidWinner, RoundResult
+from clara_eval.documents.results import Entrant, PaidWinner, RoundResult, Token
 from clara_eval.documents.store_keys import (
     features_key,
     index_key,

@@ -26,13 +26,7 @@ from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.evaluation.scoring_window import (
-    Speed,
-    Window,
-    all_comparisons,
-    how_degraded,
-    most_comparisons,
-)
+from clara_eval.evaluation.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.costs.budgets import check_prize
 
@@ -76,7 +70,8 @@ class EvaluationRequest:
 
 async def attempt(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
     """Evaluate once; a challenge that was seen before and is gone from the node is an outage."""
-    was_seen = await _was_seen(app, address)
+    is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
+    was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
     evaluating = _evaluate_now(app, address, request, status)
     return await (_while_there(address, evaluating) if was_seen else evaluating)
 
@@ -107,10 +102,8 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     try:
         async with budget:
             is_open = state.status is ChallengeStatus.OPEN
-            done = await _while_there(
-                address,
-                evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp),
-            )
+            run = evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp)
+            done = await _while_there(address, run)
     except TimeoutError:
         if not budget.expired():
             raise
@@ -149,14 +142,6 @@ async def _look(app: App, address: Address) -> None:
     challenge = await look_at_challenge(app.chain, address)
     check_ours(challenge, app.evaluator)
     _check_open_to_scores(address, challenge.status)
-
-
-async def _was_seen(app: App, address: Address) -> bool:
-    """Whether it is listed, or a transaction about it was sent."""
-    run = f"{app.chain_id}:{address}"
-    return await app.store.get(app.chain_id, index_key(address)) is not None or bool(
-        await app.store.transactions(run, Intention.POST_SCORES)
-    )
 
 
 async def _while_there(address: Address, part: Awaitable[T]) -> T:
@@ -223,16 +208,10 @@ async def _fitting_plan(app: App, challenge: Challenge, window: Window, request:
     everything = plan.max_games or all_comparisons(count, judges)
     if games >= everything:
         return plan
-    await _forget_larger_plan(app, challenge.run, games, everything)
+    recorded = await app.store.entry(challenge.run, "plan")
+    is_finished = await app.store.entry(challenge.run, "digest") is not None
+    if recorded is not None and not is_finished and (PLAN.read_text(recorded).max_games or everything) > games:
+        await app.store.forget_entry(challenge.run, "plan")
     request.observer.degraded(how)
     _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
     return replace(plan, max_games=games)
-
-
-async def _forget_larger_plan(app: App, run: str, games: int, everything: int) -> None:
-    recorded = await app.store.entry(run, "plan")
-    is_finished = await app.store.entry(run, "digest") is not None
-    if recorded is None or is_finished:
-        return
-    if (PLAN.read_text(recorded).max_games or everything) > games:
-        await app.store.forget_entry(run, "plan")

@@ -1,19 +1,24 @@
-"""Run the judges over pairs that people decided, in both orders, and keep how far they agree."""
+"""Measure judges: against pairs that people decided, and against a verified trace by asking some of it again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from clara_eval.actions.verify import open_chain_of
 from clara_eval.app import open_jury
+from clara_eval.challenges.replay import Checked
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
 from clara_eval.core.tasks import gather_or_raise
+from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
     LEAST_LABELS,
@@ -25,11 +30,18 @@ from clara_eval.judge.calibration_gate import (
     why_not_alone,
     work_hash,
 )
-from clara_eval.judge.comparison import Decision, JudgeVector, make_vector
+from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
+from clara_eval.judge.costs.prices import Tokens, estimated_tokens
+from clara_eval.judge.providers.registry import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
 
+__all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 Side = Literal["first", "second", "tie"]
+SIDES: tuple[Side, ...] = ("first", "second", "tie")
 MOST_LABELS = 100_000
+Z = 1.959964
+_STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
+_SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,40 +70,30 @@ def read_labels(text: str) -> Labels:
         raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair a line.')
     if len(lines) > MOST_LABELS:
         raise BadInput(f"There are more than {MOST_LABELS} lines.", remedy="Draw a sample.")
-    config = _config(_object(*lines[0]))
+    given = _object(*lines[0]).get("evalConfig")
+    if not isinstance(given, dict | str):
+        raise BadInput(
+            "The first line of the labels holds no evalConfig.", remedy='Begin with {"evalConfig": {…the config…}}.'
+        )
+    config = parse_eval_config((given if isinstance(given, str) else json.dumps(given)).encode())
     schema, untyped = compile_schema(config)
     if untyped:
         raise BadInput(
             f"The config leaves the type of {', '.join(untyped)} to a model, so vectors cannot be read.",
             remedy="Type every feature; `clara-eval config rehearse --write` does it.",
         )
-    pairs = tuple(_labels(lines[1:], schema))
+    pairs = tuple(_label(number, _object(number, line), schema) for number, line in lines[1:])
     if not pairs:
         raise BadInput("The labels hold no pair.", remedy="Add lines with first, second and winner.")
     return Labels(config, schema, pairs)
 
 
-def _config(head: dict[str, object]) -> EvalConfig:
-    config = head.get("evalConfig")
-    if not isinstance(config, dict | str):
-        raise BadInput(
-            "The first line of the labels holds no evalConfig.", remedy='Begin with {"evalConfig": {…the config…}}.'
-        )
-    return parse_eval_config((config if isinstance(config, str) else json.dumps(config)).encode())
-
-
-def _labels(lines: list[tuple[int, str]], schema: FeatureSchema) -> Iterator[Label]:
-    for number, line in lines:
-        body = _object(number, line)
-        winner = body.get("winner")
-        if winner not in ("first", "second", "tie"):
-            raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
-        yield Label(
-            _vector(number, body, "first", schema),
-            _vector(number, body, "second", schema),
-            winner,
-            _lengths(number, body),
-        )
+def _label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label:
+    winner = body.get("winner")
+    if winner not in ("first", "second", "tie"):
+        raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
+    first, second = (_vector(number, body, side, schema) for side in ("first", "second"))
+    return Label(first, second, winner, _lengths(number, body))
 
 
 def _vector(number: int, body: dict[str, object], side: str, schema: FeatureSchema) -> JudgeVector:
@@ -128,10 +130,6 @@ def _object(number: int, line: str) -> dict[str, object]:
 
 def _wrong(number: int, reason: str) -> BadInput:
     return BadInput(f"Line {number} of the labels cannot be used: {reason}.", remedy="Correct or remove that line.")
-
-
-Z = 1.959964
-SIDES: tuple[Side, ...] = ("first", "second", "tie")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,11 +224,6 @@ def _kappa(decided: Sequence[Looked]) -> float | None:
     return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)
 
 
-__all__ = ["LEAST_LABELS", "Calibration", "JudgeAgreement", "Measured", "calibrate", "calibrate_labels"]
-_STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
-_SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeAgreement:
     """How far one judge agrees with people, and why it may not post alone; None if it may."""
@@ -254,14 +247,15 @@ async def calibrate(
     """Calibrate each judge; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
-        judge: Judge = (
-            RulesJudge(labels.schema) if asker is None else ModelJudge(asker, labels.config.criteria, labels.schema)
-        )
-        looked = await look(judge, labels.pairs)
+        looked = await look(_judge(asker, labels.config, labels.schema), labels.pairs)
         calibration = measure(name, prompt_hash(), labels.work, looked)
         await keep(store, chain_id, calibration)
         found.append(calibration)
     return found
+
+
+def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> Judge:
+    return RulesJudge(schema) if asker is None else ModelJudge(asker, config.criteria, schema)
 
 
 async def look(judge: Judge, pairs: Sequence[Label]) -> list[Looked]:
@@ -277,3 +271,107 @@ def _side(decision: Decision, sides: Mapping[str, Side]) -> Side | None:
     if decision.outage:
         raise Temporary(f"The judges did not answer: {decision.reason}", remedy="Run it again: paid answers are kept.")
     return sides[decision.verdict.winner] if decision.verdict else None
+
+
+ANSWER_TOKENS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The expected cost; `micro_usd` is None if the judge has no known price."""
+
+    judge: str
+    calls: int
+    micro_usd: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    judge: str
+    seed: str
+    """The hash of the block after the post."""
+    block_number: int
+    decided: int
+    """Comparisons of the trace that have a verdict: from these it was drawn."""
+    drawn: int
+    unanswered: int
+    otherwise: tuple[Comparison, ...]
+    """As recorded, where the judge now decides otherwise."""
+    disagreement: Measured
+    """The share that comes out otherwise, with a 95 % interval for all comparisons of the round."""
+    cost: Foreseen
+
+
+def draw(seed: str, count: int, wanted: int) -> list[int]:
+    """Draw different numbers below `count`: a shuffle by SHA-256 over the seed and a counter."""
+    moved: dict[int, int] = {}
+    chosen: list[int] = []
+    for place in range(min(wanted, count)):
+        digest = hashlib.sha256(bytes.fromhex(seed.removeprefix("0x")) + place.to_bytes(8)).digest()
+        other = place + int.from_bytes(digest) % (count - place)
+        chosen.append(moved.get(other, other))
+        moved[other] = moved.get(place, place)
+    return chosen
+
+
+async def rejudge(
+    checked: Checked,
+    settings: Settings,
+    *,
+    judge: str,
+    wanted: int,
+    rpc: str | None,
+    foreseen: Callable[[Foreseen], None],
+) -> Rejudged:
+    """Ask `wanted` comparisons again; `foreseen` gets the cost first and may raise to stop."""
+    if rpc is None or checked.posted is None:
+        raise BadInput(
+            "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
+        )
+    number = checked.posted.block_number + 1
+    async with open_chain_of(checked.challenge.chain_id, settings, rpc) as chain:
+        seed = (await chain.blocks.block_at(number)).hash
+    decided = decided_numbers(checked.result.comparisons)
+    chosen = [checked.result.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
+    cost = _foresee(checked, settings, judge, chosen)
+    foreseen(cost)
+    async with open_jury(settings, judge) as (askers, _store):
+        found = _judge(askers[judge], checked.result.given.config, checked.result.schema)
+        again = await gather_or_raise(_again(checked, found, one) for one in chosen)
+    answered = [(before, after) for before, after in zip(chosen, again, strict=True) if after.winner is not None]
+    otherwise = tuple(before for before, after in answered if before.winner != after.winner)
+    return Rejudged(
+        judge, seed, number, len(decided), len(chosen), len(chosen) - len(answered), otherwise,
+        proportion(len(otherwise), len(answered)), cost,
+    )  # fmt: skip
+
+
+def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
+    """Which comparisons have a verdict; a large round by rules has one for each, made when asked for."""
+    if isinstance(comparisons, RuledComparisons):
+        return range(len(comparisons))
+    return [number for number, one in enumerate(comparisons) if one.winner is not None]
+
+
+async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
+    decision = await judge.compare(*_vectors(checked, one))
+    if decision.outage:
+        raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
+    return compared(one.pairing, decision)
+
+
+def _vectors(checked: Checked, one: Comparison) -> tuple[JudgeVector, JudgeVector]:
+    facts = checked.result.features
+    return facts[Address(one.first)].vector, facts[Address(one.second)].vector
+
+
+def _foresee(checked: Checked, settings: Settings, judge: str, chosen: list[Comparison]) -> Foreseen:
+    (named,) = parse_jury(judge)
+    card = price_cards(settings, [named]).get(named.text)
+    if named.text == "rules":
+        return Foreseen(judge, 0, 0)
+    criteria, schema = checked.result.given.config.criteria, checked.result.schema
+    prompts = [comparison_prompt(criteria, schema, *_vectors(checked, one)) for one in chosen]
+    counts = [estimated_tokens(prompt.system + prompt.user) for prompt in prompts]
+    cost = None if card is None else sum(card.cost(Tokens(count, ANSWER_TOKENS)) for count in counts)
+    return Foreseen(judge, len(prompts), cost)

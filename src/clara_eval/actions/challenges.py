@@ -27,7 +27,6 @@ from clara_eval.documents.actions import (
     PostedWinner,
 )
 from clara_eval.documents.results import ChainStatus, Token
-from clara_eval.documents.rounds import AgentRecord
 
 FINALIZATION_SECONDS = 12 * 3600
 """The contract's wait between the post and the claims."""
@@ -191,21 +190,21 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
 
 async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
     found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
-    return [_standing(record) for record in found if record is not None and record.entered]
-
-
-def _standing(record: AgentRecord) -> AgentStanding:
-    earned = [show_amount(int(one.amount), one.token) for one in record.earned]
-    return AgentStanding(
-        agentId=str(record.agentId),
-        entered=record.entered,
-        won=record.won,
-        earned=earned,
-        averagePlace=record.averagePlace,
-    )
+    return [
+        AgentStanding(
+            agentId=str(record.agentId),
+            entered=record.entered,
+            won=record.won,
+            earned=[show_amount(int(one.amount), one.token) for one in record.earned],
+            averagePlace=record.averagePlace,
+        )
+        for record in found
+        if record is not None and record.entered
+    ]
 
 
 async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWinner]:
+    winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     return [
         PostedWinner(
             rank=rank,
@@ -215,9 +214,7 @@ async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWin
             prizeAmount=str(winner.prize_amount),
             prize=show_amount(winner.prize_amount, challenge.token),
         )
-        for rank, winner in enumerate(
-            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
-        )
+        for rank, winner in enumerate(winners, start=1)
     ]
 
 
@@ -237,13 +234,14 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
 
 
 def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeListing:
-    left = challenge.deadline - challenge.block.timestamp
+    left, most = challenge.deadline - challenge.block.timestamp, challenge.max_participants
+    is_full = 0 < most <= challenge.submission_count
     return ChallengeListing(
         address=challenge.address,
         title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
         status=STATUS[challenge.status],
-        acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not _is_full(challenge),
+        acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not is_full,
         evaluator=evaluator_kind(challenge, clara),
         token=token_document(challenge.token),
         prizePool=str(challenge.prize_pool),
@@ -255,10 +253,6 @@ def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clar
         secondsLeft=max(0, left),
         explorerUrl=caller.explorer("address", challenge.address),
     )
-
-
-def _is_full(challenge: Challenge) -> bool:
-    return challenge.max_participants > 0 and challenge.submission_count >= challenge.max_participants
 
 
 def token_document(token: PrizeToken) -> Token:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clara_eval.actions.amounts import show_amount, show_moment, show_wait
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
-from clara_eval.actions.plan import (
-    Action,
-    Plan,
-    Transaction,
-    sender_of,
-    transaction,
-    with_gas,
-)
+from clara_eval.actions.plan import Action, Plan, Transaction, sender_of, transaction, with_gas
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.winners import WinnerPrize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
 
@@ -78,36 +70,35 @@ async def _due(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
 
 
 async def _from_scoring(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
-    now = challenge.block.timestamp
     if challenge.score_posted_at:
-        free_at = challenge.score_posted_at + FINALIZATION_SECONDS
         found = await _prize(caller, challenge, claimant)
-        if now < free_at:
-            raise NotYet(
-                f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
-                remedy=f"Claim at {show_moment(free_at)}, in {show_wait(free_at - now)}.",
-            )
-        return _Due(found.kind, found.amount, found.rank, first="finalize")
-    if now > challenge.scoring_deadline:
-        found = await _share(caller, challenge, claimant)
-        return _Due(found.kind, found.amount, None, first="expire")
+        _check_waited(challenge, "Claim")
+        return replace(found, first="finalize")
+    if challenge.block.timestamp > challenge.scoring_deadline:
+        return replace(await _share(caller, challenge, claimant), first="expire")
     raise NotYet(
         f"No scores are posted for {challenge.address} yet.",
         remedy=f"If none come by {show_moment(challenge.scoring_deadline)}, every submitter can claim an equal share.",
     )
 
 
+def _check_waited(challenge: Challenge, verb: str) -> None:
+    free_at, now = challenge.score_posted_at + FINALIZATION_SECONDS, challenge.block.timestamp
+    if now < free_at:
+        raise NotYet(
+            f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
+            remedy=f"{verb} at {show_moment(free_at)}, in {show_wait(free_at - now)}.",
+        )
+
+
 async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
-    for rank, winner in enumerate(await _winners(caller, challenge), start=1):
+    winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
+    for rank, winner in enumerate(winners, start=1):
         if winner.account == claimant and winner.prize_amount > 0:
             return _Due("prize", winner.prize_amount, rank)
     raise CannotAct(
         f"{claimant} has no prize in {challenge.address}.", remedy="Claim with the wallet that won (NotAWinner)."
     )
-
-
-async def _winners(caller: Caller, challenge: Challenge) -> tuple[WinnerPrize, ...]:
-    return await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
 
 
 async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
@@ -127,8 +118,8 @@ async def _transactions(
     claimed = transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")
     if due.first is None:
         return (await with_gas(caller, claimant, claimed),)
-    words = {"finalize": "Finalize the challenge, which is due", "expire": "Expire the challenge, which is due"}
-    first = transaction(challenge.address, contract.bare_call(due.first), words[due.first])
+    words = f"{due.first.capitalize()} the challenge, which is due"
+    first = transaction(challenge.address, contract.bare_call(due.first), words)
     return (await with_gas(caller, claimant, first), claimed)
 
 
@@ -160,9 +151,4 @@ def _check_finalizable(challenge: Challenge) -> None:
         raise CannotAct(f"The challenge {at} is {name}: there is nothing to finalize.")
     if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
         raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
-    free_at, now = challenge.score_posted_at + FINALIZATION_SECONDS, challenge.block.timestamp
-    if now < free_at:
-        raise NotYet(
-            f"The scores were posted at {show_moment(challenge.score_posted_at)}; prizes wait 12 hours.",
-            remedy=f"Finalize at {show_moment(free_at)}, in {show_wait(free_at - now)}.",
-        )
+    _check_waited(challenge, "Finalize")

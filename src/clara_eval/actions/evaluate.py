@@ -21,7 +21,7 @@ from clara_eval.documents.results import EvalStatus
 from clara_eval.documents.store_keys import index_key
 from clara_eval.store.leases import evaluation_lease, held
 
-__all__ = ["Evaluation", "EvaluationReport", "EvaluationRequest", "Observer", "check_known", "evaluate", "evaluate_now"]
+__all__ = ["Evaluation", "EvaluationRequest", "Observer"]
 _log = structlog.get_logger(__name__)
 
 

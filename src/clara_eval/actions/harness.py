@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from clara_eval.core.syntax import Edit, edited, parse, walk
-from clara_eval.harness import Language
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clara_eval.app import open_machine
 from clara_eval.code import guess_language
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
+from clara_eval.core.syntax import Edit, edited, parse, walk
 from clara_eval.evaluation.execution import program_of, run_here
 from clara_eval.harness import (
     Executed,
     Harness,
     HarnessDocument,
     HarnessSubmission,
+    Language,
     Machine,
-    RunLimits,
     RunOutcome,
     hide,
     read_harness_document,
@@ -36,6 +31,11 @@ from clara_eval.harness import (
 from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import LANGUAGES, NO_SEED, SUFFIXES, feature_name, language_of
 
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["NO_SEED", "Executed"]
+MAX_FILE_BYTES = 1_048_576
 _FUNCTIONS: dict[Language, frozenset[str]] = {
     "solidity": frozenset({"function_definition", "modifier_definition", "fallback_receive_definition"}),
     "javascript": frozenset(
@@ -76,16 +76,12 @@ def hollow(source: str, language: Language, answer: str = NOTHING) -> str | None
     parsed = parse(source.encode("utf-8", "replace"), language)
     if parsed is None or parsed.errors:
         return None
-    functions = (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS[language])
-    edits = [edit for node in functions if (edit := _emptied(node, language, answer)) is not None]
+    edits: list[Edit] = []
+    for node in (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS[language]):
+        body, name = node.child_by_field_name("body"), node.child_by_field_name("name")
+        if body is not None and (name is None or name.text not in _BUILDERS):
+            edits.append((body.start_byte, body.end_byte, _body(node, body, language, answer)))
     return edited(parsed.source, edits)
-
-
-def _emptied(function: Node, language: Language, answer: str) -> Edit | None:
-    body, name = function.child_by_field_name("body"), function.child_by_field_name("name")
-    if body is None or (name is not None and name.text in _BUILDERS):
-        return None
-    return body.start_byte, body.end_byte, _body(function, body, language, answer)
 
 
 def _body(function: Node, body: Node, language: Language, answer: str) -> str:
@@ -114,25 +110,29 @@ class HarnessCheck:
 _NOT_A_USE = re.compile(
     r"//[^\n]*|/\*.*?\*/|\bimport\b[^;]*;|\bnew\s+Submission\b|\btype\s*\(\s*Submission\b", re.DOTALL
 )
-_TYPED_BY_SUBMISSION = re.compile(r"\bSubmission\b")
+TYPED_BY_SUBMISSION = (
+    "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"
+    " signed or smaller than you think. Declare an interface in the harness and hold the submission as that:"
+    " `Task it = Task(address(new Submission()));`."
+)
 REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
 SEED_REMEDY = "Draw its inputs from `seed`, the second argument of the function, or hide the harness."
 OTHER_SEED = "0x" + "5e" * 32
 
 
-def check_harness(
-    machine: Machine, harness: Harness, reference: str, limits: RunLimits | None = None, *, is_hidden: bool = False
-) -> HarnessCheck:
+def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidden: bool = False) -> HarnessCheck:
+    """Check that a harness passes its reference twice with equal numbers, and pays for no empty work."""
     submission = HarnessSubmission(harness.language, reference)
-    first = machine.run(harness, submission, limits)
-    second = machine.run(harness, submission, limits)
+    first, second = machine.run(harness, submission), machine.run(harness, submission)
     problems = tuple(_problems(first, second))
     if problems:
         return HarnessCheck(first, problems)
-    warnings = [*_unearned(machine, harness, reference, limits), *_typed_by_submission(harness)]
-    if harness.language != "solidity" and not is_hidden:
-        other = machine.run(replace(harness, seed=OTHER_SEED), submission, limits)
-        warnings += _known(first, other)
+    warnings = [*_unearned(machine, harness, reference)]
+    if harness.language == "solidity":
+        if re.search(r"\bSubmission\b", _NOT_A_USE.sub("", harness.source)):
+            warnings.append(TYPED_BY_SUBMISSION)
+    elif not is_hidden:
+        warnings += _known(first, machine.run(replace(harness, seed=OTHER_SEED), submission))
     return HarnessCheck(first, (), tuple(warnings))
 
 
@@ -145,14 +145,12 @@ def _known(first: Executed, other: Executed) -> Iterator[str]:
         yield f"With another seed the reference does not pass: {other.outcome.value}."
 
 
-def _unearned(machine: Machine, harness: Harness, reference: str, limits: RunLimits | None) -> Iterator[str]:
+def _unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[str]:
     """Find what the harness gives to submissions whose functions do no work."""
     seen: set[str] = set()
     for words, answer in ANSWERS[harness.language].items():
         source = hollow(reference, harness.language, answer)
-        found = (
-            machine.run(harness, HarnessSubmission(harness.language, source), limits) if source is not None else None
-        )
+        found = machine.run(harness, HarnessSubmission(harness.language, source)) if source is not None else None
         if found is None or found.outcome in _NOT_TRIED:
             if not answer:
                 why = found.detail if found else "its reference cannot be read"
@@ -168,15 +166,6 @@ def _unearned(machine: Machine, harness: Harness, reference: str, limits: RunLim
             yield f"A submission whose functions {words} passes every test. Add one that it fails."
 
 
-def _typed_by_submission(harness: Harness) -> Iterator[str]:
-    if harness.language == "solidity" and _TYPED_BY_SUBMISSION.search(_NOT_A_USE.sub("", harness.source)):
-        yield (
-            "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"
-            " signed or smaller than you think. Declare an interface in the harness and hold the submission as that:"
-            " `Task it = Task(address(new Submission()));`."
-        )
-
-
 def _problems(first: Executed, second: Executed) -> list[str]:
     if not first.is_measured or not second.is_measured:
         return [f"The harness could not be run here: {first.detail or second.detail}"]
@@ -190,29 +179,11 @@ def _problems(first: Executed, second: Executed) -> list[str]:
     functions = [call.name for call in first.calls if call.kind != "setUp"]
     if first.outcome == RunOutcome.PASSED and not functions:
         found.append("The harness has no test_… and no metric_… function: it measures nothing.")
-    for name, count in Counter(_names(first.unit, functions)).items():
+    costs = [f"{first.unit}_{name.partition('_')[2]}" for name in functions]
+    for name, count in Counter(feature_name(name) for name in (*functions, *costs)).items():
         if count > 1:
             found.append(f"Two functions would both be the feature {name}. Give them different names.")
     return found
-
-
-def _names(unit: str, functions: list[str]) -> list[str]:
-    costs = [feature_name(f"{unit}_{name.partition('_')[2]}") for name in functions]
-    return [feature_name(name) for name in functions] + costs
-
-
-__all__ = [
-    "NO_SEED",
-    "Executed",
-    "check_file",
-    "engines",
-    "hidden_harness",
-    "is_document",
-    "run_document",
-    "run_file",
-    "run_public",
-]
-MAX_FILE_BYTES = 1_048_576
 
 
 def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> Executed:

@@ -6,17 +6,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Literal
 
-from eth_account import Account
-from eth_account.messages import encode_defunct
-from pydantic import SecretStr
-
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.service_client import ask_service, refusal
+from clara_eval.actions.service_client import ask_service, send_to_service, sign_text
 from clara_eval.app import Caller, Connections
 from clara_eval.challenges.objections import (
     ABOUT,
@@ -98,9 +93,7 @@ async def object_or_show(
         outcome="objected" if about else "announced",
         traceDigest=draft.digest,
         objectionsUntil=draft.until,
-        places=[
-            DraftRow(address=p.address, rank=p.rank, score=p.score, status=p.status) for p in draft.places[:MAX_PLACES]
-        ],
+        places=[DraftRow(**asdict(place)) for place in draft.places[:MAX_PLACES]],
         total=len(draft.places),
         margin=draft.margin,
         about=about or None,
@@ -115,8 +108,12 @@ async def object_or_show(
         if confirmed != "yes":
             outcome = "declined" if confirmed == "no" else "needs_confirmation"
             return found.model_copy(update={"outcome": outcome, "message": message})
-        signature = sign_objection(key, caller.chain_id, address, draft.digest, about, wanted.reason)
-    await _send(caller, address, about, wanted.reason, signature)
+        signature = sign_text(key, message)
+    if isinstance(caller.records, ApiRecords):
+        body = {"about": about, "reason": wanted.reason, "signature": signature}
+        await send_to_service(caller.settings.api_url or "", address, "objections", body, "objection")
+    else:
+        await object_to_draft(await caller.connected(), address, about, wanted.reason, signature)
     return found
 
 
@@ -137,27 +134,15 @@ async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, A
 
 
 async def _read_announced(caller: Caller, address: Address) -> AnnouncedDraft:
-    if isinstance(caller.records, ApiRecords):
-        return await _fetch_draft(caller.settings.api_url or "", address)
-    store = await caller.store.existing()
-    if store is None:
-        raise NotFound(
-            f"No result of {address} is announced here.", remedy="Set CLARA_API_URL to the service that evaluates it."
-        )
-    return await read_draft(store, caller.chain_id, address)
-
-
-async def _send(caller: Caller, address: Address, about: str, reason: str, signature: str) -> None:
     if not isinstance(caller.records, ApiRecords):
-        await object_to_draft(await caller.connected(), address, about, reason, signature)
-        return
-    body = {"about": about, "reason": reason, "signature": signature}
-    status, text = await ask_service(caller.settings.api_url or "", address, "objections", body)
-    if status != HTTPStatus.OK:
-        raise refusal("objection", status, text)
-
-
-async def _fetch_draft(api_url: str, address: Address) -> AnnouncedDraft:
+        store = await caller.store.existing()
+        if store is None:
+            raise NotFound(
+                f"No result of {address} is announced here.",
+                remedy="Set CLARA_API_URL to the service that evaluates it.",
+            )
+        return await read_draft(store, caller.chain_id, address)
+    api_url = caller.settings.api_url or ""
     status, text = await ask_service(api_url, address, "draft")
     if status != HTTPStatus.OK:
         raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
@@ -175,36 +160,26 @@ async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> Anno
     return DRAFT_FORM.read_text(text)
 
 
-def sign_objection(key: SecretStr, chain_id: int, address: str, digest: str, about: str, reason: str) -> str:
-    message = encode_defunct(text=objection_message(chain_id, address, digest, about, reason))
-    return "0x" + bytes(Account.sign_message(message, key.get_secret_value()).signature).hex()
-
-
 async def object_to_draft(where: Connections, address: Address, about: str, reason: str, signature: str) -> Objection:
     """Keep the first objection of its signer; raise with the reason if it is refused."""
     about = about.lower()
-    ours = await _checked(where, address, about, reason, signature)
-    run, key = f"{where.chain_id}:{address}", raised_key(ours.of, ours.objection.submitter)
+    digest, ours = await _checked(where, address, about, reason, signature)
+    run, key = f"{where.chain_id}:{address}", raised_key(digest, ours.submitter)
     if (earlier := await where.store.entry(run, key)) is not None:
-        return _same(OBJECTION_FORM.read_text(earlier), ours.objection)
+        return _same(OBJECTION_FORM.read_text(earlier), ours)
     # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
     # strangers could hold it all the time, and the result would never be posted.
     holder = f"{os.getpid()}:{uuid.uuid4().hex}"
     async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
-        ours = await _checked(where, address, about, reason, signature)
-        kept = await where.store.add_entry(run, key, OBJECTION_FORM.text(ours.objection))
-    return _same(OBJECTION_FORM.read_text(kept), ours.objection)
+        _, ours = await _checked(where, address, about, reason, signature)
+        kept = await where.store.add_entry(run, key, OBJECTION_FORM.text(ours))
+    return _same(OBJECTION_FORM.read_text(kept), ours)
 
 
-@dataclass(frozen=True, slots=True)
-class _Signed:
-    of: str
-    """The digest of the draft."""
-    objection: Objection
-
-
-async def _checked(where: Connections, address: Address, about: str, reason: str, signature: str) -> _Signed:
-    """Check words, window, signer and subject of an objection."""
+async def _checked(
+    where: Connections, address: Address, about: str, reason: str, signature: str
+) -> tuple[str, Objection]:
+    """Check words, window, signer and subject of an objection, and return it with the digest of the draft."""
     _check_words(about, reason)
     draft = await read_draft(where.store, where.chain_id, address)
     challenge = await look_at_challenge(where.chain, address)
@@ -223,8 +198,12 @@ async def _checked(where: Connections, address: Address, about: str, reason: str
             path="signature",
             remedy="Sign its six lines with the submitting key (EIP-191, 65 bytes), about the draft as announced now.",
         )
-    _check_about(about, signer, places)
-    return _Signed(draft.digest, Objection(Address(signer), about, reason, signed))
+    kind, _, what = about.partition(":")
+    if kind == "game" and (what not in places or what == signer):
+        raise BadInput(f"{what} is not another submitter of this challenge.", path="about", value=about)
+    if kind in {"rejected", "copy"} and places[signer].status != "rejected":
+        raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about", value=about)
+    return draft.digest, Objection(Address(signer), about, reason, signed)
 
 
 def _check_words(about: str, reason: str) -> None:
@@ -238,14 +217,6 @@ def _check_words(about: str, reason: str) -> None:
             path="reason",
             remedy="Write it in one line, without control and formatting characters.",
         )
-
-
-def _check_about(about: str, signer: str, places: Mapping[str, DraftPlace]) -> None:
-    kind, _, what = about.partition(":")
-    if kind == "game" and (what not in places or what == signer):
-        raise BadInput(f"{what} is not another submitter of this challenge.", path="about", value=about)
-    if kind in {"rejected", "copy"} and places[signer].status != "rejected":
-        raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about", value=about)
 
 
 def _same(kept: Objection, ours: Objection) -> Objection:

@@ -45,16 +45,15 @@ async def preflight(settings: Settings) -> list[Finding]:
                 ("store", _store),
                 ("judges", _judges),
             ]
-            return [await _try(name, look, app) for name, look in checks]
+            found = []
+            for name, look in checks:
+                try:
+                    found.append(Finding(name, ok=True, detail=await look(app)))
+                except ClaraError as bad:
+                    found.append(Finding(name, ok=False, detail=str(bad)))
+            return found
     except ClaraError as bad:
         return [Finding("settings", ok=False, detail=str(bad))]
-
-
-async def _try(name: str, look: Callable[[App], Awaitable[str]], app: App) -> Finding:
-    try:
-        return Finding(name, ok=True, detail=await look(app))
-    except ClaraError as bad:
-        return Finding(name, ok=False, detail=str(bad))
 
 
 async def _network(app: App) -> str:

@@ -13,17 +13,11 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.plan import (
-    Action,
-    Plan,
-    Spending,
-    Transaction,
-    refusal_in_words,
-    registered_id,
-)
+from clara_eval.actions.plan import Action, Plan, Spending, Transaction, would_be_refused
 from clara_eval.app import Caller
 from clara_eval.chain.account import ContractRefused, EthereumAccount, with_margin
 from clara_eval.chain.blocks import TransactionReceipt
+from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.address import Address
@@ -172,8 +166,6 @@ def _ether(wei: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps of one plan."""
-
     caller: Caller
     sender: TransactionSender
     store: SqlStore
@@ -183,15 +175,18 @@ class _Steps:
     async def send(self, number: int) -> SentStep:
         """Send one step; a node that is behind or does not answer is asked again for a while."""
         planned, pace = self.started.plan.transactions[number], self.caller.pace
+        data = bytes.fromhex(planned.data.removeprefix("0x"))
+        call = ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
         end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
         while True:
             try:
-                receipt = await self.sender.send(self._call(number), _never_done)
-                return await self._sent(planned, receipt)
+                return await self._sent(planned, await self.sender.send(call, _never_done))
             except CannotPublish as refused:
                 tries -= 1
+                if tries <= 0 and isinstance(refused, ContractRefused):
+                    raise would_be_refused(planned, refused) from refused
                 if tries <= 0:
-                    raise _cannot(planned, refused) from refused
+                    raise CannotAct(refused.message, remedy=refused.remedy) from refused
                 await pace.sleep(AGAIN_SECONDS)
             except Temporary as bad:
                 rows = await self._rows(number)
@@ -209,11 +204,6 @@ class _Steps:
 
     async def _rows(self, number: int) -> list[StoredTransaction]:
         return await self.store.transactions(self.run, self.started.intention(number))
-
-    def _call(self, number: int) -> ContractCall:
-        planned = self.started.plan.transactions[number]
-        data = bytes.fromhex(planned.data.removeprefix("0x"))
-        return ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
 
     async def _sent(self, planned: Transaction, receipt: Receipt) -> SentStep:
         if receipt.outcome is SendOutcome.REVERTED:
@@ -238,12 +228,6 @@ class _Steps:
 async def _never_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
     """A person's transaction is done when it is in a block; no other can stand for it."""
     return None
-
-
-def _cannot(planned: Transaction, refused: CannotPublish) -> CannotAct:
-    if isinstance(refused, ContractRefused):
-        return CannotAct(f"{planned.description} would be refused: {refusal_in_words(refused.refusal)}")
-    return CannotAct(refused.message, remedy=refused.remedy)
 
 
 async def report_nothing(_done: int, _total: int, _words: str) -> None: ...
@@ -300,10 +284,12 @@ async def _publish(caller: Caller, plan: Plan) -> None:
 
 async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[SentStep]) -> Plan:
     """Plan what follows the first part, once the node knows that part: it must not be sent again."""
-    agent_id = registered_id(first, sent[-1].receipt)
-    registry = caller.chain.agents.identity(first.transactions[-1].to)
+    address, owner = first.transactions[-1].to, first.sender
+    emitted = IdentityRegistryContract.agents_in(sent[-1].receipt.logs, address, owner) if owner else []
+    agent_id = emitted[-1] if emitted else None  # None: the registry emits no events
+    registry = caller.chain.agents.identity(address)
     for _ in range(REHEARSALS):
-        if agent_id is None or await registry.owners_of(await caller.chain.blocks.head(), [agent_id]) == [first.sender]:
+        if agent_id is None or await registry.owners_of(await caller.chain.blocks.head(), [agent_id]) == [owner]:
             plan = await action.plan(caller, agent_id)
             if not plan.is_first_part:
                 return plan
@@ -328,7 +314,12 @@ def _document(
         explorerUrl=caller.explorer("address", challenge) if challenge else None,
         pageUrl=caller.page(challenge) if challenge else None,
         summary=plan.summary,
-        transactions=[] if outcome == "sent" else _unsigned(caller, plan),
+        transactions=[
+            UnsignedTransaction(
+                chainId=caller.chain_id, to=one.to, data=one.data, value="0", gas=one.gas, description=one.description
+            )
+            for one in (plan.transactions if outcome != "sent" else ())
+        ],
         sent=[
             SentTransaction(
                 hash=item.tx_hash,
@@ -344,20 +335,11 @@ def _document(
     )
 
 
-def _unsigned(caller: Caller, plan: Plan) -> list[UnsignedTransaction]:
-    return [
-        UnsignedTransaction(
-            chainId=caller.chain_id, to=one.to, data=one.data, value="0", gas=one.gas, description=one.description
-        )
-        for one in plan.transactions
-    ]
-
-
 def _created(caller: Caller, sent: Sequence[SentStep]) -> Address | None:
     """Read the new challenge from the factory's own event."""
+    factory = caller.chain.challenges.factory(caller.factory)
+    topic = factory.abi.event("ChallengeCreated").topic
     for entry in (entry for item in sent for entry in item.receipt.logs):
-        factory = caller.chain.challenges.factory(caller.factory)
-        topic = factory.abi.event("ChallengeCreated").topic
         if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
             return factory.challenge_created(entry).address
     return None

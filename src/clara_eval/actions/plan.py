@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clara_eval.app import Caller
 from clara_eval.chain.account import ContractRefused, estimate_gas
-from clara_eval.chain.blocks import TransactionReceipt
-from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.contracts.refusals import ContractRefusal
 from clara_eval.chain.model import PrizeToken
 from clara_eval.chain.transaction import ContractCall
@@ -105,9 +103,12 @@ async def with_gas(caller: Caller, sender: Address | None, planned: Transaction)
     try:
         gas = await estimate_gas(caller.chain, call, sender)
     except ContractRefused as refused:
-        words = refusal_in_words(refused.refusal)
-        raise CannotAct(f"{planned.description} would be refused: {words}") from refused
-    return Transaction(planned.to, planned.data, planned.description, gas)
+        raise would_be_refused(planned, refused) from refused
+    return replace(planned, gas=gas)
+
+
+def would_be_refused(planned: Transaction, refused: ContractRefused) -> CannotAct:
+    return CannotAct(f"{planned.description} would be refused: {refusal_in_words(refused.refusal)}")
 
 
 def refusal_in_words(refusal: ContractRefusal | None) -> str:
@@ -117,10 +118,3 @@ def refusal_in_words(refusal: ContractRefusal | None) -> str:
     if refusal.name == "Error":
         return f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
     return str(refusal)
-
-
-def registered_id(plan: Plan, receipt: TransactionReceipt) -> int | None:
-    """Read the agent id of a registration from its receipt; None if the registry emits no events."""
-    registry, owner = plan.transactions[-1].to, plan.sender
-    found = IdentityRegistryContract.agents_in(receipt.logs, registry, owner) if owner else []
-    return found[-1] if found else None

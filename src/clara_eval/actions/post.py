@@ -7,26 +7,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.actions.amounts import (
-    parse_amount,
-    parse_deadline,
-    parse_payout,
-    parse_span,
-    show_amount,
-)
+from clara_eval.actions.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
 from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
 from clara_eval.actions.harness import check_harness
-from clara_eval.actions.plan import (
-    Action,
-    Plan,
-    Spending,
-    Transaction,
-    require_text,
-    sender_of,
-    transaction,
-    with_gas,
-)
-from clara_eval.actions.quote import missing_model_of, quote_posting
+from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
+from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import TokenContract
 from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken, worth_micro_usd
@@ -163,7 +148,6 @@ def _service_warnings(caller: Caller, terms: ChallengeTerms) -> list[str]:
     return found
 
 
-REFERENCE = "$.harness.reference"
 FREE_OPTION = (
     "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
     "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
@@ -208,12 +192,11 @@ async def _with_reference(caller: Caller, harness: Harness, reference: str) -> t
     except MissingEngine as missing:
         return (f"The harness was not run on its reference. {missing}",)
     if found.problems:
-        raise BadInput(" ".join(found.problems), path=REFERENCE, remedy="Mend the harness or the reference, then post.")
+        remedy = "Mend the harness or the reference, then post."
+        raise BadInput(" ".join(found.problems), path="$.harness.reference", remedy=remedy)
     return found.warnings
 
 
-USUAL_ENTRIES = 20
-"""Entries assumed for the quote when the poster names no number."""
 NEWEST = 200
 """Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
 OWN = 20
@@ -232,6 +215,8 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
     terms = await _terms(caller, posting, config, poster)
     await _refuse_twice(caller, posting, terms, poster)
     transactions = await _transactions(caller, posting, terms, poster)
+    is_for_clara = posting.evaluator == "clara"
+    lacking = await missing_model_of(caller.records, caller.settings, config) if config and is_for_clara else []
     return Plan(
         action="challenge_post",
         sender=poster,
@@ -239,20 +224,9 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         question=_question(caller, posting, terms),
         summary=_summary(posting, terms),
         spends=Spending(terms.token, terms.total),
-        warnings=(
-            *await _no_model(caller, posting, config),
-            *unchecked,
-            *_warnings(caller, posting, config, terms),
-        ),
+        warnings=(*lacking, *unchecked, *_warnings(caller, posting, config, terms)),
         details=_details(posting, terms),
     )
-
-
-async def _no_model(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
-    if config is None or posting.evaluator != "clara":
-        return ()
-    said = await missing_model_of(caller.records, caller.settings, config)
-    return (said,) if said else ()
 
 
 def _check_words(posting: Posting) -> None:
@@ -297,7 +271,14 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
             f"{posting.scoring_window[:40]!r} is not a span of time.", path="scoringWindow", remedy='Say "3 days".'
         )
     shares = parse_payout(posting.payout, posting.winner_count)
-    _check_participants(posting, shares)
+    cap = posting.max_participants
+    if cap and cap < max(2, len(shares)):
+        raise BadInput(
+            f"At most {cap} participants cannot fill {len(shares)} winning places: no result could be posted.",
+            path="maxParticipants",
+            value=cap,
+            remedy="Allow more participants (at least 2), or pay fewer winners.",
+        )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
     rate = await caller.chain.challenges.factory(caller.factory).poster_bond_rate(head)
@@ -308,7 +289,14 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
         bond=charged.escrow * rate // 10_000,
         deadline=deadline,
         scoring_deadline=deadline + window,
-        uri=_metadata(posting, poster, now),
+        uri=build_metadata(
+            title=posting.title,
+            problem_statement=posting.problem_statement,
+            skills=posting.skills,
+            config_text=posting.eval_config if posting.eval_config.strip() else None,
+            posted_by=poster or "",
+            timestamp=now,
+        ),
         config_hash=config_hash(posting.eval_config.encode()) if config else NO_HASH,
         payout_bps=shares,
         quote_micro_usd=quote,
@@ -358,28 +346,6 @@ async def _evaluator(caller: Caller, posting: Posting) -> Address:
     return known
 
 
-def _check_participants(posting: Posting, shares: tuple[int, ...]) -> None:
-    cap = posting.max_participants
-    if cap and cap < max(2, len(shares)):
-        raise BadInput(
-            f"At most {cap} participants cannot fill {len(shares)} winning places: no result could be posted.",
-            path="maxParticipants",
-            value=cap,
-            remedy="Allow more participants (at least 2), or pay fewer winners.",
-        )
-
-
-def _metadata(posting: Posting, poster: Address | None, now: int) -> str:
-    return build_metadata(
-        title=posting.title,
-        problem_statement=posting.problem_statement,
-        skills=posting.skills,
-        config_text=posting.eval_config if posting.eval_config.strip() else None,
-        posted_by=poster or "",
-        timestamp=now,
-    )
-
-
 async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
@@ -413,19 +379,15 @@ async def _transactions(
     approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
     data = caller.chain.challenges.factory(caller.factory).create_challenge(_params(posting, terms))
     create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
-    pay = [_fee_payment(terms)] if terms.fee.amount else []
+    paid = TokenContract.transfer(terms.evaluator, terms.fee.amount)
+    charged = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
+    pay = [transaction(terms.token.address, paid, charged)] if terms.fee.amount else []
     if poster is None:
         return (approve, create, *pay)
     allowance = await _check_money(caller, terms, poster)
     if allowance < terms.escrow:
         return (await with_gas(caller, poster, approve), create, *pay)
     return (await with_gas(caller, poster, create), *pay)
-
-
-def _fee_payment(terms: ChallengeTerms) -> Transaction:
-    data = TokenContract.transfer(terms.evaluator, terms.fee.amount)
-    words = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
-    return transaction(terms.token.address, data, words)
 
 
 async def _check_money(caller: Caller, terms: ChallengeTerms, poster: Address) -> int:

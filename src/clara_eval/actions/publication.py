@@ -66,15 +66,9 @@ async def publish_missing(app: App, seconds: float | None = None, *, again: bool
     """Publish what we posted and a place lacks, within so many seconds; `again` rewrites everything."""
     index = await summaries(app.store, app.chain_id) if app.places else {}
     posted = [address for address, summary in index.items() if summary.postedBy == "evaluator"]
-    async for told in _publish_all(app, posted, seconds, again=again):
+    async for told in publish_named(app, posted, seconds, again=again):
         if not isinstance(told.error, NotFound):
             yield told
-
-
-async def publish_named(app: App, addresses: Sequence[Address], *, again: bool = False) -> AsyncIterator[Published]:
-    """Publish these challenges, known to the service or not."""
-    async for told in _publish_all(app, addresses, None, again=again):
-        yield told
 
 
 async def publish_all(
@@ -91,16 +85,17 @@ async def publish_all(
         return [place.name for place in app.places], [one async for one in found]
 
 
-async def _publish_all(
-    app: App, posted: Sequence[str], seconds: float | None, *, again: bool
+async def publish_named(
+    app: App, addresses: Sequence[str], seconds: float | None = None, *, again: bool = False
 ) -> AsyncIterator[Published]:
+    """Publish these challenges, known to the service or not."""
     down: set[str] = set()
     share = seconds / len(app.places) if seconds is not None and app.places else None
     left = {place.name: share for place in app.places}
     if again:
-        wanted = [(place, address) for place in app.places for address in posted]
+        wanted = [(place, address) for place in app.places for address in addresses]
     else:
-        wanted = await unpublished(app.store, app.places, app.chain_id, posted, traces_public=_is_public(app))
+        wanted = await unpublished(app.store, app.places, app.chain_id, addresses, traces_public=_is_public(app))
     for place, found in wanted:
         address = Address(found)
         if place.name in down:
@@ -125,16 +120,11 @@ async def _publish_all(
 async def _within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
     try:
         async with asyncio.timeout(seconds):
-            return await _published(app, place, address)
+            is_out = await publish_documents(app.store, place, app.chain_id, address, traces_public=_is_public(app))
     except TimeoutError:
         late = Temporary(f"{place.name} did not take everything in time.", remedy="It goes on at the next tick.")
         _log.warning("publication_goes_on_later", challenge=address, place=place.name, seconds=seconds)
         return Published(place.name, address, late)
-
-
-async def _published(app: App, place: Publication, address: Address) -> Published:
-    try:
-        is_out = await publish_documents(app.store, place, app.chain_id, address, traces_public=_is_public(app))
     except ClaraError as bad:
         _log.warning("publication_failed", challenge=address, place=place.name, problem=str(bad))
         return Published(place.name, address, bad)

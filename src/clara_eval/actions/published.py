@@ -21,8 +21,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO, usd
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
-from clara_eval.documents.results import EvalStatus, Features, Played, Scores, Summary, read
-from clara_eval.documents.rounds import AgentRecord, Created, PrizeClaims
+from clara_eval.documents.results import (
+    AgentRecord,
+    Created,
+    EvalStatus,
+    Features,
+    Played,
+    PrizeClaims,
+    Scores,
+    Summary,
+    read,
+)
 from clara_eval.documents.store_keys import (
     claims_key,
     created_key,
@@ -196,11 +205,10 @@ class ResultReader:
 
     async def spent(self, address: Address) -> Spent | None:
         """What the evaluation cost; None if nothing was asked that costs."""
-        run = f"{self.chain_id}:{address}"
-        report = spend_report([spend for spend in await self.store.spends() if spend.run == run])
-        if not report.by_challenge:
+        own = [spend for spend in await self.store.spends() if spend.run == f"{self.chain_id}:{address}"]
+        if not own:
             return None
-        line = report.total
+        line = _line("total", own)
         return Spent((line.micro_usd - line.open_micro_usd) / MICRO, line.open_micro_usd / MICRO)
 
     async def spending(self) -> SpendReport:
@@ -272,17 +280,13 @@ class SpendReport:
 
 def spend_report(spends: Iterable[Spend]) -> SpendReport:
     lines = list(spends)
-    by_month = sorted(_grouped(lines, lambda spend: month_of(spend.at)), key=lambda line: line.name, reverse=True)
+    by_month = _grouped(lines, lambda spend: datetime.fromtimestamp(spend.at, UTC).strftime("%Y-%m"))
     return SpendReport(
         total=_line("total", lines),
-        by_challenge=_dearest_first(_grouped(lines, lambda spend: spend.run)),
-        by_poster=_dearest_first(_grouped(lines, lambda spend: spend.poster)),
-        by_month=tuple(by_month),
+        by_challenge=_grouped(lines, lambda spend: spend.run),
+        by_poster=_grouped(lines, lambda spend: spend.poster),
+        by_month=tuple(sorted(by_month, key=lambda line: line.name, reverse=True)),
     )
-
-
-def month_of(at: int) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m")
 
 
 def spend_document(report: SpendReport) -> dict[str, object]:
@@ -304,18 +308,16 @@ def _line_json(line: SpendLine, name: str) -> dict[str, object]:
     }
 
 
-def _grouped(spends: list[Spend], key: Callable[[Spend], str]) -> list[SpendLine]:
+def _grouped(spends: list[Spend], key: Callable[[Spend], str]) -> tuple[SpendLine, ...]:
+    """Sum by this key, the dearest first."""
     groups: dict[str, list[Spend]] = {}
     for spend in spends:
         groups.setdefault(key(spend), []).append(spend)
-    return [_line(name, group) for name, group in groups.items()]
+    lines = [_line(name, group) for name, group in groups.items()]
+    return tuple(sorted(lines, key=lambda line: (-line.micro_usd, line.name)))
 
 
 def _line(name: str, spends: list[Spend]) -> SpendLine:
     waiting = sum(spend.reserved_micro_usd for spend in spends if spend.settled_micro_usd is None)
     settled = sum(spend.settled_micro_usd for spend in spends if spend.settled_micro_usd is not None)
     return SpendLine(name, settled + waiting, waiting, len({spend.run for spend in spends}))
-
-
-def _dearest_first(lines: list[SpendLine]) -> tuple[SpendLine, ...]:
-    return tuple(sorted(lines, key=lambda line: (-line.micro_usd, line.name)))

@@ -9,13 +9,7 @@ from math import comb
 from typing_extensions import TypedDict
 
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
-from clara_eval.config.eval_config import (
-    EvalConfig,
-    collect_problems,
-    compile_schema,
-    config_hash,
-    parse_eval_config,
-)
+from clara_eval.config.eval_config import EvalConfig, collect_problems, compile_schema, config_hash, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.costs.budgets import caps_of
@@ -44,53 +38,47 @@ from clara_eval.judge.providers.registry import (
 from clara_eval.judge.reading import TokenLimits
 from clara_eval.ranking import choose_schedule
 
+__all__ = ["GAS_MICRO_USD", "Quote", "Size", "specification_table"]
+JURY_NOTE = (
+    "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
+    "for the same price. How alike they err is measured, and counted."
+)
+USUAL_ENTRIES = 20
+"""Entries assumed for the quote when the poster names no number."""
+
 
 def has_model(judges: str) -> bool:
     """Whether one of these judges is a language model."""
     return bool(models_of(parse_jury(judges)))
 
 
-def missing_model(config: EvalConfig, judges: str, *, who: str = "CLARA_JUDGES") -> str | None:
-    return None if has_model(judges) else _sentence(config, f"{who} names none")
+def missing_model(config: EvalConfig, judges: str) -> list[str]:
+    """Warn before money is escrowed that a config needs a model which its evaluator lacks."""
+    return [] if has_model(judges) else _lacking(config, "CLARA_JUDGES names none")
 
 
-async def missing_model_of(service: StoreRecords | ApiRecords, settings: Settings, config: EvalConfig) -> str | None:
+async def missing_model_of(service: StoreRecords | ApiRecords, settings: Settings, config: EvalConfig) -> list[str]:
     """Ask the service that will evaluate, else look at these settings."""
     if settings.api_url is None:
         return missing_model(config, settings.judges)
     try:
         is_there = await service.has_model()
     except Temporary as away:
-        return f"Whether the service has a model for this config is not known. {away}" if needs_model(config) else None
-    return _sentence(config, f"the service at {settings.api_url} has none") if is_there is False else None
+        unknown = f"Whether the service has a model for this config is not known. {away}"
+        return [unknown] if needs_model(config) else []
+    return _lacking(config, f"the service at {settings.api_url} has none") if is_there is False else []
 
 
-def _sentence(config: EvalConfig, lack: str) -> str | None:
+def _lacking(config: EvalConfig, lack: str) -> list[str]:
     if not needs_model(config):
-        return None
+        return []
     names = ", ".join(feature.name for feature in asked_features(compile_schema(config)[0])) or "the comparison"
-    return (
+    sentence = (
         f"This config needs a language model ({names}), and {lack}: it could not be evaluated, and after the scoring "
         "deadline everybody would share the prize equally. Use features with source measured and a direction, or an "
         "evaluator with a model."
     )
-
-
-JURY_NOTE = (
-    "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
-    "for the same price. How alike they err is measured, and counted."
-)
-__all__ = [
-    "GAS_MICRO_USD",
-    "JURY_NOTE",
-    "Quote",
-    "Size",
-    "quote",
-    "quote_config",
-    "quote_posting",
-    "quote_schedule",
-    "specification_table",
-]
+    return [sentence]
 
 
 def quote(
@@ -107,21 +95,6 @@ def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int |
     return quote(config, entries, jury, price_cards(settings, jury))
 
 
-def quote_schedule(
-    config: EvalConfig, size: Size, jury: Sequence[JudgeName], settings: Settings, schedule: str
-) -> tuple[str, Quote]:
-    """Quote a schedule; `auto` is the one that an evaluation would choose within its cap."""
-    cards = price_cards(settings, jury)
-    pairs = comb(size.submissions, 2)
-    limits = token_limits(settings, jury)
-    all_looks = _quote(config, replace(size, looks=2 * pairs), jury, cards, limits)
-    affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
-    items = [str(number) for number in range(size.submissions)]
-    judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
-    chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule)
-    return chosen.name, _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
-
-
 @dataclass(frozen=True, slots=True)
 class ScheduleQuote:
     """What a schedule costs, and what to say beside it."""
@@ -133,20 +106,21 @@ class ScheduleQuote:
 
     @property
     def document(self) -> dict[str, object]:
-        return {
-            "schedule": self.schedule,
-            **to_json(self.quote),
-            "notes": self.notes,
-            "warnings": self.warnings,
-        }
+        return {"schedule": self.schedule, **to_json(self.quote), "notes": self.notes, "warnings": self.warnings}
 
 
 def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
-    """Quote an evaluation stage by stage."""
+    """Quote an evaluation stage by stage; schedule `auto` is the one that it would choose within its cap."""
     jury = parse_jury(judges or settings.judges)
-    chosen, found = quote_schedule(config, size, jury, settings, schedule)
-    lacking = missing_model(config, judges or settings.judges)
-    return ScheduleQuote(chosen, found, [JURY_NOTE] if len(jury) > 1 else [], [lacking] if lacking else [])
+    cards, limits = price_cards(settings, jury), token_limits(settings, jury)
+    all_looks = _quote(config, replace(size, looks=2 * comb(size.submissions, 2)), jury, cards, limits)
+    affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
+    items = [str(number) for number in range(size.submissions)]
+    judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
+    chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule)
+    found = _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
+    notes = [JURY_NOTE] if len(jury) > 1 else []
+    return ScheduleQuote(chosen.name, found, notes, missing_model(config, judges or settings.judges))
 
 
 def _quote(
@@ -160,9 +134,6 @@ def _quote(
     batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
     asked = Jury([judge.text for judge in models], batching, thinking_models(jury), limits)
     return quote_calls(size, expected_calls(config, size, asked), cards)
-
-
-USUAL_ENTRIES = 20
 
 
 class ConfigResult(TypedDict, total=False):
@@ -190,7 +161,6 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
     config = parse_eval_config(content)
     schema, untyped = compile_schema(config)
     quote = quote_posting(settings, config, USUAL_ENTRIES)
-    lacking = missing_model(config, settings.judges)
     return ConfigResult(
         **found,
         hash=config_hash(content),
@@ -198,6 +168,6 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
         features=[{**feature.to_json(), "judged": feature in schema.judged} for feature in schema.features],
         untyped=list(untyped),
         needsModel=needs_model(config),
-        warnings=[lacking] if lacking else [],
+        warnings=missing_model(config, settings.judges),
         quoteUsd=None if quote is None else quote / 1_000_000,
     )

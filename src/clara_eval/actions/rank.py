@@ -17,17 +17,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
 from clara_eval.ranking.payout import checked_payout
 
-__all__ = [
-    "Ranking",
-    "Standing",
-    "Verdict",
-    "payout_shares",
-    "rank_comparisons",
-    "rank_file",
-    "ranking_document",
-    "read_results",
-]
-
+__all__ = ["Ranking", "Standing"]
 Verdict = Literal["left", "right", "tie"]
 VERDICTS: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
 COLUMNS = ("left", "right", "winner")

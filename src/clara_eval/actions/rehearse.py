@@ -61,8 +61,8 @@ async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Setti
             typed_by = dict.fromkeys(untyped, asker.name)
         with closing(open_machine(settings)) as machine:
             readings = {name: await _read(asker, machine, schema, config, name, text) for name, text in texts.items()}
-    lacking = missing_model(config, judges or settings.judges)
-    return Rehearsal(schema, typed_by, readings, typed_config(config, schema), [lacking] if lacking else [])
+    warnings = missing_model(config, judges or settings.judges)
+    return Rehearsal(schema, typed_by, readings, typed_config(config, schema), warnings)
 
 
 def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:

@@ -10,7 +10,7 @@ import structlog
 
 from clara_eval.app import App, reputation_registry
 from clara_eval.chain.account import ContractRefused, estimate_gas
-from clara_eval.chain.model import Block, ChallengeStatus
+from clara_eval.chain.model import ChallengeStatus
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.challenges.calls import EarnedFeedback, give_feedback
 from clara_eval.challenges.challenge_index import inline_metadata, skills_in, summaries
@@ -60,12 +60,8 @@ class FeedbackPlan:
 
     @property
     def text(self) -> str:
-        rows = [_row(one) for one in self.planned]
+        rows = [{**asdict(one), "agent_id": str(one.agent_id)} for one in self.planned]
         return plain_json({**asdict(self), "planned": rows, "isDone": self.is_settled and not self.left})
-
-
-def _row(one: EarnedFeedback) -> dict[str, object]:
-    return {**asdict(one), "agent_id": str(one.agent_id)}
 
 
 def _read(text: str) -> FeedbackPlan:
@@ -106,10 +102,6 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
 class Budget:
     gas: int
     is_used_up: bool = False
-    whole: int = 0
-
-    def __post_init__(self) -> None:
-        self.whole = self.gas
 
 
 async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Budget) -> Receipt | None:
@@ -117,7 +109,7 @@ async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Bu
     agent = str(earned.agent_id)
     try:
         used = await estimate_gas(app.chain, earned.call(), app.sender.address)
-        if used > budget.whole:
+        if used > app.settings.reputation_gas:
             plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
             return None
         if used > budget.gas:
@@ -183,7 +175,9 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
                 remedy="Check CLARA_REPUTATION_REGISTRY.",
             )
         chosen = _chosen(app, scores)
-        skipped = await _skipped(app, challenge.identity_registry, [agent for agent, _ in chosen], safe)
+        identity = app.chain.agents.identity(challenge.identity_registry)
+        are_ours = await identity.authorized(safe, app.sender.address, [agent for agent, _ in chosen])
+        skipped = [agent for (agent, _), is_ours in zip(chosen, are_ours, strict=True) if is_ours is not False]
         uri = await trace_uri(app.store, app.chain_id, address, archived.digest) or ""
         place = (uri, await trace_keccak(app.store, app.chain_id, address))
         skill = next(iter(skills_in(inline_metadata(challenge.challenge_uri))), "")
@@ -208,8 +202,3 @@ def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
         if row.agentId is not None and row.score is not None:
             best.setdefault(row.agentId, row.score)
     return list(best.items())
-
-
-async def _skipped(app: App, registry: Address, agents: list[int], block: Block) -> list[int]:
-    told = await app.chain.agents.identity(registry).authorized(block, app.sender.address, agents)
-    return [agent for agent, is_ours in zip(agents, told, strict=True) if is_ours is not False]

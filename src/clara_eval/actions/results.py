@@ -163,7 +163,10 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         token=token_document(challenge.token),
         postedBy=await posted_by(caller, challenge),
         features=_features(facts.features if facts else {}),
-        notes=_notes(facts.text if facts else {}),
+        notes=[
+            fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS)
+            for name, value in (facts.text if facts else {}).items()
+        ],
         flags=_flags(facts.flags if facts else []),
         games=games,
         closestRival=_closest(standings, standing),
@@ -262,12 +265,6 @@ def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
         FeatureValue(name=name[:40], value=value)
         for name, value in values.items()
         if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
-    ]
-
-
-def _notes(values: Mapping[str, str]) -> list[Untrusted]:
-    return [
-        fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS) for name, value in values.items()
     ]
 
 

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
-from eth_account import Account
-from eth_account.messages import encode_defunct
-from pydantic import SecretStr
-
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.service_client import ask_service, refusal
+from clara_eval.actions.service_client import send_to_service, sign_text
 from clara_eval.app import open_app
-from clara_eval.chain.model import Challenge
 from clara_eval.challenges.context import Ports
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.eval_config import read_metadata
@@ -31,12 +24,6 @@ def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:
     )
 
 
-def sign_reveal(key: SecretStr, chain_id: int, address: str, private_set_hash: str) -> str:
-    message = encode_defunct(text=reveal_message(chain_id, address, private_set_hash))
-    signed = Account.sign_message(message, key.get_secret_value())
-    return "0x" + bytes(signed.signature).hex()
-
-
 async def reveal_harness(ports: Ports, address: Address, document: str, signature: str) -> str:
     """Keep the harness that this challenge committed to."""
     challenge = await look_at_challenge(ports.chain, address)
@@ -48,7 +35,13 @@ async def reveal_harness(ports: Ports, address: Address, document: str, signatur
         )
     if len(document.encode()) > MAX_DOCUMENT_BYTES:
         raise BadInput(f"The harness document is larger than {MAX_DOCUMENT_BYTES:,} bytes.", path="document")
-    _check_signer(challenge, signature)
+    message = reveal_message(challenge.chain_id, challenge.address, challenge.private_set_hash.lower())
+    if signer_of(message, signature) != challenge.poster:
+        raise BadInput(
+            "The reveal is not signed by the poster of the challenge.",
+            path="signature",
+            remedy=f"Sign with the key of {challenge.poster}: `clara-eval harness reveal`.",
+        )
     fetched = await ports.fetch.fetch(challenge.challenge_uri)
     spec = read_metadata(fetched.content, challenge.eval_config_hash).config.harness
     if spec is None or not spec.hidden:
@@ -58,26 +51,15 @@ async def reveal_harness(ports: Ports, address: Address, document: str, signatur
     return found.private_set_hash
 
 
-def _check_signer(challenge: Challenge, signature: str) -> None:
-    text = reveal_message(challenge.chain_id, challenge.address, challenge.private_set_hash.lower())
-    if signer_of(text, signature) != challenge.poster:
-        raise BadInput(
-            "The reveal is not signed by the poster of the challenge.",
-            path="signature",
-            remedy=f"Sign with the key of {challenge.poster}: `clara-eval harness reveal`.",
-        )
-
-
 async def reveal_document(settings: Settings, address: Address, document: HarnessDocument) -> None:
     """Sign with the wallet key, and reveal to the service of CLARA_API_URL or to the local store."""
     if settings.wallet_key is None:
         raise ConfigError("A reveal is signed by the poster.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
-    text, chain_id = document.content.decode(), settings.network.chain_id
-    signature = sign_reveal(settings.wallet_key, chain_id, address, document.private_set_hash)
+    message = reveal_message(settings.network.chain_id, address, document.private_set_hash)
+    text, signature = document.content.decode(), sign_text(settings.wallet_key, message)
     if settings.api_url is None:
         async with open_app(settings) as app:
             await reveal_harness(app.ports, address, text, signature)
-        return
-    status, answer = await ask_service(settings.api_url, address, "harness", {"document": text, "signature": signature})
-    if status != HTTPStatus.OK:
-        raise refusal("reveal", status, answer)
+    else:
+        body = {"document": text, "signature": signature}
+        await send_to_service(settings.api_url, address, "harness", body, "reveal")

@@ -24,29 +24,17 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.results import (
-    EvalStatus,
-    Features,
-    LeaderboardRow,
-    Scores,
-    Summary,
-    Value,
-    read,
-)
-from clara_eval.documents.review import ReviewSheet, RuledStage, RulingKind, ShownComparison
+from clara_eval.documents.rest import ReviewSheet, ShownComparison
+from clara_eval.documents.results import EvalStatus, Features, RuledStage, RulingKind, Scores, Summary, Value, read
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
-from clara_eval.evaluation.rulings import (
-    RULINGS,
-    Ruling,
-    read_rulings,
-)
+from clara_eval.evaluation.rulings import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
 from clara_eval.store.sql_store import SqlStore
 
-__all__ = ["Decide", "Decree", "Review", "approve", "in_store", "known_review", "list_reviews", "reject", "rule"]
+__all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
 Decide = Callable[[SqlStore, int], Awaitable[Review]]
 
@@ -116,7 +104,12 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
         if scores is not None and scores.is_posted:
             raise BadInput(f"Scores of {address} are posted: nothing can be ruled any more.", path="address")
         _check_decree(decree, {row.address for row in scores.rankings} if scores else set())
-        await _keep(store, f"{chain_id}:{address}", decree, review.digest)
+        about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
+        ruling = Ruling(decree.kind, review.digest, int(time.time()), *about)
+        journal = Journal(store, f"{chain_id}:{address}")
+        rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
+        await journal.drop("rulings", "digest", "unanswered")  # reopens what a finished run closed
+        await journal.keep("rulings", RULINGS, rulings)
         attempts = await read_attempts(store, chain_id, address)
         await save_attempts(store, chain_id, address, attempts.at_once())
         status = await StatusWriter.resumed(store, chain_id, address)
@@ -138,16 +131,6 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
         )
 
 
-async def _keep(store: SqlStore, run: str, decree: Decree, digest: str) -> None:
-    """Add the ruling, and reopen what a finished run closed."""
-    about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
-    ruling = Ruling(decree.kind, digest, int(time.time()), *about)
-    journal = Journal(store, run)
-    rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
-    await journal.drop("rulings", "digest", "unanswered")
-    await journal.keep("rulings", RULINGS, rulings)
-
-
 NEAR = 2
 """How many places on either side of the pay line are laid side by side, beside all paid ones."""
 
@@ -159,7 +142,8 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
     summary = await read(store, chain_id, Summary, index_key(address))
     status = await read(store, chain_id, EvalStatus, status_key(address))
     rows = scores.rankings if scores else []
-    near = _near(rows)
+    paid = sum(row.prizeAmount is not None for row in rows)
+    near = [row.address for row in rows[: paid + NEAR]]
     rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     return ReviewSheet(
         address=address,
@@ -173,7 +157,7 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
         title=summary.title if summary else None,
         prizePool=scores.prizePool if scores else None,
         token=scores.token if scores else None,
-        winnerCount=sum(row.prizeAmount is not None for row in rows),
+        winnerCount=paid,
         scoringDeadline=summary.scoringDeadline if summary else None,
         secondsLeft=max(0, (review.posts_at or summary.scoringDeadline) - int(time.time())) if summary else None,
         ranking=rows,
@@ -182,11 +166,6 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
         games=await _comparisons(store, chain_id, address, near),
         rulings=[to_camel_json(one) for one in rulings],
     )
-
-
-def _near(rows: list[LeaderboardRow]) -> list[str]:
-    paid = sum(row.prizeAmount is not None for row in rows)
-    return [row.address for row in rows[: paid + NEAR]]
 
 
 async def _facts(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:

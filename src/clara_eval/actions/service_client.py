@@ -1,4 +1,4 @@
-"""Call the REST API of a running service."""
+"""Call the REST API of a running service, and sign what it takes from a person."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import json
 from http import HTTPStatus
 
 import aiohttp
+from eth_account import Account
+from eth_account.messages import encode_defunct
+from pydantic import SecretStr
 
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
@@ -13,6 +16,11 @@ from clara_eval.core.http_body import TooLong, read_at_most
 
 MAX_ANSWER_BYTES = 4 * 2**20
 """More than the draft of ten thousand submitters has."""
+
+
+def sign_text(key: SecretStr, text: str) -> str:
+    """Sign as a wallet does (EIP-191)."""
+    return "0x" + bytes(Account.sign_message(encode_defunct(text=text), key.get_secret_value()).signature).hex()
 
 
 def refusal(what: str, status: int, text: str) -> ClaraError:
@@ -28,9 +36,9 @@ def refusal(what: str, status: int, text: str) -> ClaraError:
     return BadInput(message, remedy=remedy)
 
 
-async def ask_service(api_url: str, address: Address, what: str, body: dict[str, str] | None = None) -> tuple[int, str]:
+async def ask_service(api_url: str, address: Address, path: str, body: dict[str, str] | None = None) -> tuple[int, str]:
     """Return status and text of a GET, or of a POST if there is a body."""
-    url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/{what}"
+    url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/{path}"
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
@@ -39,3 +47,9 @@ async def ask_service(api_url: str, address: Address, what: str, body: dict[str,
             return answer.status, (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
     except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
         raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad
+
+
+async def send_to_service(api_url: str, address: Address, path: str, body: dict[str, str], what: str) -> None:
+    status, text = await ask_service(api_url, address, path, body)
+    if status != HTTPStatus.OK:
+        raise refusal(what, status, text)

@@ -13,14 +13,7 @@ from pathlib import Path
 from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.challenges import COOLDOWN_SECONDS, challenge_at, submission_of
 from clara_eval.actions.harness import run_public
-from clara_eval.actions.plan import (
-    Action,
-    Plan,
-    require_text,
-    sender_of,
-    transaction,
-    with_gas,
-)
+from clara_eval.actions.plan import Action, Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.model import Challenge, ChallengeStatus

@@ -34,21 +34,17 @@ def turning_point(account: str, places: Sequence[str], games: Sequence[Scored], 
         return None
     if set(_order(places, games)[:paid]) != set(places[:paid]):
         return None
-    is_paid = places.index(account) < paid
+    own = places.index(account)
+    is_paid = own < paid
     turned: list[str] = []
-    for rival in _nearest(account, places):
+    for rival in sorted((one for one in places if one != account), key=lambda one: abs(places.index(one) - own)):
         if not _counts(account, rival, games, is_paid=is_paid):
             continue
         turned.append(rival)
         place = _order(places, [_turned(game, account, turned, wins=not is_paid) for game in games]).index(account)
         if (place < paid) != is_paid:
             return PlaceChange(tuple(turned), place + 1)
-    return PlaceChange((), places.index(account) + 1)
-
-
-def _nearest(account: str, places: Sequence[str]) -> list[str]:
-    own = places.index(account)
-    return sorted((one for one in places if one != account), key=lambda one: abs(places.index(one) - own))
+    return PlaceChange((), own + 1)
 
 
 def _counts(account: str, rival: str, games: Sequence[Scored], *, is_paid: bool) -> bool:

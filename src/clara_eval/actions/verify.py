@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from functools import partial
 from pathlib import Path
 
@@ -14,42 +14,32 @@ from clara_eval.chain.model import Challenge, Posted
 from clara_eval.chain.winners import read_calldata
 from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.challenges.venue import look_at_challenge
-from clara_eval.config.networks import Network, network_of_chain
+from clara_eval.config.networks import network_of_chain
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.errors import (
-    BadInput,
-    BadSubmission,
-    BadTrace,
-    NotFound,
-    Temporary,
-)
+from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
 
+__all__ = ["Checked", "JudgeEvidence"]
+Place = tuple[str, Callable[[], Awaitable[TraceFile]]]
+
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:
     """Open the trace that `source` names: a path, `ipfs://CID`, or a challenge's address."""
+    path = Path(source)
     if source.lower().startswith("ipfs:"):
         return await _from_ipfs(source, settings)
-    lines = _in_file(Path(source))
-    if lines is None and source.lower().startswith("0x"):
-        return await _of_challenge(to_address(source), settings)
-    if lines is None:
-        raise NotFound(
-            f"There is no file {source!r}.", remedy="Give a trace file, ipfs://CID, or a challenge's address."
-        )
-    return lines
-
-
-def _in_file(path: Path) -> TraceFile | None:
     try:
         return TraceFile.at(path)
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        if source.lower().startswith("0x"):
+            return await _of_challenge(to_address(source), settings)
+        remedy = "Give a trace file, ipfs://CID, or a challenge's address."
+        raise NotFound(f"There is no file {source!r}.", remedy=remedy) from None
     except OSError as bad:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
 
@@ -84,9 +74,7 @@ async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
             f"No trace of {address} is in this store.",
             remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
         )
-    async with open_caller(settings) as caller:
-        found = await caller.records.trace_file(address)
-    if found is None:
+    if (found := await _served(address, settings)) is None:
         raise NotFound(
             f"No trace of {address} is in this store, nor at {settings.api_url}.",
             remedy="Traces are public after the post; give a trace file or ipfs://CID.",
@@ -97,6 +85,11 @@ async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
 async def _stored(address: Address, settings: Settings) -> TraceFile | None:
     async with existing_store(settings.database_url) as store:
         return await TraceFile.of(stream_trace(store, settings.network.chain_id, address)) if store else None
+
+
+async def _served(address: Address, settings: Settings) -> TraceFile | None:
+    async with open_caller(settings) as caller:
+        return await caller.records.trace_file(address)
 
 
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
@@ -131,9 +124,6 @@ def _digest(lines: TraceFile) -> tuple[str | None, str]:
     return (last[0].hash, "") if last else (None, "It has no entries.")
 
 
-Place = tuple[str, Callable[[], Awaitable[TraceFile]]]
-
-
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
     async def from_store() -> TraceFile:
         if (lines := await _stored(address, settings)) is not None:
@@ -141,9 +131,8 @@ def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterat
         raise NotFound("It has no trace of this challenge.")
 
     async def from_service() -> TraceFile:
-        async with open_caller(settings) as caller:
-            if (lines := await caller.records.trace_file(address)) is not None:
-                return lines
+        if (lines := await _served(address, settings)) is not None:
+            return lines
         raise NotFound("It shows no trace of this challenge.")
 
     async def from_scores() -> TraceFile:
@@ -170,9 +159,6 @@ async def _lines_in(path: Path) -> TraceFile:
         raise NotFound(f"It cannot be read: {bad.strerror or bad}.") from None
 
 
-__all__ = ["Checked", "JudgeEvidence", "first_block_of", "verified_document", "verify_trace"]
-
-
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
     """Replay a trace; an address with a node means the trace that its post commits to."""
     if rpc is not None and _is_address(source):
@@ -182,8 +168,9 @@ async def verify_trace(source: str, settings: Settings, *, rpc: str | None = Non
     with found as lines, closing(open_machine(settings)) as machine:
         if rpc is None:
             return await check_trace(lines, machine=machine)
-        network = _network_of(lines)
-        async with open_chain(network, rpc, first_block=first_block_of(network, settings)) as chain:
+        header = next((entry.body for entry in read_entries(lines)), None)
+        chain_id = header.get("chainId") if isinstance(header, dict) else None
+        async with open_chain_of(chain_id, settings, rpc) as chain:
             return await check_trace(lines, chain, machine)
 
 
@@ -191,8 +178,13 @@ def _is_address(source: str) -> bool:
     return source.lower().startswith("0x") and not Path(source).exists()
 
 
-def first_block_of(network: Network, settings: Settings) -> int | None:
-    return settings.from_block if network.chain_id == settings.network.chain_id else None
+def open_chain_of(chain_id: object, settings: Settings, rpc: str) -> AbstractAsyncContextManager[EthereumChain]:
+    """Open the chain that a trace is about."""
+    network = network_of_chain(chain_id)
+    if network is None:
+        raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
+    first_block = settings.from_block if network.chain_id == settings.network.chain_id else None
+    return open_chain(network, rpc, first_block=first_block)
 
 
 async def _committed_trace(address: Address, settings: Settings, rpc: str) -> TraceFile:
@@ -228,15 +220,6 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
     except NotFound:
         return uris  # no such registry on this chain: only a hint is missing
     return uris
-
-
-def _network_of(lines: TraceFile) -> Network:
-    header = next((entry.body for entry in read_entries(lines)), None)
-    chain_id = header.get("chainId") if isinstance(header, dict) else None
-    network = network_of_chain(chain_id)
-    if network is None:
-        raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
-    return network
 
 
 def verified_document(checked: Checked) -> dict[str, object]:

@@ -15,8 +15,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import State, Summary, Token, read
-from clara_eval.documents.rounds import Claim, Entrant, PaidWinner, PrizeClaims, RoundResult
+from clara_eval.documents.results import (
+    Claim,
+    Entrant,
+    PaidWinner,
+    PrizeClaims,
+    RoundResult,
+    State,
+    Summary,
+    Token,
+    read,
+)
 from clara_eval.documents.store_keys import claims_key, entry_key, index_key, result_key, scores_key
 from clara_eval.store.sql_store import PublicKeys, SqlStore
 from clara_eval.store.trace_archive import bring_back

@@ -11,7 +11,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.core.address import Address, normal_signature, signer_of
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadTrace
-from clara_eval.documents.review import RuledStage
+from clara_eval.documents.results import RuledStage
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.rulings import Ruling

@@ -23,18 +23,21 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
+    AgentEntry,
+    AgentRecord,
     D,
     Document,
+    Earned,
     EvalStatus,
     Features,
     Pairwise,
     Played,
+    RoundResult,
     Scores,
     Summary,
     Values,
     read,
 )
-from clara_eval.documents.rounds import AgentEntry, AgentRecord, Earned, RoundResult
 from clara_eval.documents.store_keys import (
     entry_key,
     features_key,

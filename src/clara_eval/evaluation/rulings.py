@@ -9,7 +9,7 @@ from typing import Literal
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission
-from clara_eval.documents.review import RuledStage, RulingKind
+from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.submissions.copies import Cluster, Copy, Likeness, Similar

@@ -35,7 +35,7 @@ class TooManySteps(Exception):
     """Not everything was built within `MOST_BYTES`."""
 
 
-def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: frozenset[str]) -> int | None:
+def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: set[str]) -> int | None:
     """Gas of the dearest transaction that builds `code` as it was built here; None if it was not."""
     read, write = os.pipe()
     child = os.fork()
@@ -109,7 +109,7 @@ class _Reader:
         return f"0x{stack[-1]:040x}"
 
 
-def _costs(steps: IO[bytes], length: int, built: frozenset[str]) -> list[int]:
+def _costs(steps: IO[bytes], length: int, built: set[str]) -> list[int]:
     reader, left, missing = _Reader(length), MOST_BYTES, set(built)
     while missing and (line := steps.readline(left)):
         left -= len(line)
@@ -216,7 +216,10 @@ class HarnessRun:
         """One transaction; if it built something, what building the submission cost."""
         evm = state.machine()
         ended = run(evm)
-        built = _created(evm) - {self.address} if self.code and ended.outcome == RunOutcome.PASSED else frozenset()
+        built = set[str]()
+        if self.code and ended.outcome == RunOutcome.PASSED:
+            accounts = _ACCOUNT.finditer(evm.journal_str)
+            built = {one[1] for one in accounts if "Created" in one[7]} - {self.address}
         if built and self.code:
             try:
                 cost = dearest_creation(state.machine(), run, self.code, built)
@@ -258,10 +261,6 @@ def _set_up(state: _State, found: HarnessRun, code: str, functions: list[Harness
             evm, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
             state.absorb(evm)
     return ended
-
-
-def _created(evm: EVM) -> frozenset[str]:
-    return frozenset(one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7])
 
 
 def _call(name: str, kind: Kind, returns: list[str], ended: _Ended) -> Call:

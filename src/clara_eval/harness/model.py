@@ -240,10 +240,6 @@ class Executed:
             with_harness=bool(found["withHarness"]),
         )
 
-    def same_as(self, other: Executed) -> bool:
-        """Whether both measured the same; what was printed does not matter."""
-        return self.to_json() == other.to_json()
-
 
 def flat(value: Mapping[str, object], before: str = "") -> dict[str, object]:
     """One level of names for nested settings: `optimizer.runs`."""

@@ -113,16 +113,10 @@ def _most_copied(nodes: list[Node]) -> int:
         if node.type in _FUNCTIONS:
             copies = 1
             for used in (child for child in node.children if child.type == "modifier_invocation"):
-                names = list(_below(used, "identifier"))
-                copies *= repeats.get(_last_of_path(used, names), 1)
+                path = [_text(one) for one in _below(used, "identifier") if one.parent == used]  # `Base.m(1)` is `m`
+                copies *= repeats.get(path[-1] if path else "", 1)
             most = max(most, copies)
     return most
-
-
-def _last_of_path(used: Node, names: list[Node]) -> str:
-    """`Base.m(1)` is `m`."""
-    own = [_text(one) for one in names if one.parent == used]
-    return own[-1] if own else ""
 
 
 def _below(node: Node, kind: str) -> Iterator[Node]:

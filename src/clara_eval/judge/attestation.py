@@ -143,7 +143,6 @@ def nonce_for(run: str, judge: str) -> str:
 
 
 def key_name(interface: str, proof: str) -> str:
-    """Return the key that a signature or receipt names."""
     found = _object(proof, "the signature")
     if interface == "near":
         return _address(found.get("signing_address"))
@@ -156,7 +155,6 @@ def key_name(interface: str, proof: str) -> str:
 
 
 def quote_of(interface: str, key: str, report: str) -> bytes:
-    """Return the quote in a key's attestation report."""
     document = _object(report, "the attestation report")
     if interface == "near":
         return _unhex(_near_entry(key, document).get("intel_quote"), "the quote")

@@ -63,8 +63,6 @@ def prompt_hash() -> str:
 
 
 class Calibrations(Protocol):
-    """The store of calibrations."""
-
     async def put(self, chain_id: int, key: str, value: str) -> None: ...
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
 

@@ -13,7 +13,7 @@ from clara_eval.chain.model import NewChallenge
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.rounds import Created
+from clara_eval.documents.results import Created
 from clara_eval.documents.store_keys import created_key
 from clara_eval.service.alerts import Alert
 from clara_eval.service.duty import ANNOUNCED, Tick

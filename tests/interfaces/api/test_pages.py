@@ -32,8 +32,7 @@ from clara_eval.actions.published import Spent
 from clara_eval.challenges.review import request_review
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import EvalStatus, Scores, read
-from clara_eval.documents.rounds import Claim, Created, PrizeClaims
+from clara_eval.documents.results import Claim, Created, EvalStatus, PrizeClaims, Scores, read
 from clara_eval.documents.store_keys import claims_key, created_key, index_key, scores_key
 from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates

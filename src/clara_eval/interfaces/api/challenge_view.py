@@ -14,8 +14,16 @@ from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import FINAL_STATES, Features, LeaderboardRow, Played, Scores, Value
-from clara_eval.documents.rounds import Created, PrizeClaims
+from clara_eval.documents.results import (
+    FINAL_STATES,
+    Created,
+    Features,
+    LeaderboardRow,
+    Played,
+    PrizeClaims,
+    Scores,
+    Value,
+)
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.wording import Phase
 

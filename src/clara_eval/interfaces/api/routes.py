@@ -31,10 +31,11 @@ from clara_eval.documents.rest import (
     ObjectionRequest,
     RevealRecord,
     RevealRequest,
+    ReviewRecord,
+    ReviewRequest,
+    ReviewSheet,
 )
-from clara_eval.documents.results import EvalStatus, Scores, State
-from clara_eval.documents.review import ReviewRecord, ReviewRequest, ReviewSheet
-from clara_eval.documents.rounds import AgentRecord
+from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
 from clara_eval.interfaces.api.context import Context, Reader, context_of, counted_stream, status_changes
 from clara_eval.interfaces.api.problems import Refusal, documented

@@ -83,13 +83,13 @@ def init(
     kind = template.value if template else _asked(judges) if sys.stdin.isatty() and not as_json else _usual(judges)
     text = template_text(kind)
     write_new(file, text.encode())
-    lacking = missing_model(parse_eval_config(text), judges)
+    warnings = missing_model(parse_eval_config(text), judges)
     if as_json:
-        warnings = [lacking] if lacking else []
         emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
     print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
-    print_warning(lacking)
+    for sentence in warnings:
+        print_warning(sentence)
     print_next(
         [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
     )

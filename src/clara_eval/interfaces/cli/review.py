@@ -15,7 +15,7 @@ from clara_eval.actions.review import Decide, Decree, review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.review import ReviewSheet
+from clara_eval.documents.rest import ReviewSheet
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, emit_json
 from clara_eval.interfaces.cli.screen import console, print_lines, safe

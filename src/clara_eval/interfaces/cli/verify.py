@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clara_eval.actions.rejudge import Foreseen, Rejudged, rejudge
+from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
 from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
