@@ -30,9 +30,10 @@ class JudgeName:
     """How its endpoint signs, the word after `#`; empty: not at all."""
 
 
-class BatchStore(AnswerBook, Protocol):
-    """The answer book and the journal of batches; the store fulfils it."""
+class JudgeStore(AnswerBook, Protocol):
+    """The answer book, and the journals of batches and of attested keys; the store fulfils it."""
 
+    async def entry(self, run: str, key: str) -> str | None: ...
     async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
     async def add_entry(self, run: str, key: str, value: str) -> str: ...
 
@@ -42,7 +43,7 @@ class BatchRun:
     """One model in one run, and the money for it."""
 
     llm: Llm
-    store: BatchStore
+    store: JudgeStore
     run: str
     budget: RunBudget
     card: PriceCard | None

@@ -18,7 +18,7 @@ from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard, public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, request_hash
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, BatchStore, JudgeName, Provider
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, JudgeStore, Provider
 from clara_eval.judge.providers.registry import required_key
 from clara_eval.judge.providers.wire import Endpoint, explain, said
 
@@ -164,7 +164,7 @@ class MessageBatches:
     """Fills the answer book of one run through one Claude model."""
 
     llm: AnthropicLlm
-    store: BatchStore
+    store: JudgeStore
     run: str
     budget: RunBudget
     card: PriceCard | None

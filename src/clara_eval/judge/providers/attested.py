@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 from urllib.parse import quote
 
 from clara_eval.core.codec import JsonCodec
@@ -27,7 +26,7 @@ from clara_eval.judge.attestation import (
 )
 from clara_eval.judge.completion import check_signed
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
-from clara_eval.judge.provider import JudgeName
+from clara_eval.judge.provider import JudgeName, JudgeStore
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.providers.wire import ModelReply, explain_status, said_by
 
@@ -103,21 +102,13 @@ def build_signing(judge: JudgeName, key: str) -> SigningOpenAi:
     return SigningOpenAi(judge.model, api_key=key, base_url=judge.base_url, interface=judge.attestation)
 
 
-class Reports(Protocol):
-    """The store of key reports."""
-
-    async def entry(self, run: str, key: str) -> str | None: ...
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
-    async def add_entry(self, run: str, key: str, value: str) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Attested:
     """A signing model for one run; an `Llm` whose answers carry checked evidence."""
 
     llm: SigningOpenAi
     run: str
-    reports: Reports
+    store: JudgeStore
     quotes: Quotes = field(default_factory=Quotes)
     now: Callable[[], float] = time.time
     _keys: dict[str, tuple[KeyReport, SigningKey]] = field(default_factory=dict)
@@ -144,7 +135,7 @@ class Attested:
     async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:
         async with self._turn:
             if key not in self._keys:
-                text = await self.reports.entry(PLACE, f"{self.name}/{key}/{self.run}")
+                text = await self.store.entry(PLACE, f"{self.name}/{key}/{self.run}")
                 report = REPORT.read_text(text) if text else await self._fetched(key)
                 self._keys[key] = report, self._checked(report)
             return self._keys[key]
@@ -154,11 +145,11 @@ class Attested:
             report = await self._ask(key)
             self._checked(report)
         except Temporary:
-            earlier = await self.reports.entries(PLACE, f"{self.name}/{key}/")
+            earlier = await self.store.entries(PLACE, f"{self.name}/{key}/")
             if not earlier:
                 raise
             return REPORT.read_text(earlier[-1][1])
-        kept = await self.reports.add_entry(PLACE, f"{self.name}/{key}/{self.run}", REPORT.text(report))
+        kept = await self.store.add_entry(PLACE, f"{self.name}/{key}/{self.run}", REPORT.text(report))
         return REPORT.read_text(kept)
 
     async def _ask(self, key: str) -> KeyReport:
