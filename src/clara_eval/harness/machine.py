@@ -32,13 +32,13 @@ from clara_eval.harness.solc import (
     REMEDY,
     SOLC_SETTINGS,
     CompileCache,
-    Compiler,
     compiler_identity,
     find_compiler,
 )
 from clara_eval.harness.workers import (
     Compiled,
     CompileJob,
+    Compiler,
     EvmAnswer,
     EvmJob,
     ScriptAnswer,
@@ -174,7 +174,7 @@ class Machine:
         key = self._cache.key(identity, submission.source, source)
         if kept := self._cache.get(key):
             return kept
-        job = CompileJob(kind="compile", compiler=compiler.to_json(), submission=submission.source, harness=source)
+        job = CompileJob(kind="compile", compiler=compiler, submission=submission.source, harness=source)
         found: Compiled = self._workers.ask(job, 4 * compiler.seconds + limits.seconds)
         if found["outcome"] != RunOutcome.INFRASTRUCTURE:
             self._cache.put(key, found)

@@ -247,6 +247,15 @@ def flat(value: Mapping[str, object], before: str = "") -> dict[str, object]:
     return found
 
 
+def function_kind(name: str) -> Kind | None:
+    """What a function of a harness is; None if it is only a helper."""
+    if name == "setUp":
+        return "setUp"
+    if name.startswith("test_"):
+        return "test"
+    return "metric" if name.startswith("metric_") else None
+
+
 def feature_name(name: str) -> str:
     """A function's name as a feature name."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())[:NAME_LENGTH]

@@ -24,6 +24,7 @@ from clara_eval.harness.model import (
     RunLimits,
     RunOutcome,
     flat,
+    function_kind,
 )
 from clara_eval.harness.wasm import (
     CLOCK_SECONDS,
@@ -159,15 +160,18 @@ class _Runs:
         logs: list[str] = []
         calls: list[Call] = []
         has_set_up = "setUp" in names
-        for name, kind in [("setUp", "setUp"), *((one, _kind(one)) for one in names if _kind(one))]:
+        for name in ["setUp", *(one for one in names if one != "setUp")]:
+            kind = function_kind(name)
+            if kind is None:
+                continue
             if sum(call.outcome == RunOutcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
-                calls.append(Call(name, kind, RunOutcome.OUT_OF_FUEL, self.limits.fuel))  # type: ignore[arg-type] # filtered
+                calls.append(Call(name, kind, RunOutcome.OUT_OF_FUEL, self.limits.fuel))
                 continue
             if kind == "setUp" and not has_set_up:
                 calls.append(Call(name, "setUp", RunOutcome.PASSED, 0))
                 continue
             pair = _Pair(self, has_set_up=has_set_up)
-            calls.append(pair.run(name, kind))  # type: ignore[arg-type] # filtered
+            calls.append(pair.run(name, kind))
             pair.close()
             logs += [f"{name}: {line}" for line in pair.logs]
             if kind == "setUp" and calls[0].outcome != RunOutcome.PASSED:
@@ -180,12 +184,6 @@ class _Runs:
         found = json.loads(guest.exchange('{"do": "loaded"}'))
         guest.close()
         return sorted(item for item in found["value"]["v"] if isinstance(item, str))
-
-
-def _kind(name: str) -> Kind | None:
-    if name.startswith("test_"):
-        return "test"
-    return "metric" if name.startswith("metric_") else None
 
 
 def _wide(limits: RunLimits) -> RunLimits:

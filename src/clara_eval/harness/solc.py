@@ -16,17 +16,16 @@ import subprocess
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.harness.model import Kind, RunOutcome
+from clara_eval.harness.model import RunOutcome, function_kind
 from clara_eval.harness.solidity import MOST_COPIES, MOST_PARTS, NAME, linked, stand_in, too_much
-from clara_eval.harness.workers import Compiled, CompiledHarness, CompilerDocument, HarnessFunction
+from clara_eval.harness.workers import Compiled, CompiledHarness, Compiler, HarnessFunction
 
 EVM_VERSION = "cancun"
 SOLC_SETTINGS: dict[str, object] = {
@@ -74,19 +73,6 @@ class TooHard(Exception):
     """The text made the compiler pass a limit of memory, processor time or output: its own outcome."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """Where the compiler is: a native binary, or node with the npm package."""
-
-    native: str | None
-    node: str | None = None
-    package: str | None = None
-    seconds: float = 120.0
-
-    def to_json(self) -> CompilerDocument:
-        return {"native": self.native, "node": self.node, "package": self.package, "seconds": self.seconds}
-
-
 def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
     if problem := too_much(submission):
         return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, problem)
@@ -110,15 +96,15 @@ def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -
 
 def _with_harness(compiler: Compiler, submission: Mapping[str, Any], harness: str) -> CompiledHarness:
     """The harness, compiled with a stand-in of the submission, and the submission's code put in."""
-    part = _harness_part(compiler, stand_in(submission["abi"], harness), harness)
-    whole = linked(part.assembly, submission["evm"]["bytecode"]["object"])
-    _, outputs = _compile(compiler, [_assembly_input(one) for one in (part.assembly, whole)])
+    part, assembly = _harness_part(compiler, stand_in(submission["abi"], harness), harness)
+    whole = linked(assembly, submission["evm"]["bytecode"]["object"])
+    _, outputs = _compile(compiler, [_assembly_input(one) for one in (assembly, whole)])
     if wrong := next((problem for one in outputs if (problem := _first_error(one))), None):
         raise _DoesNotFit(f"The submission cannot be put into the harness: {wrong.get('message', '')}")
     again, code = (one["contracts"]["linked"][""]["evm"]["bytecode"]["object"] for one in outputs)
-    if again != part.code:
+    if again != part["code"]:
         raise CompilerBroke("The compiler's assembler gives other code than the compiler.")
-    return {"code": code, "functions": part.functions}
+    return {**part, "code": code}
 
 
 def compiled(compiler: str, outcome: RunOutcome | None = None, detail: str = "") -> Compiled:
@@ -248,27 +234,20 @@ def _named(output: Mapping[str, Any]) -> Mapping[str, Any]:
     return dict(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _HarnessPart:
-    """A harness that holds a stand-in."""
-
-    code: str
-    assembly: Mapping[str, Any]
-    functions: list[HarnessFunction]
-
-
 @lru_cache(maxsize=8)
-def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> _HarnessPart:
-    """Compiled once for all submissions that have the functions which the harness names."""
+def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[CompiledHarness, Mapping[str, Any]]:
+    """A harness with a stand-in, and its assembly; once for all submissions with the functions that it names."""
     _, (output,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: stand_in, HARNESS_FILE: harness})])
     if wrong := _first_error(output):
         raise _DoesNotFit(f"{_line(wrong)} {SEEN if wrong.get('type') == 'DeclarationError' else ''}".rstrip())
     contracts = output.get("contracts", {}).get(HARNESS_FILE, {})
     tree = output["sources"][HARNESS_FILE]["ast"]
-    _refuse_inheritance(tree)
+    nodes = [node for node in tree.get("nodes", ()) if node.get("nodeType") == "ContractDefinition"]
+    _refuse_inheritance(nodes)
     _refuse_running_code(tree)
-    own = dict(_own_functions(tree))
-    with_functions = [name for name, names in own.items() if any(_role(one) for one in names) and name in contracts]
+    # What the harness file itself declares: functions that a submission brings along by inheritance do not count.
+    own = {node["name"]: _declared(node["nodes"]) for node in nodes}
+    with_functions = [name for name, names in own.items() if any(map(function_kind, names)) and name in contracts]
     chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
     if chosen is None:
         wanted = "one contract with setUp, test_… or metric_… functions, or one that is called Harness"
@@ -277,14 +256,17 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> _HarnessPa
     code = contract["evm"]["bytecode"]["object"]
     if not code or not _is_hex(code):
         raise _DoesNotFit(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
-    return _HarnessPart(code, contract["evm"]["legacyAssembly"], _functions(contract, own[chosen]))
+    return {"code": code, "functions": _functions(contract, own[chosen])}, contract["evm"]["legacyAssembly"]
 
 
-def _refuse_inheritance(tree: Mapping[str, Any]) -> None:
+def _declared(nodes: list[dict[str, Any]]) -> list[str]:
+    return [one["name"] for one in nodes if one.get("nodeType") == "FunctionDefinition"]
+
+
+def _refuse_inheritance(nodes: list[dict[str, Any]]) -> None:
     """A harness that is the submission would run the submission's code as its own."""
-    own = [node for node in tree.get("nodes", ()) if node.get("nodeType") == "ContractDefinition"]
-    ids = {node["id"] for node in own}
-    for node in own:
+    ids = {node["id"] for node in nodes}
+    for node in nodes:
         if set(node["linearizedBaseContracts"]) - ids:
             remedy = f"Hold it in a variable: `{NAME} it = new {NAME}();`."
             raise _DoesNotFit(f"The harness's contract {node['name']} inherits from the submission. {remedy}")
@@ -303,27 +285,11 @@ def _refuse_running_code(tree: Mapping[str, Any]) -> None:
         waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
 
 
-def _own_functions(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """What the harness file itself declares: functions that a submission brings along by inheritance do not count."""
-    for node in tree.get("nodes", ()):
-        if node.get("nodeType") == "ContractDefinition":
-            names = [one["name"] for one in node["nodes"] if one.get("nodeType") == "FunctionDefinition"]
-            yield node["name"], names
-
-
-def _role(name: str) -> Kind | None:
-    if name == "setUp":
-        return "setUp"
-    if name.startswith("test_"):
-        return "test"
-    return "metric" if name.startswith("metric_") else None
-
-
 def _functions(contract: Mapping[str, Any], own: list[str]) -> list[HarnessFunction]:
     outputs = {one["name"]: one.get("outputs", []) for one in contract["abi"] if one["type"] == "function"}
     found: list[HarnessFunction] = []
     for name in sorted(set(own)):
-        selector, kind = contract["evm"]["methodIdentifiers"].get(f"{name}()"), _role(name)
+        selector, kind = contract["evm"]["methodIdentifiers"].get(f"{name}()"), function_kind(name)
         if selector is None or kind is None:
             continue
         types = [one["type"] for one in outputs[name]]

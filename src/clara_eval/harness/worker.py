@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clara_eval.harness.model import RunLimits, RunOutcome
-from clara_eval.harness.workers import EvmAnswer, EvmJob, Job
+from clara_eval.harness.workers import Compiler, EvmAnswer, EvmJob, Job
 
 MAX_OPEN_FILES = 64
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -22,10 +22,10 @@ MAX_FILE_BYTES = 512 * 1024 * 1024
 def answer(job: Job) -> Mapping[str, object]:
     """One job's answer. What goes wrong inside a machine is the caller's to name: it gets the words."""
     if job["kind"] == "compile":
-        from clara_eval.harness.solc import Compiler, CompilerBroke, compile_solidity, compiled
+        from clara_eval.harness.solc import CompilerBroke, compile_solidity, compiled
 
         try:
-            return compile_solidity(Compiler(**job["compiler"]), job["submission"], job["harness"])
+            return compile_solidity(Compiler(*job["compiler"]), job["submission"], job["harness"])
         except CompilerBroke as broke:
             return compiled("", RunOutcome.INFRASTRUCTURE, str(broke))
     if job["kind"] == "evm":

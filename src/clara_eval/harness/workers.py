@@ -13,21 +13,24 @@ import threading
 import time
 import weakref
 from dataclasses import asdict
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
 from clara_eval.harness.model import CallDocument, Kind, Language, RunLimits
 
 
-class CompilerDocument(TypedDict):
+class Compiler(NamedTuple):
+    """Where the compiler is: a native binary, or node with the npm package."""
+
     native: str | None
-    node: str | None
-    package: str | None
-    seconds: float
+    node: str | None = None
+    package: str | None = None
+    seconds: float = 120.0
 
 
 class CompileJob(TypedDict):
     kind: Literal["compile"]
-    compiler: CompilerDocument
+    compiler: Compiler
+    """A list, once it was JSON."""
     submission: str
     harness: str | None
 
