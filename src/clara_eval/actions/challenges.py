@@ -33,6 +33,12 @@ FINALIZATION_SECONDS = 12 * 3600
 COOLDOWN_SECONDS = 3600
 UNSETTLED = 20
 """The newest challenges are always read again: a reorg may have replaced them."""
+MAX_PAGE = 50
+AGENTS_SHOWN = 25
+PAGES_SCANNED = 4
+"""A filter looks through at most this many pages of the newest challenges in one call."""
+KEPT_SECONDS = 10.0
+MOST_KEPT = 2000
 
 
 async def addresses(caller: Caller) -> list[Address]:
@@ -86,14 +92,6 @@ async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
     except Temporary:
         return None  # not every node has old events
     return posted.by if posted else None
-
-
-MAX_PAGE = 50
-AGENTS_SHOWN = 25
-PAGES_SCANNED = 4
-"""A filter looks through at most this many pages of the newest challenges in one call."""
-KEPT_SECONDS = 10.0
-MOST_KEPT = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

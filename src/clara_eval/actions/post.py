@@ -23,6 +23,18 @@ from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.harness import Harness, MissingEngine
 
 NO_HASH = "0x" + "00" * 32
+FREE_OPTION = (
+    "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
+    "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
+)
+_INSTEAD = {
+    "public": "the public harness counts, or none where the config has none",
+    "fail": "nobody is ranked and expire() splits the prize",
+}
+NEWEST = 200
+"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
+OWN = 20
+"""How many of those are compared with this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,16 +158,6 @@ def _service_warnings(caller: Caller, terms: ChallengeTerms) -> list[str]:
     return found
 
 
-FREE_OPTION = (
-    "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
-    "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
-)
-_INSTEAD = {
-    "public": "the public harness counts, or none where the config has none",
-    "fail": "nobody is ranked and expire() splits the prize",
-}
-
-
 async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
     spec = config.harness if config else None
     is_committed = posting.private_set_hash.lower() != NO_HASH
@@ -193,12 +195,6 @@ async def _with_reference(caller: Caller, harness: Harness, reference: str) -> t
         remedy = "Mend the harness or the reference, then post."
         raise BadInput(" ".join(found.problems), path="$.harness.reference", remedy=remedy)
     return found.warnings
-
-
-NEWEST = 200
-"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
-OWN = 20
-"""How many of those are compared with this one."""
 
 
 def post(posting: Posting, sender: str | None = None) -> Action:

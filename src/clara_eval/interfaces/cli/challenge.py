@@ -11,14 +11,14 @@ from rich.text import Text
 
 from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.challenges import ChallengeFilter, browse, detail
-from clara_eval.actions.results import eval_status, has_stopped, is_waiting
+from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.actions.submit import draft_text, try_draft
 from clara_eval.app import Caller, open_caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.documents.results import ChainStatus
+from clara_eval.documents.results import STOPPED_STATES, ChainStatus
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.leaderboard_table import stage_text
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, emit_json
@@ -74,7 +74,7 @@ def watch(
     found = ask(lambda caller: _watch(caller, address, every))
     if json:
         emit_json(found)
-    if has_stopped(found):
+    if found.status in STOPPED_STATES:
         raise typer.Exit(1)
 
 
