@@ -126,14 +126,10 @@ def _similar_work(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _earlier_authors(found: JudgedRound) -> Iterator[Flag]:
-    for one in found.likeness.taken:
-        yield Flag(
-            "earlier_author",
-            "review" if one.account in found.near_money else "warn",
-            f"{one.account}: {one.author} handed in these very bytes first, and replaced them later.",
-            one.account,
-            {"other": one.author},
-        )
+    for account, author in found.likeness.taken:
+        severity: Severity = "review" if account in found.near_money else "warn"
+        sentence = f"{account}: {author} handed in these very bytes first, and replaced them later."
+        yield Flag("earlier_author", severity, sentence, account, {"other": author})
 
 
 def _paid_families(found: JudgedRound) -> Iterator[Flag]:
