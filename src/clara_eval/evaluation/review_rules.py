@@ -31,8 +31,6 @@ UNDECIDED_REVIEW = 0.05
 
 @dataclass(frozen=True, slots=True)
 class JudgedRound:
-    """Everything that is known when the winners are."""
-
     given: Round
     ranking: Ranking | None
     placed: Sequence[Placed]
@@ -54,7 +52,6 @@ class JudgedRound:
 
 
 def round_flags(found: JudgedRound) -> tuple[Flag, ...]:
-    """All flags of one round, in a fixed order."""
     return tuple(flag for rule in RULES for flag in rule(found))
 
 

@@ -112,7 +112,6 @@ class Cluster:
         return any(copy.may_be_first for copy in self.copies)
 
     def rejected(self) -> tuple[Rejected, ...]:
-        """The verdict about each copy."""
         first = self.original.submission
         at = datetime.fromtimestamp(first.submitted_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         ranked = f"the submission of {first.submitter} at {at}, which is ranked."
@@ -134,7 +133,6 @@ class Similar:
 
     @property
     def sentence(self) -> str:
-        """What they have in common, for people."""
         what = {
             "tokens": "text without formatting",
             "renamed": "code without names",
@@ -148,8 +146,6 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What the entries of a round have to do with one another."""
-
     clusters: tuple[Cluster, ...]
     families: dict[Address, Address] = field(default_factory=dict)
     """The earliest of those that are similar, by steps, or sent for one agent; for each of them."""

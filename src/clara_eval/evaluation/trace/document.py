@@ -200,21 +200,11 @@ def _bad(text: str, seq: int, problem: str) -> BadTrace:
 
 def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> list[Approval]:
     """The approvals in the last line: it must be exactly what they and the entries give."""
-    approvals = _approvals(line, digest)
-    if line != _ending(digest, approvals):
-        raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
-    if next(rest, None) is not None:
-        raise BadTrace("Something follows the digest.", entry="digest")
-    return approvals
-
-
-def _approvals(line: str, digest: str) -> list[Approval]:
-    """The approvals in the last line; nothing if it is not readable, which its comparison then shows."""
     try:
         links = _DECODER.decode("{" + line.removeprefix("],")).get("approvals", [])
         found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return []
+        found = []  # the comparison below shows that the line is not readable
     for approval in found:
         typed = (
             type(approval.at) is int
@@ -226,4 +216,8 @@ def _approvals(line: str, digest: str) -> list[Approval]:
             raise BadTrace(
                 f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
             )
+    if line != _ending(digest, found):
+        raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
+    if next(rest, None) is not None:
+        raise BadTrace("Something follows the digest.", entry="digest")
     return found

@@ -141,7 +141,6 @@ class Web:
     exempt: Exempt = frozenset()
 
     async def get(self, text: str) -> WebReply:
-        """GET a stranger's URL, following redirects."""
         async with _clock(self.limits.total_seconds, text):
             for _ in range(self.limits.max_redirects + 1):
                 url = check_url(text, exempt=self.exempt)
