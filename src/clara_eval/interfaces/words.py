@@ -21,7 +21,7 @@ from clara_eval.documents.actions import (
     ScoreResult,
     StatusFound,
 )
-from clara_eval.documents.results import D, Document, RankedEntry
+from clara_eval.documents.results import D, Document, RankedEntry, StageProgress
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
@@ -86,23 +86,19 @@ def error_text(error: ClaraError, names: Names) -> str:
 
 
 def acted(found: ActResult, names: Names) -> ActResult:
-    return found.model_copy(update={"next": _next(found, names)})
-
-
-def _next(found: ActResult, names: Names) -> str:
-    if found.outcome == "needs_confirmation":
-        return write(names["to_confirm"], names)
-    if found.outcome == "declined":
-        return "Nothing was sent: it was declined."
-    details, kind = found.details, found.action
-    if kind == "challenge_submit" and details["agentId"] is None:
+    """Add what to do next."""
+    kind, deadline = found.action, found.details.get("deadline")
+    if kind == "challenge_submit" and found.details["agentId"] is None:
         kind = "register"
-    deadline = details.get("deadline")
     moment = show_moment(deadline) if isinstance(deadline, int) else ""
     step = write(NEXT_STEPS[kind], names, found.challenge, moment=moment)
-    if found.outcome == "unsigned":
-        return f"Sign and send the transactions in this order with your own wallet. {step}".strip()
-    return step
+    following = {
+        "needs_confirmation": write(names["to_confirm"], names),
+        "declined": HEADS["declined"],
+        "unsigned": f"Sign and send the transactions in this order with your own wallet. {step}".strip(),
+        "sent": step,
+    }
+    return found.model_copy(update={"next": following[found.outcome]})
 
 
 def acted_text(found: ActResult, names: Names) -> str:
@@ -193,3 +189,10 @@ def tried_text(found: TryResult) -> str:
     if found.harness == "hidden":
         lines.append("The hidden harness is run after the deadline; this says nothing about it.")
     return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])
+
+
+def stage_text(stage: StageProgress) -> str:
+    parts = [f"{stage.name or 'working'} {stage.done or 0} of {stage.total or 0}"]
+    parts += [f"{stage.calls} calls, ${stage.costUsd or 0:.4f}"] if stage.calls else []
+    parts += [f"about {show_wait(round(stage.secondsLeft))} left"] if stage.secondsLeft else []
+    return ", ".join(parts)

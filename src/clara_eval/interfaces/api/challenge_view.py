@@ -304,7 +304,7 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "feature_names": feature_names(judging, facts),
         "matrix": matrix,
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
-        "consistency": wording.consistency(scores.consistency),
+        "consistency": list(wording.consistency(scores.consistency)) if scores.consistency else [],
         "flags": scores.flags,
         "shortened": wording.shortened,
         "rejection": wording.rejection,

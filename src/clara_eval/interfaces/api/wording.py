@@ -140,11 +140,7 @@ def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observa
     return Observation("What would have changed its place.", told, is_good=False)
 
 
-def consistency(found: Consistency | None) -> list[Observation]:
-    return list(_consistency(found)) if found else []
-
-
-def _consistency(found: Consistency) -> Iterator[Observation]:
+def consistency(found: Consistency) -> Iterator[Observation]:
     swap, swaps = found.swapConsistency, found.swaps
     if swap is not None:
         told = f"Asked twice with the two entries swapped, the same one won in {swap:.0%} of {swaps:,} cases."

@@ -62,13 +62,8 @@ from clara_eval.interfaces.cli.screen import (
     safe,
 )
 
-
-class ConfigTemplate(StrEnum):
-    measured = "measured"
-    gas = "gas"
-    code = "code"
-    text = "text"
-    amm = "amm"
+ConfigTemplate = StrEnum("ConfigTemplate", ["measured", "gas", "code", "text", "amm"])
+Looks = StrEnum("Looks", ["auto", "both", "full", "adaptive", "fours"])
 
 
 def init(
@@ -192,14 +187,6 @@ def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
     direction = f", {feature.better} is better" if feature.better else ""
     note = "; not in the catalogue, so a model may choose its type" if is_untyped else ""
     return f"{kind}{direction}, weight {feature.weight:g}, {feature.source}{note}"
-
-
-class Looks(StrEnum):
-    auto = "auto"
-    both = "both"
-    full = "full"
-    adaptive = "adaptive"
-    fours = "fours"
 
 
 def quote(
