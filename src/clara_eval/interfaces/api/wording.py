@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -93,28 +92,6 @@ def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Mon
     else:
         told = usd(spent) if has_begun else "Nothing yet"
     return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
-
-
-_REJECTIONS = {
-    "copy": "Copy of an earlier entry",
-    "wrong_hash": "Not what was committed on chain",
-    "binary": "Not text",
-    "empty": "Empty",
-    "too_large": "Too large",
-    "unreachable": "Could not be fetched",
-    "excluded": "Excluded in review",
-}
-
-
-def rejection(code: str | None) -> str:
-    return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
-
-
-_HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
-
-
-def shortened(text: str) -> str:
-    return _HEX.sub(lambda found: short(found.group()), text)
 
 
 @dataclass(frozen=True, slots=True)
