@@ -102,7 +102,7 @@ async def judged(
             checked = await check_trace(lines)
             (line, *more) = await app.store.spends()
             config = parse_eval_config(done.result.given.metadata.config_bytes)
-            quoted = app.models.costs.run_quote(done.challenge, config, checked.plan)
+            quoted = app.models.run_quote(done.challenge, config, checked.plan)
     assert checked.digest == done.digest
     assert "holds" in await by_node(path)
     assert line.settled_micro_usd is not None

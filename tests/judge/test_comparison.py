@@ -172,6 +172,6 @@ def test_prompts_are_files_named_by_their_hash() -> None:
 def test_what_a_tool_measures_on_a_wide_range_is_not_rounded_away(value: float, shown: float) -> None:
     """Neighbouring means of complexity stay different for the judge; claims on such a range keep their steps."""
     measured = MEASURED["mean_complexity"]
-    assert make_vector(FeatureSchema((measured,)), {measured.name: value}).get(measured.name) == shown
+    assert make_vector(FeatureSchema((measured,)), {measured.name: value}).as_dict() == {measured.name: shown}
     claimed = Feature("claimed_mean", "number", min=0, max=10_000, better="lower")
-    assert make_vector(FeatureSchema((claimed,)), {"claimed_mean": 12.5}).get("claimed_mean") == 10.0
+    assert make_vector(FeatureSchema((claimed,)), {"claimed_mean": 12.5}).as_dict() == {"claimed_mean": 10.0}

@@ -118,7 +118,7 @@ async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() 
     assert 4 in {len(comparison.group) for comparison in played}
     assert await play_tournament(schedule, judges, VECTORS, orderers=orderers) == played
     found = rank(tally(ITEMS, [c.result for c in played]), seed=b"x", winner_count=3)
-    best = sorted(ITEMS, key=lambda item: -int(str(VECTORS[item].get("level"))))[:3]
+    best = sorted(ITEMS, key=lambda item: -int(str(VECTORS[item].as_dict()["level"])))[:3]
     assert set(found.winners) == set(best)
 
 

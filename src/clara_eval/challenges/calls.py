@@ -18,7 +18,12 @@ from clara_eval.core.errors import BadInput, CannotPublish, NotYet, Temporary, U
 
 def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: bytes) -> None:
     """Refuse calldata that is not exactly these winners with this digest, or winners the contract would not take."""
-    if not _says(data, winners, trace_digest):
+    try:
+        read = read_calldata(data)
+        is_decided = read.winners == winners and read.trace_digest == trace_digest.lower()
+    except BadInput:
+        is_decided = False
+    if not is_decided:
         raise CannotPublish("The calldata does not say what was decided.", remedy="Nothing was sent; report this.")
     entries = winners.entries
     if len(challenge.submissions) < challenge.winner_count:
@@ -38,14 +43,6 @@ def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: 
         raise CannotPublish("The prizes are not the contract's shares of the prize pool.")
     if any(above.score < below.score for above, below in itertools.pairwise(entries)):
         raise CannotPublish("The winners are not in order of their scores.")
-
-
-def _says(data: bytes, winners: Winners, trace_digest: str) -> bool:
-    try:
-        read = read_calldata(data)
-    except BadInput:
-        return False
-    return read.winners == winners and read.trace_digest == trace_digest.lower()
 
 
 async def publish(

@@ -168,12 +168,12 @@ async def _note(
     for address in dict.fromkeys(claim.challenge for claim in found):
         claims = await read(store, chain_id, PrizeClaims, claims_key(address))
         if claims is not None:
-            claims.claims += [_claim(one) for one in found if one.challenge == address]
+            claims.claims += [
+                Claim(address=one.winner, amount=str(one.amount), at=one.claimed_at or None, txHash=one.tx_hash)
+                for one in found
+                if one.challenge == address
+            ]
             pairs.append((claims_key(address), plain_json(claims.model_dump())))
             if len(claims.claims) >= claims.winners:
                 known.pop(address, None)
     await store.put_many(chain_id, [*pairs, (UNCLAIMED, json.dumps(known))])
-
-
-def _claim(found: NewClaim) -> Claim:
-    return Claim(address=found.winner, amount=str(found.amount), at=found.claimed_at or None, txHash=found.tx_hash)

@@ -71,7 +71,10 @@ async def evaluate_challenge(
     """Evaluate a challenge that `pin_challenge` read, and post the result unless somebody is waited for."""
     ports = replace(ports, sender=replace(ports.sender.with_notice(status.explain), is_dry=options.dry_run))
     if is_open and ports.sender.can_sign:
-        await _advance(challenge, ports, options)
+        # Past its deadline and still open: it is moved on to scoring before anything is paid for.
+        options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))
+        if challenge.submission_count < MIN_SUBMISSIONS:
+            raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
     check_scorable(challenge)
     case = await open_case(challenge, ports, options, is_open=is_open)
     while True:
@@ -85,13 +88,6 @@ async def evaluate_challenge(
             review, winners = decision.review, found.winners
             return Evaluation(challenge, found.result, found.digest, receipt, review, winners_found=winners)
         now = await case.chain_now()
-
-
-async def _advance(challenge: Challenge, ports: Ports, options: Options) -> None:
-    """Move a challenge past its deadline that is still open on to scoring, before anything is paid for."""
-    options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))
-    if challenge.submission_count < MIN_SUBMISSIONS:
-        raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
 
 
 async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResult:

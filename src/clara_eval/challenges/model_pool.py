@@ -38,56 +38,6 @@ LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoundCosts:
-    settings: Settings
-
-    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
-        cap = caps_of(self.settings).tightest
-        looks = challenge.submission_count * (challenge.submission_count - 1)
-        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
-        quoted = self._quote(challenge, config, plan, looks)
-        while (
-            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
-        ):
-            plan, quoted = less, self._quote(challenge, config, less, looks)
-        plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
-        affordable = quoted.affordable_looks(cap)
-        if affordable is None:
-            return plan
-        games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
-        return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
-
-    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
-        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
-        line = next((line for line in quoted.lines if line.purpose == "features"), None)
-        cards = [self.card(name) for name in plan.readers]
-        if cap is None or line is None or not line.micro_usd or None in cards:
-            return None
-        known = [card for card in cards if card is not None]
-        input_rate = max(max(card.input, card.cache_write) for card in known)
-        output_rate = max(card.output for card in known)
-        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
-
-    def run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
-        """What a run will probably cost, with as many games as it may have."""
-        games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
-        return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
-
-    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
-        size = Size(challenge.submission_count, looks)
-        thinking = thinking_models(parse_judge(name) for name in plan.models)
-        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
-        return quote(size, expected, {name: self.card(name) for name in plan.models})
-
-    def is_costly(self, plan: EvaluationPlan) -> bool:
-        return any(self.card(name) != FREE for name in plan.models)
-
-    def card(self, name: str) -> PriceCard | None:
-        return price_card(parse_judge(name), parse_prices(self.settings.prices))
-
-
 @dataclass(slots=True)
 class Reservation:
     """The line of the ledger under which one run spends; `unsure` has a line of its own."""
@@ -179,12 +129,50 @@ class ModelPool:
     """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
-    @property
-    def costs(self) -> RoundCosts:
-        return RoundCosts(self.settings)
-
     def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        return self.costs.affordable(challenge, config, plan)
+        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
+        cap = caps_of(self.settings).tightest
+        looks = challenge.submission_count * (challenge.submission_count - 1)
+        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
+        quoted = self._quote(challenge, config, plan, looks)
+        while (
+            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
+        ):
+            plan, quoted = less, self._quote(challenge, config, less, looks)
+        plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
+        affordable = quoted.affordable_looks(cap)
+        if affordable is None:
+            return plan
+        games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
+        return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
+
+    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
+        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
+        line = next((line for line in quoted.lines if line.purpose == "features"), None)
+        cards = [self.card(name) for name in plan.readers]
+        if cap is None or line is None or not line.micro_usd or None in cards:
+            return None
+        known = [card for card in cards if card is not None]
+        input_rate = max(max(card.input, card.cache_write) for card in known)
+        output_rate = max(card.output for card in known)
+        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
+
+    def run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
+        """What a run will probably cost, with as many games as it may have."""
+        games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
+        return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
+
+    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
+        size = Size(challenge.submission_count, looks)
+        thinking = thinking_models(parse_judge(name) for name in plan.models)
+        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
+        return quote(size, expected, {name: self.card(name) for name in plan.models})
+
+    def is_costly(self, plan: EvaluationPlan) -> bool:
+        return any(self.card(name) != FREE for name in plan.models)
+
+    def card(self, name: str) -> PriceCard | None:
+        return price_card(parse_judge(name), parse_prices(self.settings.prices))
 
     @property
     def quotes(self) -> Quotes:
@@ -197,8 +185,8 @@ class ModelPool:
         """Open the models of a run; on leaving, what was spent replaces what was reserved."""
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
-        caps, quoted = caps_of(self.settings), self.costs.run_quote(challenge, config, plan)
-        most = quoted.most_to_spend(caps, spent) if self.costs.is_costly(plan) else None
+        caps, quoted = caps_of(self.settings), self.run_quote(challenge, config, plan)
+        most = quoted.most_to_spend(caps, spent) if self.is_costly(plan) else None
         is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
         if is_answered:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
@@ -217,7 +205,7 @@ class ModelPool:
             for name in plan.models
         }
         # Last before the run: a model that cannot be built must not leave a reservation behind.
-        if self.costs.is_costly(plan) and not is_answered:
+        if self.is_costly(plan) and not is_answered:
             await ledger.take(most or spent)
         try:
             expected = quoted.models_micro_usd
@@ -228,34 +216,29 @@ class ModelPool:
             for name in plan.models:
                 self._attested.pop((name, challenge.run), None)
             if ledger.line is not None:
-                await self._close_reservation(ledger.line, challenge.run, budget, unsure)
-
-    async def _close_reservation(self, ledger: int, run: str, budget: RunBudget, unsure_before: int) -> None:
-        """The paid amount on the run's line; what may have been charged for nothing goes to its own, for good."""
-        if budget.unsure_micro_usd:
-            await self.store.add_unsure(run, budget.unsure_micro_usd)
-        unsure = unsure_before + budget.unsure_micro_usd
-        await self.store.settle_spend(ledger, budget.spent - unsure)
+                # What may have been charged for nothing has a line of its own, for good.
+                if budget.unsure_micro_usd:
+                    await self.store.add_unsure(challenge.run, budget.unsure_micro_usd)
+                await self.store.settle_spend(ledger.line, budget.spent - unsure - budget.unsure_micro_usd)
 
     def line(
         self, name: str, run: str, budget: RunBudget, seconds: float, ahead: AnswerAhead | None = None
     ) -> CachedLlm:
         """One model on its line for a run, for so many seconds."""
-        at_once = provider_of(parse_judge(name)).most_at_once or self.settings.max_concurrency
+        judge = parse_judge(name)
+        provider = provider_of(judge)
+        at_once = provider.most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
         policy = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
         if name not in self._gates:
             self._gates[name] = Gate(at_once, clock=clock)
-        llm, card = self._judge(name, run), self.costs.card(name)
+        llm, card = self._judge(name, run), self.card(name)
+        # An endpoint of others may leave thinking out of the limit: the providers' own count it.
+        is_foreign_thinker = judge.base_url is not None and provider.thinks(judge)
         return CachedLlm(
             llm, self.store, run=run, budget=budget, card=card, policy=policy, watch=self.watch, ahead=ahead,
-            gate=self._gates[name], beyond_limit=UNKNOWN_THINKING if self._is_foreign_thinker(name) else 0,
+            gate=self._gates[name], beyond_limit=UNKNOWN_THINKING if is_foreign_thinker else 0,
         )  # fmt: skip
-
-    def _is_foreign_thinker(self, name: str) -> bool:
-        """Whether its endpoint may leave thinking out of the limit: the providers' own count it."""
-        judge = parse_judge(name)
-        return judge.base_url is not None and provider_of(judge).thinks(judge)
 
     def _judge(self, name: str, run: str) -> Llm:
         """The model; if its endpoint signs, behind the checks of its signatures."""
@@ -273,7 +256,7 @@ class ModelPool:
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
         """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
-        card = self.costs.card(name)
+        card = self.card(name)
         in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
         if in_batches is None:
             return None

@@ -67,7 +67,9 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     plan = await journal.once("plan", PLAN, affordable)
     disputed = await _disputed(case, now)
     ruled = await read_rulings(journal)
-    tries_again = not is_by_default(ruled) and now < window_of(challenge).decided_until and not await _is_settled(case)
+    review = await read_review(case.ports.store, challenge.chain_id, challenge.address)
+    is_settled = (review is not None and review.state == "approved") or await case.is_signed()
+    tries_again = not is_by_default(ruled) and now < window_of(challenge).decided_until and not is_settled
     if tries_again and await any_missed(journal):
         # An entry that can be read now changes the result; the earlier one was never signed or approved.
         await journal.drop("digest")
@@ -113,11 +115,6 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
         return Reveal(None)
 
     return await case.journal.once("reveal", REVEAL, decide)
-
-
-async def _is_settled(case: RoundCase) -> bool:
-    review = await read_review(case.ports.store, case.challenge.chain_id, case.challenge.address)
-    return (review is not None and review.state == "approved") or await case.is_signed()
 
 
 async def _disputed(case: RoundCase, now: int) -> Disputed | None:

@@ -88,11 +88,6 @@ async def lapse(keys: PublicKeys, chain_id: int, review: Review) -> None:
     await _write(keys, chain_id, replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK))
 
 
-async def approvals_of(keys: PublicKeys, chain_id: int, address: str, digest: str) -> tuple[Approval, ...]:
-    review = await read_review(keys, chain_id, address)
-    return review.approvals if review is not None and review.digest == digest else ()
-
-
 async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
     text = await keys.get(chain_id, review_key(address))
     if text is None:

@@ -21,9 +21,15 @@ from clara_eval.store.sql_store import PublicKeys
 async def post_result(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Receipt:
     """Post these winners, save the scores with the receipt, and say how it ended."""
     await status.say("publishing", 92)
-    receipt = await _publish(case, found)
+    challenge, ports, store = case.challenge, case.ports, case.ports.store
+    if not ports.sender.can_sign and case.is_open:
+        receipt = _unrehearsed(case, found)
+    else:
+        gone = await superseded(store, challenge.run)
+        receipt = await publish(
+            challenge, found.winners, found.digest, sender=ports.sender, results=ports.chain.results, superseded=gone
+        )
     case.options.sent(receipt)
-    challenge, store = case.challenge, case.ports.store
     document = with_receipt(await _scores(case, found), receipt, await _posted_at(case, receipt))
     await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
     await _say_outcome(status, receipt)
@@ -36,16 +42,6 @@ async def _posted_at(case: RoundCase, receipt: Receipt) -> int | None:
     if receipt.block_number is not None:
         return (await case.ports.chain.blocks.block_at(receipt.block_number)).timestamp
     return (await case.ports.chain.results.scoring_state(case.challenge.address)).score_posted_at
-
-
-async def _publish(case: RoundCase, found: RecordedResult) -> Receipt:
-    challenge, ports = case.challenge, case.ports
-    if not ports.sender.can_sign and case.is_open:
-        return _unrehearsed(case, found)
-    gone = await superseded(ports.store, challenge.run)
-    return await publish(
-        challenge, found.winners, found.digest, sender=ports.sender, results=ports.chain.results, superseded=gone
-    )
 
 
 def _unrehearsed(case: RoundCase, found: RecordedResult) -> Receipt:
@@ -84,9 +80,8 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
         case SendOutcome.CONFIRMED | SendOutcome.ALREADY_DONE:
             await status.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
         case SendOutcome.DRY_RUN:
-            await status.say(
-                "complete", 100, reason=receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
-            )
+            said = receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
+            await status.say("complete", 100, reason=said)
         case SendOutcome.UNKNOWN:
             waits = "Sent, not seen mined yet: the chain is asked again."
             await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())

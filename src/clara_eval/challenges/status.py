@@ -147,12 +147,20 @@ class StatusWriter:
         listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> StatusWriter:
-        """A writer that keeps the first start and the progress of what is written."""
+        """A writer that keeps the start of what is written, and its progress unless that had ended."""
         writer = cls(keys, chain_id, address, listener=listener, now=now)
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
-        if writer._earlier is not None:
-            writer.status = _going_on(writer.status, writer._earlier)
+        if (earlier := writer._earlier) is not None:
+            is_going_on = earlier.status not in FINAL_STATES | {"review"}
+            kept = {
+                "startedAt": earlier.startedAt or writer.status.startedAt,
+                "progress": earlier.progress if is_going_on else 0,
+                "stage": earlier.stage,
+                "estimateUsd": earlier.estimateUsd,
+                "warning": earlier.warning,
+            }
+            writer.status = writer.status.model_copy(update=kept)
         return writer
 
     def _change(self, **changes: object) -> None:
@@ -254,19 +262,6 @@ class StatusWriter:
 
     async def _write(self, status: EvalStatus) -> None:
         await self._keys.put(self._chain_id, status_key(self._address), plain_json(status.model_dump()))
-
-
-def _going_on(fresh: EvalStatus, earlier: EvalStatus) -> EvalStatus:
-    """Keep start and progress of an earlier status, unless that had ended."""
-    is_going_on = earlier.status not in FINAL_STATES | {"review"}
-    kept = {
-        "startedAt": earlier.startedAt or fresh.startedAt,
-        "progress": earlier.progress if is_going_on else 0,
-        "stage": earlier.stage,
-        "estimateUsd": earlier.estimateUsd,
-        "warning": earlier.warning,
-    }
-    return fresh.model_copy(update=kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from clara_eval.code.vocabulary import LIBRARY
-
-if TYPE_CHECKING:
-    from clara_eval.core.syntax import Parsed
+from clara_eval.code.vocabulary import LIBRARY, STRINGS, words
+from clara_eval.core.syntax import Parsed, parse
 
 MOST_ITEMS = 400_000
 """A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""
 
 
-def words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-STRINGS = words(
-    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
-    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string"
-)
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
 
 
@@ -47,7 +36,6 @@ class Item:
         return [c for c in self.children if c.is_named and not c.is_dropped and c.kind not in COMMENTS]
 
     def at(self, field: str) -> Item | None:
-        """The first child in this role."""
         return next((child for child in self.children if child.field == field and not child.is_dropped), None)
 
     def drop(self, instead: str = "") -> None:
@@ -91,7 +79,6 @@ def inside(top: Item) -> Iterator[Item]:
 
 
 def bare(item: Item) -> Item:
-    """The item without brackets and wrappers that hold nothing else."""
     while item.kind in _WRAPPERS and len(item.named) == 1:
         item = item.named[0]
     return item
@@ -134,15 +121,24 @@ _DEEPEST = 24
 
 
 class DeadCode:
-    """One pass over a program; what it drops is marked in the items."""
-
     def __init__(self, root: Item, source: bytes, language: str) -> None:
-        self._root, self._source = root, source
+        self.root, self._source, self.language = root, source, language
         self._is_python, self.library = language == "python", LIBRARY[language]
         self._constants = self._read_constants()
 
+    @classmethod
+    def of(cls, source: bytes, language: str, kept: frozenset[str]) -> DeadCode | None:
+        """Mark what does nothing, but for the names to keep; None if there is no syntax tree, or one too large."""
+        parsed = parse(source, language)
+        root = read_items(parsed) if parsed is not None else None
+        if parsed is None or root is None:
+            return None
+        code = cls(root, source, parsed.language)
+        code.drop_dead()
+        code.drop_unread(kept)
+        return code
+
     def head(self, item: Item, size: int) -> str:
-        """How an item begins."""
         return self.text_between(item.start, min(item.end, item.start + size))
 
     def text(self, item: Item) -> str:
@@ -152,7 +148,7 @@ class DeadCode:
         return self._source[start:end].decode("utf-8", "replace")
 
     def drop_dead(self) -> None:
-        for item in inside(self._root):
+        for item in inside(self.root):
             if item.kind in _BLOCKS:
                 self._drop_after_end(item)
             elif item.kind in ("if_statement", "elif_clause"):
@@ -166,8 +162,8 @@ class DeadCode:
         """Drop assignments of plain values to names, or to members, that nothing reads and nobody asked for."""
         for _ in range(4):
             written: dict[str, list[Item]] = {}
-            seen = Counter(self.text(item).lstrip("#") for item in inside(self._root) if item.kind in _NAMES)
-            for item in inside(self._root):
+            seen = Counter(self.text(item).lstrip("#") for item in inside(self.root) if item.kind in _NAMES)
+            for item in inside(self.root):
                 for name in self._plain_binding(item):
                     written.setdefault(name, []).append(item)
             dropped = False
@@ -205,15 +201,10 @@ class DeadCode:
             if one.kind in _CALLS:
                 held = one.at("arguments")
                 told += [self.text(a) for a in (held or one).named if held or a.kind == "call_argument"]
-                if self._is_compared_with_itself(one):
+                others = (a for a in one.named if a.kind not in STRINGS)
+                if any(self.truth(a) is True and self.own_names(a) for a in others):  # compared with itself
                     return True
         return not self.own_names(item) or (len(told) > 1 and len(told) > len(set(told)) and len(set(told)) == 1)
-
-    def _is_compared_with_itself(self, call: Item) -> bool:
-        for argument in call.named:
-            if self.truth(argument) is True and argument.kind not in STRINGS and self.own_names(argument):
-                return True
-        return False
 
     def own_names(self, item: Item) -> set[str]:
         """Names in here that are not the language's."""
@@ -234,7 +225,10 @@ class DeadCode:
             return None
         left, right = item.named
         if operator in ("and", "&&", "or", "||"):
-            return self._joined(operator in ("and", "&&"), left, right, depth)
+            is_and, sides = operator in ("and", "&&"), [self.truth(left, depth + 1), self.truth(right, depth + 1)]
+            if (not is_and) in sides:
+                return not is_and
+            return is_and if sides == [is_and, is_and] else None
         return self._compared(operator, left, right)
 
     def _plain_truth(self, item: Item) -> bool | None:
@@ -243,7 +237,8 @@ class DeadCode:
         if text in ("true", "True") or kind in ("lambda", "arrow_function"):
             return True
         if text in _FALSE or text.replace(" ", "") in ("range(0)", "[]"):
-            return kind == "array" and not _is_iterated(item)
+            # In scripts an empty list is true, but a loop over it does nothing.
+            return kind == "array" and not (item.parent is not None and item.parent.kind in _LOOPS)
         if kind in _NUMBERS:
             value = _number(text)
             return None if value is None else bool(value)
@@ -252,12 +247,6 @@ class DeadCode:
         if kind in ("list", "tuple", "dictionary", "set"):
             return bool(item.named)
         return self._constants.get(text) if kind == "identifier" else None
-
-    def _joined(self, is_and: bool, left: Item, right: Item, depth: int) -> bool | None:
-        sides = [self.truth(left, depth + 1), self.truth(right, depth + 1)]
-        if (not is_and) in sides:
-            return not is_and
-        return is_and if sides == [is_and, is_and] else None
 
     def _compared(self, operator: str, left: Item, right: Item) -> bool | None:
         left, right = bare(left), bare(right)
@@ -278,7 +267,7 @@ class DeadCode:
         self._constants = found
         bound = Counter[str]()
         values: dict[str, Item] = {}
-        for item in inside(self._root):
+        for item in inside(self.root):
             if item.field in ("left", "name", "pattern", "alias", "argument") and item.kind in _NAMES:
                 bound[self.text(item)] += 1
                 value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
@@ -392,7 +381,10 @@ class DeadCode:
             statement: Item | None = item
             while statement is not None and statement.kind not in _STATEMENTS:
                 statement = statement.parent
-            if statement is None or (statement is not item and len(_parts(statement)) > 1):
+            if statement is None:
+                continue
+            parts = [child for child in statement.named if child.kind in (*_BINDINGS, "assignment_expression")]
+            if statement is not item and len(parts) > 1:
                 continue
             if not statement.is_dropped and statement.parent is not None and statement.parent.kind in _HOLDERS:
                 statement.drop()
@@ -400,17 +392,8 @@ class DeadCode:
         return dropped
 
 
-def _is_iterated(item: Item) -> bool:
-    """In scripts an empty list is true, but a loop over it does nothing."""
-    return item.parent is not None and item.parent.kind in _LOOPS
-
-
 def _is_short(item: Item) -> bool:
     return item.end - item.start <= _LONGEST
-
-
-def _parts(statement: Item) -> list[Item]:
-    return [child for child in statement.named if child.kind in (*_BINDINGS, "assignment_expression")]
 
 
 def _number(text: str) -> int | float | None:

@@ -53,49 +53,27 @@ _SIGNS: dict[str, tuple[str, ...]] = {
     ),
 }
 _COMPILED = {name: tuple(re.compile(sign, re.MULTILINE) for sign in signs) for name, signs in _SIGNS.items()}
-_NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
+_NEEDED: dict[str, tuple[str, ...]] = {
     "solidity": (
-        ("pragma",),
-        ("SPDX",),
-        ("contract", "library", "interface"),
-        ("external", "internal", "public", "private"),
-        ("uint256", "mapping", "msg.sender", "bytes32"),
+        *("pragma", "SPDX", "contract library interface", "external internal public private"),
+        "uint256 mapping msg.sender bytes32",
     ),
-    "python": (("def",), ("class",), ("import",), (":",), ("__name__",)),
-    "rust": (("fn",), ("mut",), ("impl",), ("::",), ("->",)),
-    "go": (("package",), ("func",), (":=",), ("nil",), ("import",)),
-    "typescript": (
-        (":",),
-        ("interface", "type"),
-        ("readonly", "const", "type"),
-        (":",),
-    ),
-    "javascript": (
-        ("const", "let", "var"),
-        ("function",),
-        ("=>",),
-        ("require", "module", "export"),
-        ("console",),
-        ("===", "!=="),
-        ("this.",),
-    ),
+    "python": ("def", "class", "import", ":", "__name__"),
+    "rust": ("fn", "mut", "impl", "::", "->"),
+    "go": ("package", "func", ":=", "nil", "import"),
+    "typescript": (":", "interface type", "readonly const type", ":"),
+    "javascript": ("const let var", "function", "=>", "require module export", "console", "=== !==", "this."),
 }
 """For each sign what a text must hold for the sign to be in it: prose holds hardly any, and is read in no time."""
 _ALIASES = {
-    "py": "python",
-    "python3": "python",
-    "js": "javascript",
-    "mjs": "javascript",
-    "jsx": "javascript",
-    "ecmascript": "javascript",
-    "ts": "typescript",
-    "tsx": "typescript",
+    **dict.fromkeys(("py", "python3"), "python"),
+    **dict.fromkeys(("js", "mjs", "jsx", "ecmascript"), "javascript"),
+    **dict.fromkeys(("ts", "tsx"), "typescript"),
     "sol": "solidity",
     "rs": "rust",
     "golang": "go",
 }
 _LOOKED_AT = 32_768
-"""Characters that one guess reads."""
 _PLACES = 9
 """Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
 
@@ -144,7 +122,9 @@ def _by_single_sign(head: str) -> str | None:
 
 
 def _shows(head: str, name: str, number: int) -> bool:
-    return any(word in head for word in _NEEDED[name][number]) and _COMPILED[name][number].search(head) is not None
+    return (
+        any(word in head for word in _NEEDED[name][number].split()) and _COMPILED[name][number].search(head) is not None
+    )
 
 
 def choose_language(text: str, *, hint: str | None, uri: str, media_type: str) -> str | None:

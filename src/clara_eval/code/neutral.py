@@ -9,17 +9,10 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from clara_eval.code.dead_code import (
-    COMMENTS,
-    STRINGS,
-    DeadCode,
-    Item,
-    inside,
-    read_items,
-)
+from clara_eval.code.dead_code import COMMENTS, DeadCode, Item, inside
 from clara_eval.code.reach import drop_unreached
 from clara_eval.code.structure import read_structure
-from clara_eval.code.vocabulary import LIBRARY
+from clara_eval.code.vocabulary import LIBRARY, STRINGS
 from clara_eval.core.syntax import edited, parse
 
 _NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
@@ -48,29 +41,19 @@ def wanted_names(statement: str, harness: str = "", language: str = "") -> froze
 @lru_cache(maxsize=32)
 def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozenset()) -> str | None:
     """The program in neutral words, or None where there is no syntax tree to take it from."""
-    parsed = parse(source, language)
-    root = read_items(parsed) if parsed is not None else None
-    if parsed is None or root is None:
+    code = DeadCode.of(source, language, wanted)
+    if code is None:
         return None
-    code = DeadCode(root, source, parsed.language)
-    code.drop_dead()
+    tests = drop_unreached(code, wanted)
     code.drop_unread(wanted)
-    tests = drop_unreached(root, code, parsed.language, wanted)
-    code.drop_unread(wanted)
-    return _Writer(code, parsed.language, wanted, tests).write(root)
+    return _Writer(code, wanted, tests).write()
 
 
 def live_text(text: str, language: str) -> str:
     """Blank the statements that do nothing; the text as it is if there is no syntax tree."""
     source = text.encode("utf-8", "replace")
-    parsed = parse(source, language)
-    root = read_items(parsed) if parsed is not None else None
-    if parsed is None or root is None:
-        return text
-    code = DeadCode(root, source, parsed.language)
-    code.drop_dead()
-    code.drop_unread(frozenset())
-    return edited(source, ((item.start, item.end, " ") for item in _dropped(root)))
+    code = DeadCode.of(source, language, frozenset())
+    return edited(source, ((item.start, item.end, " ") for item in _dropped(code.root))) if code else text
 
 
 def _dropped(root: Item) -> Iterator[Item]:
@@ -84,21 +67,20 @@ def _dropped(root: Item) -> Iterator[Item]:
 
 
 class _Writer:
-    def __init__(self, code: DeadCode, language: str, wanted: frozenset[str], tests: frozenset[str]) -> None:
-        self._code, self._language, self._tests = code, language, tests
-        self._kept = LIBRARY[language] | wanted
-        self._library = LIBRARY[language] - wanted
+    def __init__(self, code: DeadCode, wanted: frozenset[str], tests: frozenset[str]) -> None:
+        self._code, self._tests = code, tests
+        self._kept, self._library = code.library | wanted, code.library - wanted
         self._new: dict[str, str] = {}
         self._counts: dict[str, int] = {}
 
-    def write(self, root: Item) -> str:
-        self._name_definitions(root)
-        text = "".join(self._pieces(root))
+    def write(self) -> str:
+        self._name_definitions()
+        text = "".join(self._pieces())
         return "\n".join(line.rstrip() for line in text.split("\n") if line.strip(" \t\r;")) + "\n"
 
-    def _name_definitions(self, root: Item) -> None:
+    def _name_definitions(self) -> None:
         """Functions and classes first, so that a name says what it is; a library's word defined anew is none."""
-        for item in inside(root):
+        for item in inside(self._code.root):
             around = item.parent
             if item.field != "name" or around is None or item.children:
                 continue
@@ -128,9 +110,9 @@ class _Writer:
             self._new[name] = f"{prefix}{number}"
         return self._new[name]
 
-    def _pieces(self, root: Item) -> Iterator[str]:
+    def _pieces(self) -> Iterator[str]:
         position = 0
-        waiting = [root]
+        waiting = [self._code.root]
         while waiting:
             item = waiting.pop()
             if item.start < position:
@@ -146,7 +128,7 @@ class _Writer:
 
     def _is_emptied(self, item: Item) -> bool:
         """A Python block that has lost all of its statements; it is marked so that `pass` stands there."""
-        if self._language != "python" or item.kind != "block" or item.named:
+        if self._code.language != "python" or item.kind != "block" or item.named:
             return False
         item.drop("pass")
         return True

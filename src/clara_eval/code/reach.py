@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from clara_eval.code.dead_code import DeadCode, Item, inside, words
-from clara_eval.code.vocabulary import LIBRARY
+from clara_eval.code.dead_code import DeadCode, Item, inside
+from clara_eval.code.vocabulary import words
 
 _FUNCTIONS = words(
     "function_definition function_declaration generator_function_declaration method_definition modifier_definition "
@@ -74,9 +74,9 @@ class ReachUnit:
         return self.item.end - self.item.start
 
 
-def drop_unreached(root: Item, code: DeadCode, language: str, wanted: frozenset[str]) -> frozenset[str]:
+def drop_unreached(code: DeadCode, wanted: frozenset[str]) -> frozenset[str]:
     """Mark what is not reached; returns the names of the tests that are kept."""
-    program = _Program(root, code, language, wanted)
+    program = _Program(code, wanted)
     program.reach()
     program.keep_tests()
     for unit in program.units:
@@ -86,10 +86,9 @@ def drop_unreached(root: Item, code: DeadCode, language: str, wanted: frozenset[
 
 
 class _Program:
-    def __init__(self, root: Item, code: DeadCode, language: str, wanted: frozenset[str]) -> None:
-        self._code, self._language, self._wanted = code, language, wanted
-        self._library = LIBRARY[language]
-        self.units = list(_Reader(root, code, language).units())
+    def __init__(self, code: DeadCode, wanted: frozenset[str]) -> None:
+        self._code, self._wanted = code, wanted
+        self.units = list(_Reader(code).units())
         self._top = [unit for unit in self.units if unit.parent is None]
         self._by_name: dict[str, list[ReachUnit]] = {}
         for unit in self.units:
@@ -143,14 +142,11 @@ class _Program:
                 self._mark(unit)
         return list(self._largest(defined))
 
-    def _run_at_top(self) -> set[str]:
-        """What code outside functions refers to."""
-        return {name for unit in self._top if unit.kind == "statement" for name in _all_uses(unit)}
-
     def _largest(self, defined: list[ReachUnit]) -> Iterator[ReachUnit]:
         groups = _groups(defined)
         sizes = [sum(unit.size for unit in group) for group in groups]
-        exported, run = any(unit.is_exported for unit in defined), self._run_at_top()
+        exported = any(unit.is_exported for unit in defined)
+        run = {name for unit in self._top if unit.kind == "statement" for name in _all_uses(unit)}
         least = max(sizes, default=0) / _HALF
         for group, size in zip(groups, sizes, strict=True):
             if size < least and not any(unit.names & run for unit in group):
@@ -192,12 +188,12 @@ class _Program:
         )
 
     def _is_interface(self, unit: ReachUnit, around: ReachUnit) -> bool:
-        if any(name in self._library and (name.startswith("__") or around.bases) for name in unit.names):
+        if any(name in self._code.library and (name.startswith("__") or around.bases) for name in unit.names):
             return True  # the language calls it, or the class from outside that it extends
         if not around.is_root or not unit.is_public or unit.kind != "function":
             return False
         # Anybody can call a public function of a contract; of a class only what was asked for counts.
-        return self._language == "solidity" or not self._has_wanted_part(around)
+        return self._code.language == "solidity" or not self._has_wanted_part(around)
 
     def _has_wanted_part(self, unit: ReachUnit) -> bool:
         if unit.has_wanted_part is None:
@@ -272,12 +268,10 @@ def _all_uses(unit: ReachUnit) -> set[str]:
 
 
 class _Reader:
-    """Cuts a program into units."""
-
-    def __init__(self, root: Item, code: DeadCode, language: str) -> None:
-        self._root, self._code, self._language = root, code, language
+    def __init__(self, code: DeadCode) -> None:
+        self._root, self._code, self._language = code.root, code, code.language
         self._exports = self._exported_names()
-        self._after_test_attribute = set(self._marked_tests()) if language == "rust" else set()
+        self._after_test_attribute = set(self._marked_tests()) if code.language == "rust" else set()
 
     def _marked_tests(self) -> Iterator[Item]:
         for item in inside(self._root):
@@ -394,7 +388,6 @@ class _Reader:
         return frozenset(self._code.text(one) for one in inside(item) if one.kind in _NAMES)
 
     def _bound(self, item: Item) -> frozenset[str]:
-        """Names that a declaration declares."""
         found: set[str] = set()
         for one in (item, *item.named):
             for target in one.named:
@@ -423,7 +416,7 @@ class _Reader:
             if target is not None:
                 first = next((leaf for leaf in inside(target) if leaf.kind in _NAMES), None)
                 found |= {self._code.text(first)} if first is not None else set()
-        return frozenset(found - LIBRARY[self._language])
+        return frozenset(found - self._code.library)
 
 
 _SCRIPTS = ("javascript", "typescript", "tsx")

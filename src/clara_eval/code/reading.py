@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from clara_eval.code.structure import Structure, read_structure
+from clara_eval.code.vocabulary import STRINGS, words
 from clara_eval.core.syntax import Parsed, load_language, parse
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ _LONGEST_SHAPE = 600
 class Shape(NamedTuple):
     text: str
     leaves: int
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
 
 
 _LABELS = {
@@ -74,14 +71,14 @@ _LABELS = {
     "class": "class_definition class_declaration contract_declaration library_declaration interface_declaration "
     "struct_declaration struct_item enum_item enum_declaration trait_item impl_item abstract_class_declaration",
 }
-_SPLICED = _words(
+_SPLICED = words(
     "argument_list arguments call_argument parameters formal_parameters parameter_list lambda_parameters "
     "closure_parameters parenthesized_expression expression statement expression_statement required_parameter "
     "parameter variable_declaration lexical_declaration dotted_name"
 )
 """Nodes that only hold others: their parts belong to the node around them."""
 _LABEL_OF = {name: label for label, names in _LABELS.items() for name in names.split()}
-_SKIPPED = _words(
+_SKIPPED = words(
     "comment line_comment block_comment html_comment import_statement import_from_statement future_import_statement "
     "import_directive import_declaration use_declaration extern_crate_declaration package_clause pragma_directive "
     "hash_bang_line shebang visibility visibility_modifier state_mutability virtual override_specifier "
@@ -89,22 +86,18 @@ _SKIPPED = _words(
     "type_parameter return_type_definition line_continuation pass_statement empty_statement decorator attribute_item "
     "inner_attribute_item type escape_sequence string_start string_end mut optional_chain export_clause"
 )
-_BLOCKS = _words(
+_BLOCKS = words(
     "module program source_file block statement_block statement_list class_body contract_body declaration_list "
     "function_body switch_body match_block block_statement struct_body enum_body field_declaration_list yul_block "
     "enum_variant_list export_statement decorated_definition"
 )
-_PARTS = _words("elif_clause else_clause catch_clause except_clause case_clause switch_case match_arm") | {
+_PARTS = words("elif_clause else_clause catch_clause except_clause case_clause switch_case match_arm") | {
     "expression_case",
     "finally_clause",
     "variable_declarator",
     "statement",
 }
-_STRINGS = _words(
-    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
-    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string"
-)
-_NUMBERS = _words(
+_NUMBERS = words(
     "integer float number number_literal integer_literal float_literal int_literal imaginary_literal "
     "yul_decimal_number yul_hex_number negative_literal"
 )
@@ -112,7 +105,7 @@ _CONSTANTS = {
     "true": "true", "false": "false", "yul_boolean": "true", "boolean_literal": "bool",
     "none": "null", "null": "null", "nil": "null", "undefined": "null",
 }  # fmt: skip
-_NAMES = _words("self this super yul_path yul_evm_builtin crate blank_identifier iota type_name")
+_NAMES = words("self this super yul_path yul_evm_builtin crate blank_identifier iota type_name")
 _SAME_OPERATOR = {
     "===": "==", "!==": "!=", "<>": "!=", "&&": "and", "||": "or", "!": "not", "is": "==", "is not": "!=",
     ":=": "=", "??": "or", ">>>": ">>",
@@ -270,7 +263,7 @@ def _role(name: str, *, is_named: bool) -> tuple[int, str]:
         return _TOKEN, name
     if name in _SKIPPED:
         return _SKIP, ""
-    if name in _STRINGS:
+    if name in STRINGS:
         return _STRING, ""
     if name in _NUMBERS:
         return _NUMBER, ""

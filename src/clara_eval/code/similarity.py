@@ -59,7 +59,6 @@ class FeatureSet:
         return int(self.weights.sum()) << self.level
 
     def without(self, dropped: Bools) -> FeatureSet:
-        """Drop the marked features."""
         return FeatureSet(self.hashes[~dropped], self.weights[~dropped], self.level)
 
 
@@ -229,7 +228,6 @@ class _Given:
         self._statements: dict[str, Hashes] = {}
 
     def statements(self, language: str) -> Hashes:
-        """Return the poster's statements, read as this language."""
         if language not in self._statements:
             found = [_statements(_without_info(part), language) for part in self._parts]
             hashes = [self.hashed(shapes) for shapes in found]
@@ -266,7 +264,8 @@ class _Print:
         coded = Coded.of(stream, given.key)
         words = _own(coded.windows(TOKENS_WIDTH), given.words)
         # A text of comments only has no tokens, and must not equal every other such text.
-        tokens = _digest("\x1f".join(stream.tokens)) if stream.tokens else work.sha256
+        joined = "\x1f".join(stream.tokens).encode("utf-8", "surrogatepass")
+        tokens = hashlib.sha256(joined).hexdigest() if stream.tokens else work.sha256
         if language is None:
             return cls(work.sha256, tokens, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING))
         shapes = _statements(work.text, language)
@@ -302,7 +301,10 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[Alike]]:
         for measure, sets in zip(MEASURES, columns, strict=True)
     ]
     related = _related(len(prints), same_tokens, candidates)
-    own = [_without_common(sets, related) for sets in columns]
+    own = [
+        [one.without(dropped) for one, dropped in zip(sets, common_features(sets, related, TASK_HOLDERS), strict=True)]
+        for sets in columns
+    ]
     refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= MIN_COPY_WINDOWS]
     head = np.arange(len(prints))
     for members in (*same_bytes, *refused):
@@ -342,10 +344,6 @@ def _candidates(shared: Shared, measure: Measure) -> dict[int, float]:
     return {place: float(share[place]) for place in places}
 
 
-def _without_common(sets: Sequence[FeatureSet], group: Ints) -> list[FeatureSet]:
-    return [one.without(dropped) for one, dropped in zip(sets, common_features(sets, group, TASK_HOLDERS), strict=True)]
-
-
 def _same(keys: Sequence[Hashable]) -> Iterator[list[int]]:
     """Yield the places of equal keys, earliest first."""
     found: dict[Hashable, list[int]] = defaultdict(list)
@@ -359,7 +357,3 @@ def join(head: Ints, members: Sequence[int]) -> None:
     if len(members) > 1:
         heads = np.unique(head[list(members)])
         head[np.isin(head, heads)] = heads[0]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.code.language import guess_language
+from clara_eval.code.vocabulary import words
 
 _STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
 _PYTHON = re.compile(
@@ -34,38 +35,34 @@ _RUST = re.compile(
 )
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SCRIPT = _words(
+_SCRIPT = words(
     "as async await break case catch class const continue debugger default delete do else export extends false finally "
     "for from function if import in instanceof let new null of return static super switch this throw true try typeof "
     "undefined var void while with yield"
 )
 _FIXED_WORDS = {
-    "python": _words(
+    "python": words(
         "False None True and as assert async await break class continue def del elif else except finally for from "
         "global if import in is lambda nonlocal not or pass raise return try while with yield self super bool bytes "
         "float int len print range str"
     ),
     "javascript": _SCRIPT,
     "typescript": _SCRIPT
-    | _words("abstract any boolean declare enum implements interface keyof namespace never number private protected")
-    | _words("public readonly string type unknown"),
-    "solidity": _words(
+    | words("abstract any boolean declare enum implements interface keyof namespace never number private protected")
+    | words("public readonly string type unknown"),
+    "solidity": words(
         "abstract address assembly assert bool break bytes calldata catch constant constructor continue contract "
         "delete do else emit enum error event external fallback false for function if immutable import indexed int "
         "interface internal is let library mapping memory modifier new override payable pragma private public pure "
         "receive require return returns revert storage string struct super switch this throw true try type uint "
         "unchecked using var view virtual while"
     ),
-    "rust": _words(
+    "rust": words(
         "Self as async await bool break char const continue crate dyn else enum extern false fn for if impl in let "
         "loop match mod move mut pub ref return self static str struct super trait true type unsafe use usize where "
         "while"
     ),
-    "go": _words(
+    "go": words(
         "bool break byte case chan const continue default defer else error fallthrough false for func go goto if "
         "import int interface len map nil package range return select string struct switch true type uint var"
     ),
@@ -91,7 +88,6 @@ NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 class TokenStream:
     tokens: tuple[str, ...]
     language: str | None
-    """None where it is prose."""
 
 
 def token_stream(text: str, language: str | None = None) -> TokenStream:
@@ -150,7 +146,6 @@ class Coded:
         return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, stream.language, key)
 
     def windows(self, width: int) -> Hashes:
-        """Every window of `width` tokens, in order."""
         return _windows([self.codes] * width, len(self.codes), width)
 
     def kept_windows(self, width: int) -> Hashes:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_PYTHON = _words(
+STRINGS = words(
+    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
+    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string"
+)
+_PYTHON = words(
     "self cls super None True False NotImplemented Ellipsis _ __name__ __all__ "
     "__abs__ __add__ __aenter__ __aexit__ __aiter__ __and__ __anext__ __annotations__ __bool__ __bytes__ __call__ "
     "__class__ __contains__ __copy__ __deepcopy__ __del__ __delattr__ __delitem__ __dict__ __divmod__ __doc__ "
@@ -77,7 +81,7 @@ _PYTHON = _words(
     "zeros ones arange array ndarray asarray shape dtype astype reshape axis int64 float64 int32 uint8 linspace dot "
     "argmax argmin argsort where cumsum concatenate stack"
 )
-_SCRIPT = _words(
+_SCRIPT = words(
     "this super undefined null true false NaN Infinity globalThis window global process console exports module "
     "require constructor prototype arguments get set of _ "
     "Array ArrayBuffer BigInt BigInt64Array Boolean DataView Date Error EvalError Float32Array Float64Array Function "
@@ -107,7 +111,7 @@ _SCRIPT = _words(
     "Iterator IterableIterator AsyncIterable ReadonlyArray ReadonlyMap ReadonlySet PropertyKey PromiseLike "
     "string number boolean any unknown never void object symbol bigint"
 )
-_SOLIDITY = _words(
+_SOLIDITY = words(
     "this super now _ true false wei gwei ether seconds minutes hours days weeks unchecked virtual override immutable "
     "constant indexed anonymous payable memory storage calldata transient abstract public private internal external "
     "pure view receive fallback constructor msg sender value data sig tx origin gasprice block timestamp number "
@@ -119,7 +123,7 @@ _SOLIDITY = _words(
     "assertEq assertTrue assertFalse assertGt assertGe assertLt assertLe assertNotEq assertApproxEqAbs fail setUp "
     "startPrank stopPrank Test IERC20 ERC20 transferFrom approve allowance balanceOf totalSupply decimals symbol"
 )
-_RUST = _words(
+_RUST = words(
     "self Self super crate mut _ true false u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64 bool char str "
     "String Vec VecDeque HashMap HashSet BTreeMap BTreeSet BinaryHeap Option Some None Result Ok Err Box Rc Arc Cell "
     "RefCell Mutex RwLock Cow Iterator IntoIterator DoubleEndedIterator ExactSizeIterator FromIterator Default Clone "
@@ -139,7 +143,7 @@ _RUST = _words(
     "checked_add checked_sub checked_mul checked_div wrapping_add wrapping_sub saturating_add saturating_sub "
     "overflowing_add MAX MIN from into try_from try_into default with_capacity capacity from_utf8 write_str main"
 )
-_GO = _words(
+_GO = words(
     "_ true false nil iota append cap clear close complex copy delete imag len make max min new panic print println "
     "real recover any bool byte comparable complex64 complex128 error float32 float64 int int8 int16 int32 int64 rune "
     "string uint uint8 uint16 uint32 uint64 uintptr main init fmt errors strings strconv sort math bits rand time "

@@ -80,18 +80,13 @@ async def _collect(given: Round, sources: Sources, listener: ProgressListener) -
     pieces = tuple(await gather_or_raise(one(submission) for submission in given.submissions))
     missing = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected) and piece.is_outage]
     if missing and not sources.gives_up and not any(isinstance(piece.verdict, Solution) for piece in pieces):
-        raise _unread(missing, total)
+        named = "; ".join(f"{one.submission.submitter}: {one.reason}" for one in missing[:SHOWN])
+        more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        raise Temporary(  # how long a stranger asks to wait is not passed on
+            f"{len(missing)} of {total} submissions cannot be read yet, and no other can be judged ({named}{more}).",
+            remedy="They are tried again until a quarter of the scoring window is left.",
+        )
     return pieces
-
-
-def _unread(missing: Sequence[Rejected], total: int) -> Temporary:
-    """An outage of all entries. How long a stranger asks to wait is not passed on."""
-    named = "; ".join(f"{one.submission.submitter}: {one.reason}" for one in missing[:SHOWN])
-    more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-    return Temporary(
-        f"{len(missing)} of {total} submissions cannot be read yet, and no other can be judged ({named}{more}).",
-        remedy="They are tried again until a quarter of the scoring window is left.",
-    )
 
 
 def accounts(rejected: Sequence[Rejected]) -> set[Address]:

@@ -59,17 +59,13 @@ def revealed_document(content: bytes, private_set_hash: str, spec: HarnessSpec) 
     return document
 
 
-def seed_of(given: Round) -> str:
-    """What the inputs of a harness may be drawn from: unknown before the deadline, public after it."""
-    return keccak_hex(f"clara-eval harness seed {given.name.lower()} {given.beacon.lower()}".encode())
-
-
 def choose_harness(given: Round, reveal: Reveal | None) -> ChosenHarness | None:
     """Choose the harness of this round; None if the config has none. Raises CannotPublish if the config says so."""
     spec = given.config.harness
     if spec is None:
         return None
-    seed = seed_of(given)
+    # What the inputs of a harness may be drawn from: unknown before the deadline, public after it.
+    seed = keccak_hex(f"clara-eval harness seed {given.name.lower()} {given.beacon.lower()}".encode())
     public = Harness(spec.language, spec.source, seed) if spec.source is not None else None
     if not spec.hidden:
         return ChosenHarness("public", public, "The config holds the harness.")

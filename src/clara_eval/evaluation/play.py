@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
-from typing import Literal, TypedDict, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ async def play_tournament(
     vectors: Mapping[str, JudgeVector],
     *,
     orderers: Mapping[str, OrderingJudge] | None = None,
-    on_comparison: Callable[[int, int], None] | None = None,
+    on_comparison: Callable[[int, int], None] = lambda _done, _most: None,
     at_once: int = 64,
     gives_up: bool = False,
 ) -> tuple[Comparison, ...]:
@@ -88,7 +88,7 @@ async def play_tournament(
                 undecided.add(comparison.question)
             else:
                 results.append(comparison.result)
-    if on_comparison is not None and done < most:
+    if done < most:
         on_comparison(done, done)  # settled before everything was asked
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
 
@@ -121,12 +121,11 @@ class _Table:
         return _read_off(question, ordered, self.vectors), ordered
 
 
-def _counter(done: int, total: int, on_comparison: Callable[[int, int], None] | None) -> Callable[[], None]:
+def _counter(done: int, total: int, on_comparison: Callable[[int, int], None]) -> Callable[[], None]:
     def count() -> None:
         nonlocal done
         done += 1
-        if on_comparison is not None:
-            on_comparison(done, total)
+        on_comparison(done, total)
 
     return count
 
@@ -157,40 +156,24 @@ async def _play(
 
 def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
     """One comparison for each pair of the group; without an order each is undecided, and equal facts are a tie."""
-    if decision.verdict is None:
+    verdict, requests = decision.verdict, decision.requests
+    if verdict is None:
         return [
-            Comparison(a, b, group.judge, None, None, decision.reason, decision.requests, group.items)
+            Comparison(a, b, group.judge, None, None, decision.reason, requests, group.items)
             for a, b in combinations(group.items, 2)
         ]
-    reason, requests = decision.verdict.reason, decision.requests
-    return [
-        Comparison(
-            r.first,
-            r.second,
-            r.judge,
-            "tie" if vectors[r.first] == vectors[r.second] else r.winner,
-            None,
-            reason,
-            requests,
-            group.items,
-        )
-        for r in group.read_off([group.items[place] for place in decision.verdict.best_first])
-    ]
+    found = []
+    for r in group.read_off([group.items[place] for place in verdict.best_first]):
+        winner = "tie" if vectors[r.first] == vectors[r.second] else r.winner
+        found.append(Comparison(r.first, r.second, r.judge, winner, None, verdict.reason, requests, group.items))
+    return found
 
 
 def compared(pairing: Pairing, decision: Decision) -> Comparison:
-    verdict = decision.verdict
+    asked, verdict = (pairing.first, pairing.second, pairing.judge), decision.verdict
     if verdict is None:
-        return Comparison(pairing.first, pairing.second, pairing.judge, None, None, decision.reason, decision.requests)
-    return Comparison(
-        pairing.first,
-        pairing.second,
-        pairing.judge,
-        _WINNERS[verdict.winner],
-        verdict.confidence,
-        verdict.reason,
-        decision.requests,
-    )
+        return Comparison(*asked, None, None, decision.reason, decision.requests)
+    return Comparison(*asked, _WINNERS[verdict.winner], verdict.confidence, verdict.reason, decision.requests)
 
 
 Ints = npt.NDArray[np.int64]
@@ -217,9 +200,7 @@ class RuledComparisons(Sequence[Comparison]):
         if isinstance(number, slice):
             return [self[place] for place in range(*number.indices(len(self)))]
         items = self.table.items
-        return self._made(items[self.table.first[number]], items[self.table.second[number]])
-
-    def _made(self, first: str, second: str) -> Comparison:
+        first, second = items[self.table.first[number]], items[self.table.second[number]]
         decision = self._judge.decide(self._vectors[first], self._vectors[second])
         return compared(Pairing(first, second, self._judge.name), decision)
 
@@ -258,26 +239,11 @@ def verdicts(merits: npt.NDArray[np.float64], first: Ints, second: Ints) -> Ints
     return points
 
 
-Letter = Literal["A", "B", "tie"] | None
-_LETTERS: dict[Winner | None, Letter] = {"first": "A", "second": "B", "tie": "tie", None: None}
+_LETTERS: dict[Winner | None, str | None] = {"first": "A", "second": "B", "tie": "tie", None: None}
 
 
-class VoteDocument(TypedDict):
-    judge: str
-    winner: Letter
-    confidence: float | None
-    reason: str
-
-
-class VotesDocument(TypedDict):
-    winner: Letter
-    confidence: float | None
-    reason: str
-    votes: list[VoteDocument]
-
-
-def votes_document(votes: Sequence[Comparison]) -> VotesDocument:
-    """The public document of one ordered pair, with the vote of every judge."""
+def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
+    """The public document of one ordered pair (`Pairwise`), with the vote of every judge."""
     winner = _majority([vote.winner for vote in votes])
     agreeing = [vote for vote in votes if vote.winner == winner]
     confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]

@@ -204,7 +204,8 @@ class TraceSources:
         if not found.get("hidden"):
             return None
         reveal = REVEAL.read({"content": found["reveal"]})
-        if reveal.content is not None and _other_base64(reveal.content):
+        content = reveal.content
+        if content is not None and base64.b64encode(base64.b64decode(content)).decode() != content:
             raise BadTrace("The recorded reveal is base64 in another form than ours.", entry="execution")
         return reveal
 
@@ -309,10 +310,6 @@ def _held(uri: str) -> Fetched | None:
         return read_data_uri(uri, len(uri))
     except BadSubmission:
         return None
-
-
-def _other_base64(text: str) -> bool:
-    return base64.b64encode(base64.b64decode(text)).decode() != text
 
 
 def _matches_data_uri(received: Received, submission: Submission) -> bool:

@@ -11,7 +11,8 @@ import os
 import struct
 import tempfile
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -25,14 +26,16 @@ from clara_eval.harness.wasm import (
     MAX_MESSAGE_BYTES,
     NOSYS,
     Ask,
+    Guest,
     HostFunction,
     LoadFailed,
-    Metered,
     Stopped,
     find_npm_file,
     guarded,
     memory_of,
     new_engine,
+    put,
+    vectors_at,
     wasmtime_version,
 )
 
@@ -46,7 +49,6 @@ REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 2 * 1024 * 1024
 """CPython counts its own recursion and ends it well below this."""
 GUESTS = (Path(__file__).with_name("python_guest.py"), Path(__file__).with_name("python_harness.py"))
-"""What runs beside the submission, and beside the harness."""
 OPERATIONS = (
     *("getattr", "setattr", "call", "len", "iter", "next", "str", "repr", "int", "float", "bool"),
     *("contains", "getitem", "setitem", "delitem"),
@@ -56,7 +58,6 @@ LOAD = -1
 WARM_UP = 8
 """Empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will."""
 PIECE_BYTES = 65_536
-_OK = 0
 _ENDED = "The interpreter was ended from inside."
 
 
@@ -70,7 +71,13 @@ def compiled_file(cache: Path) -> Path:
 
 
 def is_prepared(cache: Path) -> bool:
-    return _is_ours(compiled_file(cache))
+    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+    file = compiled_file(cache)
+    try:
+        places = [file.lstat(), file.parent.lstat()]
+    except OSError:
+        return False
+    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
 
 
 def prepare(path: Path, cache: Path) -> None:
@@ -87,15 +94,6 @@ def prepare(path: Path, cache: Path) -> None:
         Path(part.name).replace(compiled_file(cache))
     except OSError:
         return
-
-
-def _is_ours(file: Path) -> bool:
-    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
-    try:
-        places = [file.lstat(), file.parent.lstat()]
-    except OSError:
-        return False
-    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
 
 
 class CPython:
@@ -130,7 +128,7 @@ class _Closed(Exception):
     """Nobody waits for this guest any more."""
 
 
-class MessageGuest(Metered, ABC):
+class MessageGuest(Guest):
     """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
 
     def __init__(self, python: CPython, code: str, limits: RunLimits, ask: Ask | None = None) -> None:
@@ -143,10 +141,6 @@ class MessageGuest(Metered, ABC):
         self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
         self._thread.start()
         self._take()  # it has started and waits for its first message
-
-    @abstractmethod
-    def exchange(self, message: str) -> str:
-        """One message in, its answer out."""
 
     @abstractmethod
     def load(self, source: str) -> dict[str, Any]:
@@ -276,95 +270,71 @@ class PythonGuest(MessageGuest):
 
 def _define(linker: Linker, guest: MessageGuest, module: Module) -> None:
     """Every import: the few that do something, and for all others the answer that it is not there."""
-    given = _world(guest)
-    for wanted in module.imports:
-        name, kind = wanted.name or "", cast("FuncType", wanted.type)
-        linker.define_func(wanted.module, name, kind, _paid(guest, given.get(name, _refuse)), access_caller=True)
 
-
-def _paid(guest: MessageGuest, function: HostFunction) -> HostFunction:
-    def call(caller: Caller, *args: int) -> int | None:
+    def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
         guest.pay()
         return function(caller, *args)
 
-    return call
+    given = _world(guest)
+    for wanted in module.imports:
+        name, kind = wanted.name or "", cast("FuncType", wanted.type)
+        function = partial(call, given.get(name, lambda *_: NOSYS))
+        linker.define_func(wanted.module, name, kind, function, access_caller=True)
 
 
-def _refuse(_caller: Caller, *_args: int) -> int:
-    return NOSYS
-
-
-def _put(caller: Caller, at: int, raw: bytes) -> int:
-    memory_of(caller).write(caller, raw, at)
-    return _OK
-
-
-def _vectors(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
-    raw = bytes(memory_of(caller).read(caller, at, at + 8 * count))
-    return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
+def _leave(_caller: Caller, _code: int) -> None:
+    raise LoadFailed(_ENDED)
 
 
 def _world(guest: MessageGuest) -> dict[str, HostFunction]:
+    """Messages by descriptors 0 to 2, one time that never changes, no environment, no folders."""
+
     def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
-        _put(caller, count_at, struct.pack("<I", len(guest.arguments)))
-        return _put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
+        put(caller, count_at, struct.pack("<I", len(guest.arguments)))
+        return put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
 
     def arguments(caller: Caller, list_at: int, at: int) -> int:
         for number, one in enumerate(guest.arguments):
-            _put(caller, list_at + 4 * number, struct.pack("<I", at))
-            _put(caller, at, one + b"\0")
+            put(caller, list_at + 4 * number, struct.pack("<I", at))
+            put(caller, at, one + b"\0")
             at += len(one) + 1
-        return _OK
+        return 0
 
     def read(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor != 0 or count < 1:
             return BADF
-        start, length = _vectors(caller, vectors, 1)[0]
+        start, length = vectors_at(caller, vectors, 1)[0]
         found = guest.read(length, vectors)
-        _put(caller, start, found)
-        return _put(caller, at, struct.pack("<I", len(found)))
+        put(caller, start, found)
+        return put(caller, at, struct.pack("<I", len(found)))
 
     def write(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor not in {1, 2}:
             return BADF
-        parts = _vectors(caller, vectors, count)
+        parts = vectors_at(caller, vectors, count)
         for start, length in parts:
             guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)), vectors)
-        return _put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+        return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
-    return _still_world(guest) | {
+    def status(caller: Caller, descriptor: int, at: int, found: bytes) -> int:
+        return put(caller, at, found) if 0 <= descriptor <= 2 else BADF
+
+    character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
+    return {
         "args_sizes_get": sizes,
         "args_get": arguments,
         "fd_read": read,
         "fd_write": write,
-    }
-
-
-def _still_world(guest: MessageGuest) -> dict[str, HostFunction]:
-    """What never changes: one time, no environment, three descriptors, no folders."""
-
-    def leave(_caller: Caller, _code: int) -> None:
-        raise LoadFailed(_ENDED)
-
-    def status(caller: Caller, descriptor: int, at: int) -> int:
-        character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
-        return _put(caller, at, character_device) if 0 <= descriptor <= 2 else BADF
-
-    def file_status(caller: Caller, descriptor: int, at: int) -> int:
-        found = struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
-        return _put(caller, at, found) if 0 <= descriptor <= 2 else BADF
-
-    return {
-        "environ_sizes_get": lambda caller, count, size: _put(caller, count, bytes(4)) or _put(caller, size, bytes(4)),
-        "environ_get": lambda *_: _OK,
-        "clock_time_get": lambda caller, _id, _precision, at: _put(
-            caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9)
+        "environ_sizes_get": lambda caller, count, size: put(caller, count, bytes(4)) or put(caller, size, bytes(4)),
+        "environ_get": lambda *_: 0,
+        "clock_time_get": lambda caller, _id, _precision, at: put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9)),
+        "clock_res_get": lambda caller, _id, at: put(caller, at, struct.pack("<Q", 10**9)),
+        "random_get": lambda caller, at, length: put(caller, at, guest.random(length)),
+        "fd_fdstat_get": lambda caller, descriptor, at: status(caller, descriptor, at, character_device),
+        "fd_filestat_get": lambda caller, descriptor, at: status(
+            caller, descriptor, at, struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
         ),
-        "clock_res_get": lambda caller, _id, at: _put(caller, at, struct.pack("<Q", 10**9)),
-        "random_get": lambda caller, at, length: _put(caller, at, guest.random(length)),
-        "fd_fdstat_get": status,
-        "fd_filestat_get": file_status,
         "fd_prestat_get": lambda *_: BADF,
         "fd_prestat_dir_name": lambda *_: BADF,
-        "proc_exit": leave,
+        "proc_exit": _leave,
     }

@@ -86,12 +86,12 @@ class Machine:
         if len(submission.source.encode("utf-8", "replace")) > limits.source_bytes:
             fact = "compiles" if submission.language == "solidity" else "loads"
             found = f"The submission is larger than {limits.source_bytes:,} bytes."
-            return _ended(harness, submission, RunOutcome.TOO_LARGE, found, {fact: False})
+            return _executed(harness, submission, RunOutcome.TOO_LARGE, found, {fact: False})
         run = self._solidity if submission.language == "solidity" else self._script
         try:
             return run(harness, submission, limits)
         except WorkerLost as lost:
-            return _ended(harness, submission, RunOutcome.INFRASTRUCTURE, str(lost))
+            return _executed(harness, submission, RunOutcome.INFRASTRUCTURE, str(lost))
 
     def close(self) -> None:
         self._workers.close()
@@ -114,10 +114,9 @@ class Machine:
         from clara_eval.harness.scripts import prepare_job
 
         with self._preparing:
-            job = prepare_job(self._engines)
-            if job is not None:
+            if not self.is_prepared(language):
                 with suppress(WorkerLost):  # the next line says whether it is ready
-                    self._workers.ask(job, PREPARE_SECONDS)
+                    self._workers.ask(prepare_job(self._engines), PREPARE_SECONDS)
         return self.is_prepared(language)
 
     def is_prepared(self, language: Language) -> bool:
@@ -149,39 +148,25 @@ class Machine:
     def _solidity(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
         compiled = self._compiled(harness, submission, limits)
         if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
-            return _ended(harness, submission, RunOutcome.INFRASTRUCTURE, compiled["detail"])
+            return _executed(harness, submission, RunOutcome.INFRASTRUCTURE, compiled["detail"])
         code = compiled["submission"]
         facts: dict[str, Fact] = {
             "compiles": code is not None or compiled["outcome"] in {None, RunOutcome.DOES_NOT_FIT}
         }
         facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
-        found = self._run_compiled(compiled, limits)
+        found: EvmAnswer = {"deployGas": None, "calls": [], "logs": []}
+        if code or compiled["harness"]:
+            job = EvmJob(
+                kind="evm",
+                submission=code,
+                runtimeBytes=compiled["runtimeBytes"],
+                harness=compiled["harness"],
+                limits=limits_document(limits),
+            )
+            found = self._workers.ask(job, limits.seconds)
         facts["deploy_gas"] = found["deployGas"]
-        calls = tuple(Call.from_json(one) for one in found["calls"])
-        return Executed(
-            language="solidity",
-            outcome=RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall(calls),
-            detail=_short(compiled["detail"]),
-            calls=calls,
-            facts=facts,
-            logs=_capped(found["logs"]),
-            machine=_evm_machine(compiled["compiler"], limits),
-            with_harness=harness is not None,
-        )
-
-    def _run_compiled(self, compiled: Compiled, limits: RunLimits) -> EvmAnswer:
-        code, harness = compiled["submission"], compiled["harness"]
-        if not code and not harness:
-            return {"deployGas": None, "calls": [], "logs": []}
-        job = EvmJob(
-            kind="evm",
-            submission=code,
-            runtimeBytes=compiled["runtimeBytes"],
-            harness=harness,
-            limits=limits_document(limits),
-        )
-        answer: EvmAnswer = self._workers.ask(job, limits.seconds)
-        return answer
+        outcome, detail = compiled["outcome"], compiled["detail"]
+        return _executed(harness, submission, outcome, detail, facts, found, _evm_machine(compiled["compiler"], limits))
 
     def _compiled(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Compiled:
         compiler, identity = self._solidity_compiler()
@@ -200,17 +185,8 @@ class Machine:
 
         self.prepare(submission.language)
         found: ScriptAnswer = self._workers.ask(script_job(harness, submission, limits, self._engines), limits.seconds)
-        calls = tuple(Call.from_json(one) for one in found["calls"])
-        return Executed(
-            language=submission.language,
-            outcome=RunOutcome(found["outcome"]) if found["outcome"] else overall(calls),
-            detail=_short(found["detail"]),
-            calls=calls,
-            facts={"loads": found["loads"]},
-            logs=_capped(found["logs"]),
-            machine=script_machine(submission.language, limits),
-            with_harness=harness is not None,
-        )
+        facts, machine = {"loads": found["loads"]}, script_machine(submission.language, limits)
+        return _executed(harness, submission, found["outcome"], found["detail"], facts, found, machine)
 
 
 def _evm_machine(compiler: str, limits: RunLimits) -> dict[str, object]:
@@ -227,24 +203,27 @@ def _evm_machine(compiler: str, limits: RunLimits) -> dict[str, object]:
     return flat(told)
 
 
-def _ended(
+def _executed(
     harness: Harness | None,
     submission: HarnessSubmission,
-    outcome: RunOutcome,
+    outcome: str | None,
     detail: str,
     facts: Mapping[str, Fact] | None = None,
+    ran: EvmAnswer | ScriptAnswer | None = None,
+    machine: Mapping[str, object] | None = None,
 ) -> Executed:
+    """Without an outcome the functions that ran say it."""
+    calls = tuple(Call.from_json(one) for one in ran["calls"]) if ran else ()
     return Executed(
         language=submission.language,
-        outcome=outcome,
-        detail=_short(detail),
+        outcome=RunOutcome(outcome) if outcome else overall(calls),
+        detail=_printable(detail[:MAX_DETAIL_CHARS]),
+        calls=calls,
         facts=facts or {},
+        logs=_capped(ran["logs"]) if ran else (),
+        machine=machine or {},
         with_harness=harness is not None,
     )
-
-
-def _short(text: str) -> str:
-    return _printable(text[:MAX_DETAIL_CHARS])
 
 
 def _capped(lines: list[str]) -> tuple[str, ...]:

@@ -17,14 +17,16 @@ from clara_eval.harness.wasm import (
     MAX_MESSAGE_BYTES,
     NOSYS,
     Ask,
+    Guest,
     HostFunction,
     LoadFailed,
-    Metered,
     Stopped,
     find_npm_file,
     guarded,
     memory_of,
     new_engine,
+    put,
+    vectors_at,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ class QuickJs:
         return JavaScriptGuest(self, source, role, limits, ask)
 
 
-class JavaScriptGuest(Metered):
+class JavaScriptGuest(Guest):
     def __init__(self, quickjs: QuickJs, source: str, role: str, limits: RunLimits, ask: Ask | None) -> None:
         import wasmtime
 
@@ -192,28 +194,19 @@ def _define(linker: Linker, guest: JavaScriptGuest) -> None:
 
     i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
 
-    def put(caller: Caller, at: int, raw: bytes) -> None:
-        memory_of(caller).write(caller, raw, at)
-
     def clock(caller: Caller, _clock: int, _precision: int, at: int) -> int:
         guest.pay()
-        put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9))
-        return 0
+        return put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9))
 
     def random(caller: Caller, at: int, length: int) -> int:
-        put(caller, at, guest.random(length))
-        return 0
+        return put(caller, at, guest.random(length))
 
     def write(caller: Caller, _fd: int, vectors: int, count: int, at: int) -> int:
         guest.pay()
-        memory, total = memory_of(caller), 0
-        for number in range(count):
-            where = vectors + 8 * number
-            start, length = struct.unpack("<2I", bytes(memory.read(caller, where, where + 8)))
-            guest.printed.write(bytes(memory.read(caller, start, start + length)))
-            total += length
-        put(caller, at, struct.pack("<I", total))
-        return 0
+        parts = vectors_at(caller, vectors, count)
+        for start, length in parts:
+            guest.printed.write(bytes(memory_of(caller).read(caller, start, start + length)))
+        return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
     imports: dict[tuple[str, str], tuple[list[wasmtime.ValType], list[wasmtime.ValType], HostFunction, bool]] = {
         ("env", "host_get_timezone_offset"): ([i32, i32], [i32], lambda _high, _low: 0, False),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.harness import cpython, quickjs
@@ -33,8 +32,8 @@ from clara_eval.harness.wasm import (
     LEAST_WRITE_BYTES,
     MAX_MESSAGE_BYTES,
     SEED,
+    Guest,
     LoadFailed,
-    Printed,
     Stopped,
     wasmtime_version,
 )
@@ -56,42 +55,20 @@ _NO_MODULE = ("could not load module", "ModuleNotFoundError")
 _MOST_DIGITS = 100
 
 
-class Guest(Protocol):
-    """An instance with a source loaded."""
-
-    printed: Printed
-
-    @property
-    def fuel_left(self) -> int: ...
-    def refuel(self, fuel: int) -> None: ...
-    def exchange(self, message: str) -> str: ...
-    def close(self) -> None: ...
-
-
 Open = Callable[[str, str, RunLimits, Callable[[str], str] | None], Guest]
 
 
 def missing(language: Language) -> tuple[str, str] | None:
     """What is missing to run this language, and the remedy; None if nothing is."""
-    if language == "javascript":
-        if find_spec("wasmtime") is None or quickjs.find_module() is None:
-            return "The JavaScript engine is not installed.", quickjs.REMEDY
-        return None
-    if find_spec("wasmtime") is None or cpython.find_module() is None:
-        return "The Python engine is not installed.", cpython.REMEDY
+    engine, name = (quickjs, "JavaScript") if language == "javascript" else (cpython, "Python")
+    if find_spec("wasmtime") is None or engine.find_module() is None:
+        return f"The {name} engine is not installed.", engine.REMEDY
     return None
 
 
-def prepare_job(cache: Path) -> PrepareJob | None:
-    """What compiles the Python engine for this machine; None where that was done."""
-    if cpython.is_prepared(cache):
-        return None
+def prepare_job(cache: Path) -> PrepareJob:
+    """What compiles the Python engine for this machine."""
     return {"kind": "prepare", "module": str(cpython.find_module()), "cache": str(cache)}
-
-
-def prepared(job: PrepareJob) -> dict[str, object]:
-    cpython.prepare(Path(job["module"]), Path(job["cache"]))
-    return {}
 
 
 def script_job(harness: Harness | None, submission: HarnessSubmission, limits: RunLimits, cache: Path) -> ScriptJob:
@@ -137,7 +114,9 @@ def answer(job: ScriptJob) -> ScriptAnswer:
     try:
         alone = open_guest(job["submission"], "submission", limits, None)
     except LoadFailed as failed:
-        return {**found, "outcome": _load_outcome(str(failed)).value, "detail": str(failed)}
+        is_import = any(words in str(failed) for words in _NO_MODULE)
+        outcome = RunOutcome.FORBIDDEN_IMPORT if is_import else _limit(str(failed)) or RunOutcome.DOES_NOT_LOAD
+        return {**found, "outcome": outcome.value, "detail": str(failed)}
     except Stopped as stopped:
         return {**found, "outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
     alone.close()
@@ -159,12 +138,6 @@ def _engine(language: str, module: str, cache: str) -> Open:
     if language == "javascript":
         return quickjs.QuickJs(Path(module)).open
     return cpython.CPython(Path(module), Path(cache)).open
-
-
-def _load_outcome(text: str) -> RunOutcome:
-    if any(words in text for words in _NO_MODULE):
-        return RunOutcome.FORBIDDEN_IMPORT
-    return _limit(text) or RunOutcome.DOES_NOT_LOAD
 
 
 def _limit(text: str) -> RunOutcome | None:

@@ -113,16 +113,10 @@ def _most_copied(nodes: list[Node]) -> int:
         if node.type in _FUNCTIONS:
             copies = 1
             for used in (child for child in node.children if child.type == "modifier_invocation"):
-                names = list(_below(used, "identifier"))
-                copies *= repeats.get(_last_of_path(used, names), 1)
+                path = [_text(one) for one in _below(used, "identifier") if one.parent == used]  # `Base.m(1)` is `m`
+                copies *= repeats.get(path[-1] if path else "", 1)
             most = max(most, copies)
     return most
-
-
-def _last_of_path(used: Node, names: list[Node]) -> str:
-    """`Base.m(1)` is `m`."""
-    own = [_text(one) for one in names if one.parent == used]
-    return own[-1] if own else ""
 
 
 def _below(node: Node, kind: str) -> Iterator[Node]:
@@ -237,13 +231,11 @@ class _Types:
 def linked(assembly: Mapping[str, object], code: str) -> dict[str, object]:
     """The harness's assembly with this creation code wherever that of the stand-in was."""
     items, data = assembly.get(".code"), assembly.get(".data")
-    if isinstance(items, list) and any(_is_mark(item) for item in items):
+    if isinstance(items, list) and any(
+        item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK for item in items
+    ):
         return {".code": [{"begin": -1, "end": -1, "name": "VERBATIM", "source": -1, "value": code}]}
     if not isinstance(data, Mapping):
         return dict(assembly)
     parts = {key: linked(one, code) if isinstance(one, Mapping) else one for key, one in data.items()}
     return {**assembly, ".data": parts}
-
-
-def _is_mark(item: Mapping[str, object]) -> bool:
-    return item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from clara_eval.harness.model import RunLimits, RunOutcome
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Engine, Memory, Store, Trap, TrapCode
+    from wasmtime import Caller, Engine, Memory, TrapCode
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -62,29 +64,15 @@ class Printed:
         return self.text.decode("utf-8", "replace").splitlines()
 
 
-class Randomness:
-    """Bytes that are the same in every run."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def bytes(self, length: int) -> bytes:
-        found = bytearray()
-        while len(found) < length:
-            found += hashlib.sha256(f"{SEED}:{self._count}".encode()).digest()
-            self._count += 1
-        return bytes(found[:length])
-
-
-class Metered:
-    """What every guest is: a store with limits and fuel, what it printed, and its own chance."""
+class Guest(ABC):
+    """An instance with a source loaded: a store with limits and fuel, what it printed, and its own chance."""
 
     def __init__(self, engine: Engine, limits: RunLimits, ask: Ask | None) -> None:
         import wasmtime
 
         self.printed = Printed(limits.output_bytes)
         self._ask = ask
-        self._random = Randomness()
+        self._drawn = 0
         self._store = wasmtime.Store(engine)
         self._store.set_limits(memory_size=limits.memory_bytes)
         self._store.set_fuel(UNMETERED)
@@ -100,17 +88,32 @@ class Metered:
 
     def pay(self, length: int = 0) -> None:
         """Fuel for one call of the host that moves this many bytes."""
-        charge(self._store, HOST_CALL_FUEL + HOST_BYTE_FUEL * length)
+        left = self.fuel_left - HOST_CALL_FUEL - HOST_BYTE_FUEL * length
+        self._store.set_fuel(max(0, left))
+        if left < 0:
+            raise Stopped(RunOutcome.OUT_OF_FUEL)
 
     def random(self, length: int) -> bytes:
+        """Bytes that are the same in every run."""
         self.pay(length)
-        return self._random.bytes(length)
+        found = bytearray()
+        while len(found) < length:
+            found += hashlib.sha256(f"{SEED}:{self._drawn}".encode()).digest()
+            self._drawn += 1
+        return bytes(found[:length])
 
     def asked(self, message: str) -> str:
         """What the other instance answers; only a harness has one to ask."""
         if self._ask is None:
             raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         return self._ask(message)
+
+    @abstractmethod
+    def exchange(self, message: str) -> str:
+        """One message in, its answer out."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
 
 def find_npm_file(path: str, sha256: str) -> Path | None:
@@ -131,17 +134,20 @@ def memory_of(caller: Caller) -> Memory:
     return cast("Memory", caller["memory"])
 
 
+def put(caller: Caller, at: int, raw: bytes) -> int:
+    """Write to the guest's memory; 0, which is WASI's word for success."""
+    memory_of(caller).write(caller, raw, at)
+    return 0
+
+
+def vectors_at(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
+    """Places and lengths, as WASI lists them for reading and writing."""
+    raw = bytes(memory_of(caller).read(caller, at, at + 8 * count))
+    return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
+
+
 def wasmtime_version() -> str:
     return version("wasmtime")
-
-
-def charge(store: Store, fuel: int) -> None:
-    """Take fuel for what the host does in the guest's name."""
-    left = store.get_fuel()
-    if left < fuel:
-        store.set_fuel(0)
-        raise Stopped(RunOutcome.OUT_OF_FUEL)
-    store.set_fuel(left - fuel)
 
 
 def new_engine(stack_bytes: int = STACK_BYTES) -> Engine:
@@ -165,19 +171,13 @@ def guarded(call: Callable[[], T]) -> T:
     try:
         return call()
     except wasmtime.Trap as trap:
-        raise Stopped(_name(trap)) from None
+        codes: dict[TrapCode | None, RunOutcome] = {
+            wasmtime.TrapCode.OUT_OF_FUEL: RunOutcome.OUT_OF_FUEL,
+            wasmtime.TrapCode.STACK_OVERFLOW: RunOutcome.STACK_OVERFLOW,
+        }
+        raise Stopped(codes.get(trap.trap_code, RunOutcome.ILLEGAL_INSTRUCTION)) from None
     except wasmtime.WasmtimeError as bad:
         # An exception of a host function arrives as itself; what remains are errors of the guest.
         if "fuel" in str(bad):
             raise Stopped(RunOutcome.OUT_OF_FUEL) from None
         raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION) from None
-
-
-def _name(trap: Trap) -> RunOutcome:
-    import wasmtime
-
-    codes: dict[TrapCode | None, RunOutcome] = {
-        wasmtime.TrapCode.OUT_OF_FUEL: RunOutcome.OUT_OF_FUEL,
-        wasmtime.TrapCode.STACK_OVERFLOW: RunOutcome.STACK_OVERFLOW,
-    }
-    return codes.get(trap.trap_code, RunOutcome.ILLEGAL_INSTRUCTION)

@@ -130,28 +130,22 @@ class Workers:
 
     def ask(self, job: Job, seconds: float) -> Any:
         with self._turn:
-            worker = self._take()
+            with self._lock:
+                worker = self._idle.pop() if self._idle else _Worker()
             try:
                 found = worker.ask(job, seconds)
             except BaseException:
                 worker.stop()
                 raise
-            self._give_back(worker)
+            if worker.jobs >= JOBS_PER_WORKER or not self._finalizer.alive:
+                worker.stop()
+                return found
+            with self._lock:
+                self._idle.append(worker)
             return found
 
     def close(self) -> None:
         self._finalizer()
-
-    def _take(self) -> _Worker:
-        with self._lock:
-            return self._idle.pop() if self._idle else _Worker()
-
-    def _give_back(self, worker: _Worker) -> None:
-        if worker.jobs >= JOBS_PER_WORKER or not self._finalizer.alive:
-            worker.stop()
-            return
-        with self._lock:
-            self._idle.append(worker)
 
 
 def _stop_all(idle: list[_Worker], lock: threading.Lock) -> None:

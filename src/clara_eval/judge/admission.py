@@ -112,8 +112,8 @@ class CircuitBreaker:
 class Gate:
     """Admits as many callers as the provider takes, in order: halves after a rate limit, grows with answers."""
 
-    def __init__(self, most: int, *, start: int = START, clock: Callable[[], float]) -> None:
-        self.limit = float(min(start, most))
+    def __init__(self, most: int, *, clock: Callable[[], float]) -> None:
+        self.limit = float(min(START, most))
         self.in_flight = 0
         self._most = float(most)
         self._clock = clock
@@ -138,7 +138,11 @@ class Gate:
 
     def leave(self) -> None:
         self.in_flight -= 1
-        self._admit()
+        while self._waiting and self.in_flight < int(self.limit):
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_flight += 1
+                place.set_result(None)
 
     def answered(self) -> None:
         """Admit one more with each answer, or one more per round of answers after a rate limit."""
@@ -152,22 +156,13 @@ class Gate:
             self.limit = max(1.0, self.limit / 2)
             self._limited_at = self._clock()
 
-    def _admit(self) -> None:
-        while self._waiting and self.in_flight < int(self.limit):
-            place = self._waiting.popleft()
-            if not place.done():
-                self.in_flight += 1
-                place.set_result(None)
-
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class Admission:
-    """Admits the calls of one run to one model."""
-
     def __init__(self, name: str, policy: RetryPolicy, gate: Gate, clock: Callable[[], float], sleep: Sleep) -> None:
-        self._name, self._policy, self._clock, self.sleep = name, policy, clock, sleep
+        self._name, self.policy, self.clock, self.sleep = name, policy, clock, sleep
         self.gate = gate
         self.breaker = CircuitBreaker()
         self.broken: ConfigError | None = None
@@ -176,14 +171,14 @@ class Admission:
 
     def hold(self, seconds: float) -> None:
         """Hold back every caller of this run: a Retry-After is not only for the caller that received it."""
-        self._held_until = max(self._held_until, self._clock() + seconds)
+        self._held_until = max(self._held_until, self.clock() + seconds)
 
     async def enter(self, until: float, *, yields: bool) -> float:
         """Wait for a place and return the moment of entry. A caller that waits for the model holds no place."""
         while True:
             await self._until_callable(until, yields=yields)
             try:
-                async with asyncio.timeout(until - self._clock()):
+                async with asyncio.timeout(until - self.clock()):
                     entered_at = await self.gate.enter()
             except TimeoutError:
                 raise OutOfTime(f"{self._name} was not asked: no place became free in time.") from None
@@ -193,9 +188,9 @@ class Admission:
 
     async def rest(self, seconds: float, until: float) -> None:
         """Sleep, unless the pause is too long to hold a place for, or the time ends before."""
-        if seconds > self._policy.longest_wait_seconds:
+        if seconds > self.policy.longest_wait_seconds:
             raise JudgeWaits(f"{self._name} asks for a pause of {seconds:.0f} s.", retry_after_seconds=seconds)
-        if self._clock() + seconds >= until:
+        if self.clock() + seconds >= until:
             raise OutOfTime(f"{self._name} cannot answer before the time is over.", retry_after_seconds=seconds)
         await self.sleep(seconds)
 
@@ -203,7 +198,7 @@ class Admission:
         while True:
             if self.broken is not None:
                 raise self.broken
-            if self.breaker.failed_probes >= self._policy.most_probes:
+            if self.breaker.failed_probes >= self.policy.most_probes:
                 raise JudgeDown(f"{self._name} is down: {self.breaker.failed_probes} probes in a row failed.")
             held, down = self._pauses()
             if held <= 0 and down <= 0:
@@ -214,5 +209,5 @@ class Admission:
 
     def _pauses(self) -> tuple[float, float]:
         """Seconds left of a Retry-After, and of the breaker's pause."""
-        now = self._clock()
+        now = self.clock()
         return self._held_until - now, self.breaker.wait(now)

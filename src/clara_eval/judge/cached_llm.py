@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import islice
 
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
-from clara_eval.judge.admission import Admission, CircuitBreaker, Gate, RetryPolicy, Sleep
+from clara_eval.judge.admission import Admission, Gate, RetryPolicy, Sleep
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.port import AnswerBook, Llm, PaidAnswer, Prompt, request_hash
@@ -110,31 +109,14 @@ class CachedLlm:
         self._run, self._ahead = run, ahead
         self._cache = AnswerCache(book, policy, sleep)
         self.admission = Admission(llm.name, policy, gate or Gate(policy.most_in_flight, clock=clock), clock, sleep)
+        self.gate, self.breaker = self.admission.gate, self.admission.breaker
         self._llm = RetryingLlm(
-            llm,
-            policy=policy,
-            admission=self.admission,
-            budget=budget,
-            card=card,
-            clock=clock,
-            rng=random.Random(llm.name),  # noqa: S311 - jitter is no secret
-            watch=watch,
-            beyond_limit=beyond_limit,
-            keep=self._save,
+            llm, self.admission, budget=budget, card=card, watch=watch, beyond_limit=beyond_limit, keep=self._save
         )
         self._in_flight: dict[str, asyncio.Future[PaidAnswer]] = {}
 
     @property
-    def gate(self) -> Gate:
-        return self.admission.gate
-
-    @property
-    def breaker(self) -> CircuitBreaker:
-        return self.admission.breaker
-
-    @property
     def answered(self) -> int:
-        """How many calls were answered."""
         return self._llm.answered
 
     async def prefetch(self, prompts: Sequence[Prompt]) -> None:
@@ -142,13 +124,12 @@ class CachedLlm:
             await self._ahead(prompts)
         await self.look_up(prompts)
 
-    async def look_up(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
+    async def look_up(self, prompts: Sequence[Prompt]) -> int:
         """Look all of these up in a few queries; return how many are answered already."""
-        requests = dict.fromkeys(request_hash(self.name, prompt, attempt) for prompt in prompts)
+        requests = dict.fromkeys(request_hash(self.name, prompt) for prompt in prompts)
         return await self._cache.prefetch(list(requests))
 
     async def recorded(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer | None:
-        """Return the answer if there is one, without a call."""
         return await self._cache.find(request_hash(self.name, prompt, attempt))
 
     async def ask(self, prompt: Prompt, attempt: int = 0, *, yields: bool = False) -> PaidAnswer:
@@ -191,12 +172,9 @@ class FallbackLlm:
     def __init__(self, models: Sequence[CachedLlm]) -> None:
         if not models:
             raise ConfigError("No judge is left to ask.", remedy="Name at least one model in CLARA_JUDGES.")
+        self.name = ", else ".join(model.name for model in models)
         self._models = tuple(models)
         self.failures: dict[str, str] = {}
-
-    @property
-    def name(self) -> str:
-        return ", else ".join(model.name for model in self._models)
 
     async def prefetch(self, prompts: Sequence[Prompt]) -> None:
         await self._models[0].prefetch(prompts)

@@ -43,7 +43,6 @@ class Calibration:
     """The share of the people's most frequent choice: what always saying it would reach."""
     kappa: float | None
     clear: Measured
-    """Agreement on clear pairs."""
     position_bias: Measured
     """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
     length_bias: Measured
@@ -63,8 +62,6 @@ def prompt_hash() -> str:
 
 
 class Calibrations(Protocol):
-    """The store of calibrations."""
-
     async def put(self, chain_id: int, key: str, value: str) -> None: ...
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
 

@@ -20,7 +20,7 @@ from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import BadAnswer, BadInput
 from clara_eval.core.hashing import plain_json
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.reading import read_object, shown
+from clara_eval.judge.reading import object_schema, read_object, shown
 from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm, again_grammar
 from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
 
@@ -39,9 +39,6 @@ class JudgeVector:
 
     def as_dict(self) -> dict[str, Value]:
         return dict(self.values)
-
-    def get(self, name: str) -> Value:
-        return self.as_dict()[name]
 
     def to_json(self) -> str:
         """Return the canonical bytes: equal facts, equal text."""
@@ -77,7 +74,6 @@ def checked(feature: Feature, value: Value) -> Value:
 
 
 def quantised(feature: Feature, value: float) -> int | float:
-    """Clamp to the range and round to its grid."""
     if not math.isfinite(value):
         raise BadInput(f"{value} is not a finite number.", path=feature.name, value=str(value))
     clamped = min(max(value, feature.low), feature.high)
@@ -95,16 +91,12 @@ def quantised(feature: Feature, value: float) -> int | float:
 
 Side = Literal["A", "B", "tie"]
 REASON_LENGTH = 300
-VERDICT_SCHEMA: dict[str, object] = {
-    "type": "object",
-    "properties": {
-        "winner": {"type": "string", "enum": ["A", "B", "tie"]},
-        "confidence": {"type": "number", "description": "From 0.0 to 1.0."},
-        "reason": {"type": "string", "description": "One brief sentence."},
-    },
-    "required": ["winner", "confidence", "reason"],
-    "additionalProperties": False,
-}
+_REASON = {"type": "string", "description": "One brief sentence."}
+VERDICT_SCHEMA = object_schema(
+    winner={"type": "string", "enum": ["A", "B", "tie"]},
+    confidence={"type": "number", "description": "From 0.0 to 1.0."},
+    reason=_REASON,
+)
 """Within what strict modes of the providers accept; the range of `confidence` is checked here."""
 
 
@@ -118,14 +110,18 @@ class Verdict:
 
 def read_verdict(text: str) -> Verdict:
     answer = read_object(text, ("winner", "confidence", "reason"))
-    winner, confidence, reason = answer["winner"], answer["confidence"], answer["reason"]
+    winner, confidence = answer["winner"], answer["confidence"]
     if winner not in ("A", "B", "tie"):
         raise BadAnswer("The winner is not A, B or tie.")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 <= confidence <= 1:
         raise BadAnswer("The confidence is not a number from 0 to 1.")
-    if not isinstance(reason, str):
+    return Verdict(winner, float(confidence), _reason(answer["reason"]))
+
+
+def _reason(value: object) -> str:
+    if not isinstance(value, str):
         raise BadAnswer("The reason is not a text.")
-    return Verdict(winner, float(confidence), shown(reason, REASON_LENGTH))
+    return shown(value, REASON_LENGTH)
 
 
 MAX_TOKENS = 400
@@ -231,17 +227,11 @@ def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
 
 
 def user_grammar(name: str, holes: tuple[str, ...], schema: FeatureSchema) -> re.Pattern[str]:
-    """Return a pattern of the prompt file's words with typed facts between them."""
-    asked = template(f"{name}.user").pattern(**dict.fromkeys(holes, vector_grammar(schema)))
+    """Return a pattern of the prompt file's words with vectors between them: judged features with typed values."""
+    judged = sorted(schema.judged, key=lambda f: f.name)
+    vector = r"\{" + ",".join(f'"{re.escape(feature.name)}":{_values(feature)}' for feature in judged) + r"\}"
+    asked = template(f"{name}.user").pattern(**dict.fromkeys(holes, vector))
     return re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII)
-
-
-def vector_grammar(schema: FeatureSchema) -> str:
-    """Return a pattern of one vector: the judged features in order, each with a value of its type."""
-    fields = ",".join(
-        f'"{re.escape(feature.name)}":{_values(feature)}' for feature in sorted(schema.judged, key=lambda f: f.name)
-    )
-    return r"\{" + fields + r"\}"
 
 
 def _values(feature: Feature) -> str:
@@ -253,7 +243,6 @@ def _values(feature: Feature) -> str:
 
 
 def describe(feature: Feature) -> str:
-    """Describe a feature in one line."""
     words = escaped(prompt_view(feature.description).text.replace("\n", " "))
     kind = {"enum": f"one of {', '.join(feature.values)}", "boolean": "true or false", "text": "a short text"}.get(
         feature.type, feature.type
@@ -269,15 +258,9 @@ def describe(feature: Feature) -> str:
 
 
 class ModelJudge:
-    """A language model as judge of one challenge."""
-
     def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
-        self._llm = llm
+        self._llm, self.name = llm, llm.name
         self._prompts = comparison_prompts(criteria, schema)
-
-    @property
-    def name(self) -> str:
-        return self._llm.name
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         await self._prompts.prefetch(self._llm, [pair for pair in pairs if pair[0] != pair[1]])
@@ -291,19 +274,14 @@ class ModelJudge:
 
 LETTERS = ("A", "B", "C", "D")
 EQUAL_FACTS = "Their facts are the same."
-ORDER_SCHEMA: dict[str, object] = {
-    "type": "object",
-    "properties": {
-        "order": {
-            "type": "array",
-            "items": {"type": "string", "enum": list(LETTERS)},
-            "description": "Every letter once, best first.",
-        },
-        "reason": {"type": "string", "description": "One brief sentence."},
+ORDER_SCHEMA = object_schema(
+    order={
+        "type": "array",
+        "items": {"type": "string", "enum": list(LETTERS)},
+        "description": "Every letter once, best first.",
     },
-    "required": ["order", "reason"],
-    "additionalProperties": False,
-}
+    reason=_REASON,
+)
 """Within what strict modes of the providers accept; that every letter occurs once is checked here."""
 
 
@@ -320,18 +298,14 @@ def ordering_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
 
 
 class OrderingJudge:
-    """A language model that puts four in order."""
-
     def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
         self._llm = llm
         self._prompts = ordering_prompts(criteria, schema)
 
     async def prefetch(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
-        """Be told a whole batch, as a judge of pairs is; of equal vectors nothing is asked."""
         await self._prompts.prefetch(self._llm, [group for group in groups if not are_equal(group)])
 
     async def order(self, vectors: Sequence[JudgeVector]) -> Decision[Ordered]:
-        """The vectors in the order in which they are shown."""
         if are_equal(vectors):
             return Decision(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
         return Decision.of(await self._llm.ask(self._prompts.prompt(vectors), read_order))
@@ -342,13 +316,10 @@ def are_equal(vectors: Sequence[JudgeVector]) -> bool:
 
 
 def read_order(text: str) -> Ordered:
-    """The order in a model's answer."""
     answer = read_object(text, ("order", "reason"))
-    order, reason = answer["order"], answer["reason"]
+    order = answer["order"]
     if not isinstance(order, list) or not all(isinstance(letter, str) for letter in order):
         raise BadAnswer("The order is not a list of letters.")
     if sorted(order) != list(LETTERS):
         raise BadAnswer("The order does not name each of A, B, C, D exactly once.")
-    if not isinstance(reason, str):
-        raise BadAnswer("The reason is not a text.")
-    return Ordered(tuple(LETTERS.index(letter) for letter in order), shown(reason, REASON_LENGTH))
+    return Ordered(tuple(LETTERS.index(letter) for letter in order), _reason(answer["reason"]))

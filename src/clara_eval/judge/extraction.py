@@ -15,7 +15,7 @@ from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
 from clara_eval.judge.comparison import Value, describe
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.reading import read_object
+from clara_eval.judge.reading import object_schema, read_object
 from clara_eval.judge.reading import shown as shown_words
 from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
 
@@ -55,11 +55,9 @@ class Canary:
     check: int
     lines: frozenset[str]
     decoy: str = ""
-    """The count that is asked for and not used."""
     words: int = 0
     """More than this many of anything cannot be in the text."""
     rows: tuple[bool, ...] = ()
-    """For each line of the text, whether it is not empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +119,29 @@ def extraction_questions(
     schema: FeatureSchema, text: str, subject: Subject, asked: FeatureQuestion = NOTHING_ASKED
 ) -> tuple[Question, ...]:
     """Make one question for each part of `text`, a prompt view; the parts joined are the text."""
-    parts = split(text)
-    decoy = choose_decoy(schema, subject)
-    system = extraction_system(schema, decoy)
-    return tuple(
-        _question(schema, decoy, system, _Shown(text, part, number, len(parts), asked), subject)
-        for number, part in enumerate(parts)
-    )
+    parts, features, decoy = split(text), asked_features(schema), choose_decoy(schema, subject)
+    system = template("extract.system").fill(features="\n".join(describe(f) for f in (*features, decoy)))
+    schema_json = plain_json(answer_schema(schema, decoy))
+    max_tokens = 220 + sum(400 if feature.type == "text" else 60 for feature in features)
+    files = template_hash("extract.system", "extract.user")
+    questions = []
+    for number, part in enumerate(parts):
+        nonce, check = derive_nonce(subject, number, f"{text}\n{asked.text}")
+        one_of = f"It is part {number + 1} of {len(parts)}: report null for facts that this part alone does not show."
+        user = template("extract.user").fill(
+            nonce=nonce,
+            check=str(check),
+            view=VIEWS[subject.view],
+            part=one_of if len(parts) > 1 else "It is complete.",
+            asked=asked.said,
+            task=escaped(asked.text),
+            submission=escaped(part),
+        )
+        prompt = Prompt("features", system, user, schema_json, max_tokens, files)
+        rows = tuple(bool(row.strip()) for row in part.split("\n"))
+        canary = Canary(check, line_buckets(part), decoy.name, len(part.split()), rows)
+        questions.append(Question(prompt, canary, nonce, part))
+    return tuple(questions)
 
 
 def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
@@ -141,41 +155,6 @@ def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
     return Feature(
         name, "integer", min=0, max=MOST_COUNTED, better="higher", description=DECOYS.get(name, DECOYS["loops"])
     )
-
-
-def extraction_system(schema: FeatureSchema, decoy: Feature) -> str:
-    return template("extract.system").fill(features="\n".join(describe(f) for f in (*asked_features(schema), decoy)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    text: str
-    part: str
-    number: int
-    count: int
-    asked: FeatureQuestion
-
-
-def _question(schema: FeatureSchema, decoy: Feature, system: str, shown: _Shown, subject: Subject) -> Question:
-    part, number = shown.part, shown.number
-    nonce, check = derive_nonce(subject, number, f"{shown.text}\n{shown.asked.text}")
-    one_of = f"It is part {number + 1} of {shown.count}: report null for facts that this part alone does not show."
-    user = template("extract.user").fill(
-        nonce=nonce,
-        check=str(check),
-        view=VIEWS[subject.view],
-        part=one_of if shown.count > 1 else "It is complete.",
-        asked=shown.asked.said,
-        task=escaped(shown.asked.text),
-        submission=escaped(part),
-    )
-    asked = asked_features(schema)
-    max_tokens = 220 + sum(400 if feature.type == "text" else 60 for feature in asked)
-    files = template_hash("extract.system", "extract.user")
-    prompt = Prompt("features", system, user, plain_json(answer_schema(schema, decoy)), max_tokens, files)
-    rows = tuple(bool(row.strip()) for row in part.split("\n"))
-    canary = Canary(check, line_buckets(part), decoy.name, len(part.split()), rows)
-    return Question(prompt, canary, nonce, part)
 
 
 def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
@@ -216,11 +195,8 @@ def token_weight(char: str) -> float:
 def line_buckets(text: str) -> frozenset[str]:
     """Return the acceptable answers about the number of lines."""
     lines = text.count("\n") + 1
-    return frozenset(_bucket(lines * factor) for factor in (1 / LINE_DOUBT, 1, LINE_DOUBT))
-
-
-def _bucket(lines: float) -> str:
-    return next(name for limit, name in LINE_BUCKETS if lines < limit)
+    possible = [lines * factor for factor in (1 / LINE_DOUBT, 1, LINE_DOUBT)]
+    return frozenset(next(name for limit, name in LINE_BUCKETS if count < limit) for count in possible)
 
 
 def line_fields(schema: FeatureSchema) -> dict[str, str]:
@@ -248,7 +224,7 @@ def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[s
     for name, field in line_fields(schema).items():
         line = {"type": "integer", "description": f"A line that shows {name}; the first is 1."}
         properties[field] = {"anyOf": [line, {"type": "null"}]}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return object_schema(**properties)
 
 
 def _type(feature: Feature) -> dict[str, object]:

@@ -12,38 +12,23 @@ from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
 from clara_eval.core.strict_json import JsonLimits
 from clara_eval.judge.port import AnswerCut, Prompt
-from clara_eval.judge.reading import read_object, shown
+from clara_eval.judge.reading import object_schema, read_object, shown
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
 
 _VALUE = re.compile(r"[a-z0-9_-]{1,24}")
-_FIELDS = ("name", "type", "min", "max", "values", "better", "description")
 _LIMITS = JsonLimits(bytes=32_768, depth=4)
 _NULLABLE_NUMBER = {"anyOf": [{"type": "number"}, {"type": "null"}]}
-TYPES_SCHEMA: dict[str, object] = {
-    "type": "object",
-    "properties": {
-        "features": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "type": {"type": "string", "enum": ["integer", "number", "boolean", "enum"]},
-                    "min": _NULLABLE_NUMBER,
-                    "max": _NULLABLE_NUMBER,
-                    "values": {"type": "array", "items": {"type": "string"}},
-                    "better": {"anyOf": [{"type": "string", "enum": ["higher", "lower"]}, {"type": "null"}]},
-                    "description": {"type": "string"},
-                },
-                "required": list(_FIELDS),
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["features"],
-    "additionalProperties": False,
+_FIELDS = {
+    "name": {"type": "string"},
+    "type": {"type": "string", "enum": ["integer", "number", "boolean", "enum"]},
+    "min": _NULLABLE_NUMBER,
+    "max": _NULLABLE_NUMBER,
+    "values": {"type": "array", "items": {"type": "string"}},
+    "better": {"anyOf": [{"type": "string", "enum": ["higher", "lower"]}, {"type": "null"}]},
+    "description": {"type": "string"},
 }
+TYPES_SCHEMA = object_schema(features={"type": "array", "items": object_schema(**_FIELDS)})
 
 
 def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:

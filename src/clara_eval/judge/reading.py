@@ -71,6 +71,11 @@ LIMITS = JsonLimits(bytes=16_384, depth=3)
 _FENCED = re.compile(r"```json\n([^`]*)\n```")
 
 
+def object_schema(**properties: object) -> dict[str, object]:
+    """Make the JSON Schema of an object with exactly these fields, as strict modes of the providers want it."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
 def read_object(
     text: str, fields: Collection[str], limits: JsonLimits = LIMITS, *, optional: Collection[str] = ()
 ) -> dict[str, object]:
@@ -80,7 +85,8 @@ def read_object(
     try:
         value = read_strict_json(fenced.group(1) if fenced else body, limits, what="The answer")
     except BadInput as bad:
-        raise BadAnswer(_ours(bad.message)) from None
+        # Reasons are kept and shown: what the model wrote is quoted in them only as harmless characters.
+        raise BadAnswer(shown(bad.message, 200)) from None
     if not isinstance(value, dict):
         raise BadAnswer("The answer is not a JSON object.")
     missing, extra = sorted(set(fields) - set(value)), set(value) - {*fields, *optional}
@@ -116,8 +122,3 @@ def shown(text: str, limit: int) -> str:
     if not (line.isascii() and line.isprintable()):
         line = "".join(char for char in line if unicodedata.category(char)[0] != "C")
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _ours(message: str) -> str:
-    # Reasons are kept and shown: what the model wrote is quoted in them only as harmless characters.
-    return shown(message, 200)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.tasks import check_lease
-from clara_eval.judge.admission import Admission, RetryPolicy
+from clara_eval.judge.admission import Admission
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.port import (
@@ -71,26 +71,22 @@ class RetryingLlm:
     def __init__(
         self,
         llm: Llm,
-        *,
-        policy: RetryPolicy,
         admission: Admission,
+        *,
         budget: RunBudget,
         card: PriceCard | None,
-        clock: Callable[[], float],
-        rng: random.Random,
         watch: CallListener | None,
         beyond_limit: int,
         keep: Callable[[Prompt, Charged], Awaitable[object]],
     ) -> None:
-        self._llm, self._name, self._policy, self._admission = llm, llm.name, policy, admission
-        self._budget, self._card, self._clock, self._rng = budget, card, clock, rng
-        self._watch, self._keep = watch, keep
-        self._beyond_limit = beyond_limit
+        self._llm, self._name, self._budget, self._card = llm, llm.name, budget, card
+        self._admission, self._policy, self._clock = admission, admission.policy, admission.clock
+        self._rng = random.Random(llm.name)  # noqa: S311 - jitter is no secret
+        self._watch, self._keep, self._beyond_limit = watch, keep, beyond_limit
         """Tokens to reserve beyond a limit, for an endpoint whose limit leaves thinking out."""
         self._answered: Counter[str] = Counter()
         """Answers that make sense, by purpose."""
         self._nonsense = 0
-        """Unparsable answers in a row."""
         self._is_garbled = False
         """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
         self._probing = asyncio.Lock()

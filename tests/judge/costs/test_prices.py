@@ -48,7 +48,7 @@ def test_unknown_is_not_free() -> None:
     named = "openai:m@http://h/v1"
     given_prices = parse_prices(f"{named}=0.1/0.4, {SONNET}=1/2")
     assert price_card(parse_judge(named), given_prices) == PriceCard(100_000, 400_000, 100_000, 100_000)
-    assert price_card(parse_judge(SONNET), given_prices, lambda: datetime(2026, 1, 1, tzinfo=UTC)) == PriceCard(
+    assert price_card(parse_judge(SONNET), given_prices, datetime(2026, 1, 1, tzinfo=UTC)) == PriceCard(
         1_000_000, 2_000_000, 1_000_000, 1_000_000
     )
 

@@ -6,13 +6,11 @@ Invariant: an unusable answer makes this entry's claims unknown and touches no o
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from clara_eval.code import wanted_names
-from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import ConfigError, OutOfBudget, Temporary
 from clara_eval.core.flags import Flag
 from clara_eval.evaluation.features.features import (
@@ -25,7 +23,8 @@ from clara_eval.evaluation.features.features import (
     merge_parts,
     merge_views,
 )
-from clara_eval.evaluation.features.measured import Measured, is_quick, known_language, measure, neutral_view
+from clara_eval.evaluation.features.measured import is_quick, known_language, measure, neutral_view
+from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.harness import Executed, Harness
 from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import (
@@ -42,26 +41,6 @@ from clara_eval.judge.port import AnswerCut, GoneWithout, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import PromptView, prompt_view
 from clara_eval.submissions.model import Solution
-
-_SIGNS = {
-    "an end of the data": r"<\s{0,3}/\s{0,3}submission",
-    "marks of a chat": r"<\|(?:im_start|im_end|system|assistant|user|endoftext|eot_id|start_header_id)\|>|\[/?INST\]"
-    r"|<</?SYS>>|<system-reminder>|\n\n(?:Human|Assistant): ",
-    "a demand to ignore the task": r"\b(?:ignore|disregard|forget)\s{1,3}(?:(?:all|of|the|your|any)\s{1,3}){0,3}"
-    r"(?:previous|prior|above|earlier|preceding)\s{1,3}(?:instructions?|prompts?|rules|directions)",
-    "a verdict": r"[\"']winner[\"']\s{0,3}:\s{0,3}[\"'](?:A|B)[\"']",
-    "an address to the evaluator": r"\b(?:note|attention|message|instructions?)\s{1,3}(?:to|for)\s{1,3}(?:the\s{1,3})?"
-    r"(?:ai\s{1,3}|llm\s{1,3})?(?:judge|grader|evaluator|extractor|reviewer model)\b",
-}
-_COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _SIGNS.items()}
-
-
-def speaks_to_judge(text: str) -> list[Flag]:
-    found = [name for name, pattern in _COMPILED.items() if pattern.search(text)]
-    if not found:
-        return []
-    return [Flag("speaks_to_judge", "review", f"The text contains {', '.join(found)}.")]
-
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
 """Flags for unknown claims: no answer came, none could be used, none could be trusted."""
@@ -83,7 +62,7 @@ class ReadingContext:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Return the names that the poster asks for."""
+        """The names that the poster asks for."""
         source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
         return wanted_names(self.statement, source, language)
 
@@ -105,8 +84,11 @@ async def extract_features(
     executed: Executed | None = None,
 ) -> SubmissionFacts:
     """Return the facts about one submission. Raises Temporary if the model cannot be reached."""
-    measured: dict[str, Value] = dict(await _measured(solution.text, reading.language or solution.language))
-    kept = {feature.name: measured[feature.name] for feature in schema.features if feature.name in measured}
+    text, language = solution.text, reading.language or solution.language
+    # Hostile text may take a second: a thread measures what is not short and parsed already.
+    quick = is_quick(text, language)
+    measured = measure(text, language) if quick else await asyncio.to_thread(measure, text, language)
+    kept: dict[str, Value] = {one.name: measured[one.name] for one in schema.features if one.name in measured}
     kept |= executed_values(schema, executed)
     read = _Read(Claims({}, {}), (), ())
     if asked_features(schema):
@@ -122,11 +104,6 @@ async def extract_features(
         second_view=read.second_view,
         unsupported=read.unsupported,
     )
-
-
-async def _measured(text: str, language: str | None) -> Measured:
-    """Measure in a thread, unless the text is short and parsed already: hostile text may take a second."""
-    return measure(text, language) if is_quick(text, language) else await asyncio.to_thread(measure, text, language)
 
 
 def _needed(llm: StructuredLlm | None, schema: FeatureSchema) -> StructuredLlm:
@@ -160,7 +137,9 @@ def _questions(
         kind = "same" if shown.split() == full.split() else "read"
         texts |= {"neutral": shown} if kind == "read" else {}
     return kind, {
-        view: extraction_questions(schema, text, _subject(solution, reading, view), asked)
+        view: extraction_questions(
+            schema, text, Subject(reading.block_hash, reading.challenge, solution.content_sha256, view), asked
+        )
         for view, text in texts.items()
     }
 
@@ -175,10 +154,6 @@ def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: R
         for questions in questions_for(schema, solution, reading).values()
         for question in questions
     ]
-
-
-def _subject(solution: Solution, reading: ReadingContext, view: str) -> Subject:
-    return Subject(reading.block_hash, reading.challenge, solution.content_sha256, view)
 
 
 async def _read(llm: StructuredLlm, schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> _Read:
@@ -258,15 +233,13 @@ def _invisible(view: PromptView) -> list[Flag]:
 
 def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
     directed = [feature for feature in asked_features(schema) if feature.better and feature.type != "text"]
-    best = partial(_is_best, schema, claims)
-    if len(directed) < MANY_CLAIMS or not all(best(feature.name) for feature in directed):
+    if len(directed) < MANY_CLAIMS or not all(_is_best(one, claims.values.get(one.name)) for one in directed):
         return []
     sentence = f"All {len(directed)} claimed features have their best value."
     return [Flag("all_best", "review", sentence, evidence={"features": len(directed)})]
 
 
-def _is_best(schema: FeatureSchema, claims: Claims, name: str) -> bool:
-    feature, value = schema.feature(name), claims.values.get(name)
+def _is_best(feature: Feature, value: Value) -> bool:
     higher = feature.better == "higher"
     if isinstance(value, bool):
         return value is higher

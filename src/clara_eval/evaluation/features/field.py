@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.flags import Flag
+from clara_eval.core.flags import Flag, Severity
 from clara_eval.evaluation.features.features import DISAGREE, MANY_CLAIMS, SubmissionFacts, worst
 from clara_eval.judge.comparison import Value, make_vector
 from clara_eval.judge.rules import WIDEST_LINEAR, goodness
@@ -49,13 +49,19 @@ def compare_field(
 ) -> dict[Address, SubmissionFacts]:
     """Return every submission's facts with flags and capped claims; `paid` places, by default one in four."""
     seen_twice = sum(facts.second_view in ("read", "same") for facts in features.values())
-    without = {account for account, facts in features.items() if _lacks_view(facts, seen_twice, len(features) - 1)}
+    lacking = {"missing", "none"} if seen_twice * 2 > len(features) - 1 else {"missing"}
+    # Code that cannot be read in neutral words, while that of the others can.
+    without = {account for account, facts in features.items() if facts.second_view in lacking}
     read = {
         account: replace(facts, unsupported=_known_claims(facts)) if account in without else facts
         for account, facts in features.items()
     }
     support = {feature.name: _Support.of(feature, read) for feature in schema.judged}
-    disagreeing = Counter(name for facts in read.values() for name in _disagreements(facts))
+    disagreeing: Counter[object] = Counter(
+        name
+        for facts in read.values()
+        for name in {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
+    )
     capped = {account: _capped(schema, read[account], support, account in without) for account in sorted(read)}
     field = _Field.of(schema, capped, paid)
     return {
@@ -63,7 +69,7 @@ def compare_field(
             facts,
             flags=(
                 *_view_flags(facts, disagreeing, len(features) - 1),
-                *(_NO_VIEW for _ in (1,) if account in without),
+                *([_NO_VIEW] if account in without else []),
                 *_outliers(facts, field),
                 *_claims_stand_out(schema, account, field),
             ),
@@ -177,28 +183,17 @@ def _capped(
             usual = support[feature.name].usual(before)
             values[feature.name] = before if feature.better is None else worst(feature, [before, usual])
             continue
-        after = _at_most_middle(feature, before)
+        known = feature.better is not None and before is not None
+        after = worst(feature, [before, _middle(feature)]) if known else None
         if is_unseen and after is not None:
             after = worst(feature, [after, support[feature.name].others(before)[0]])
         values[feature.name] = after
-        flags.append(_unsupported(feature, before, after))
+        counts = f"; it counts as {after}" if after != before else ""
+        sentence = f"{feature.name} is claimed as {before}, but no line of what the submission does was shown for it"
+        evidence = {"feature": feature.name, "claimed": before, "counts": after}
+        severity: Severity = "review" if after != before else "warn"
+        flags.append(Flag("unsupported_claim", severity, f"{sentence}{counts}.", evidence=evidence))
     return replace(facts, vector=make_vector(schema, values), flags=tuple(flags))
-
-
-def _unsupported(feature: Feature, before: Value, after: Value) -> Flag:
-    counts = f"; it counts as {after}" if after != before else ""
-    return Flag(
-        "unsupported_claim",
-        "review" if after != before else "warn",
-        f"{feature.name} is claimed as {before}, but no line of what the submission does was shown for it{counts}.",
-        evidence={"feature": feature.name, "claimed": before, "counts": after},
-    )
-
-
-def _at_most_middle(feature: Feature, value: Value) -> Value:
-    if feature.better is None or value is None:
-        return None
-    return worst(feature, [value, _middle(feature)])
 
 
 def _middle(feature: Feature) -> Value:
@@ -221,17 +216,8 @@ _NO_VIEW = Flag(
 )
 
 
-def _lacks_view(facts: SubmissionFacts, seen_twice: int, others: int) -> bool:
-    """Return whether code cannot be read in neutral words while that of the others can."""
-    return facts.second_view == "missing" or (facts.second_view == "none" and seen_twice * 2 > others)
-
-
 def _known_claims(facts: SubmissionFacts) -> tuple[str, ...]:
     return tuple(sorted(name for name, value in facts.claimed.items() if value is not None))
-
-
-def _disagreements(facts: SubmissionFacts) -> set[object]:
-    return {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
 
 
 def _view_flags(facts: SubmissionFacts, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
@@ -290,11 +276,15 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
     if mine is None:
         return
     size, as_good = len(field.merits), field.merits.at_least(mine - _ALIKE)
-    count, score = len(_claimed(schema, facts)), _spreads(mine, field)
+    count, score = len(_claimed(schema, facts)), 0.0
+    if size > 1:
+        middle, spread = field.merits.others(mine, LEAST_CLAIM_SPREAD)
+        score = (mine - middle) / spread
     alone = field.merits.at_least(mine - GROUP_DISTANCE) <= max(1, size // 8)
     far = size >= FEWEST_ENTRIES and alone and score >= CLAIM_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size)
     nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
-    best = nearly and as_good <= field.most_reviewed and score > NEARLY_BEST_SPREADS and _is_rare(schema, facts, field)
+    rare = field.alike[_claimed_values(schema, facts)] < max(MANY_CLAIMS, COMMON_SHARE * len(field.features))
+    best = nearly and as_good <= field.most_reviewed and score > NEARLY_BEST_SPREADS and rare
     told = any(flag.code == "all_best" for flag in facts.flags)
     stands_out = far or (best and decides and count < MANY_CLAIMS and size >= FEWEST_ENTRIES)
     if best and count >= MANY_CLAIMS and not told:
@@ -305,7 +295,14 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
             evidence={"features": count, "asGood": as_good - 1},
         )
     elif nearly and decides and size >= FEWEST_ENTRIES and as_good <= field.might_be_paid and not (stands_out or told):
-        yield _untold(field, as_good)
+        alike = len(field.nearly_best) - 1
+        yield Flag(
+            UNTOLD,
+            "info",
+            f"What only a model can tell is nearly the best there is, as for {alike} of the other {size - 1} entries; "
+            "no tool bears it out, and the field cannot tell who claims too much.",
+            evidence={"nearlyBest": alike + 1, "asGood": as_good},
+        )
     if stands_out:
         yield Flag(
             "claims_stand_out",
@@ -314,30 +311,6 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
             f"({score:.1f} spreads above the middle); no tool bears it out.",
             evidence={"spreads": round(score, 1), "asGood": as_good},
         )
-
-
-def _untold(field: _Field, as_good: int) -> Flag:
-    alike, others = len(field.nearly_best) - 1, len(field.merits) - 1
-    return Flag(
-        UNTOLD,
-        "info",
-        f"What only a model can tell is nearly the best there is, as for {alike} of the other {others} entries; no "
-        "tool bears it out, and the field cannot tell who claims too much.",
-        evidence={"nearlyBest": alike + 1, "asGood": as_good},
-    )
-
-
-def _spreads(mine: float, field: _Field) -> float:
-    """Return the distance above the median of the others."""
-    if len(field.merits) < 2:
-        return 0.0
-    middle, spread = field.merits.others(mine, LEAST_CLAIM_SPREAD)
-    return (mine - middle) / spread
-
-
-def _is_rare(schema: FeatureSchema, facts: SubmissionFacts, field: _Field) -> bool:
-    """Return whether few claim exactly these values."""
-    return field.alike[_claimed_values(schema, facts)] < max(MANY_CLAIMS, COMMON_SHARE * len(field.features))
 
 
 def _is_nearly_best(schema: FeatureSchema, facts: SubmissionFacts) -> bool:

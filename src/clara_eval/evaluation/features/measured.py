@@ -38,16 +38,8 @@ def sentences_of(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if _WORD.search(part)]
 
 
-def open_points(text: str) -> int:
-    return len(_OPEN_POINTS.findall(text))
-
-
 def share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
-
-
-def long_lines_share(lines: Sequence[str]) -> float | None:
-    return share(sum(len(line) > LONG_LINE for line in lines), len(lines))
 
 
 def reading_ease(text: str) -> float | None:
@@ -72,12 +64,6 @@ def repeated_lines_share(lines: Sequence[str]) -> float | None:
         return 0.0
     repeated = {start + step for start, window in enumerate(windows) if counts[window] > 1 for step in range(_WINDOW)}
     return len(repeated) / len(content)
-
-
-def repeated_sentences_share(text: str) -> float | None:
-    """Return the share of repeated sentences."""
-    sentences = [" ".join(sentence.casefold().split()) for sentence in sentences_of(text)]
-    return share(len(sentences) - len(set(sentences)), len(sentences))
 
 
 # Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
@@ -173,12 +159,19 @@ def measure(content: str | bytes, language: str | None) -> Measured:
     except UnicodeDecodeError:
         return values
     name = known_language(language) if language else guess_language(text)
-    values |= _text(text)
+    lines = lines_of(text)
+    values |= {
+        "lines": len(lines),
+        "words": len(words_of(text)),
+        "blank_share": share(sum([not line.strip() for line in lines]), len(lines)),
+        "long_lines_share": share(sum(len(line) > LONG_LINE for line in lines), len(lines)),
+        "todo_count": len(_OPEN_POINTS.findall(text)),
+    }
     if name is None:
         return values | _prose(text)
     code = _code(raw, text, name)
     if code is None:
-        return values | {"parses": False, "duplicate_share": repeated_lines_share(lines_of(text))}
+        return values | {"parses": False, "duplicate_share": repeated_lines_share(lines)}
     return values | _structure(code)
 
 
@@ -199,24 +192,14 @@ def _code(raw: bytes, text: str, language: str) -> _Code | None:
     return _Code(raw, whole, 1.0) if whole is not None else None
 
 
-def _text(text: str) -> Measured:
-    lines = lines_of(text)
-    return {
-        "lines": len(lines),
-        "words": len(words_of(text)),
-        "blank_share": share(sum([not line.strip() for line in lines]), len(lines)),
-        "long_lines_share": long_lines_share(lines),
-        "todo_count": open_points(text),
-    }
-
-
 def _prose(text: str) -> Measured:
     sentences = sentences_of(text)
+    distinct = {" ".join(sentence.casefold().split()) for sentence in sentences}
     return {
         "sentences": len(sentences),
         "mean_sentence_words": share(len(words_of(text)), len(sentences)),
         "reading_ease": reading_ease(text),
-        "duplicate_share": repeated_sentences_share(text),
+        "duplicate_share": share(len(sentences) - len(distinct), len(sentences)),
     }
 
 

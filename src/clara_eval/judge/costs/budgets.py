@@ -110,7 +110,6 @@ class RunBudget:
     kept_micro_usd: int = 0
     """For comparisons: no other call takes it."""
     extend: Extend | None = None
-    """Reserves more if answers are longer than quoted."""
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
@@ -128,7 +127,11 @@ class RunBudget:
         """Reserve the worst case of every call, all or nothing; one amount for each prompt."""
         if card is None:
             if self.cap_micro_usd is not None:
-                raise _no_price(judge)
+                raise ConfigError(
+                    f"{judge} has no known price, so the budget cannot be kept.",
+                    remedy=f"Name it: CLARA_PRICES={judge}=INPUT/OUTPUT in dollars per million tokens (0/0 for your "
+                    "own machine), or set the CLARA_BUDGET_… caps to none.",
+                )
             return [0] * len(prompts)
         amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
         needed = sum(amounts)
@@ -145,7 +148,6 @@ class RunBudget:
         return amounts
 
     async def _extended(self, needed: int) -> bool:
-        """Ask the ledger for more than was reserved."""
         if self.extend is None or self.cap_micro_usd is None:
             return False
         before = self.cap_micro_usd
@@ -157,7 +159,6 @@ class RunBudget:
         return self.cap_micro_usd > before
 
     def charge(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
-        """Replace a reservation by the real cost."""
         stage = self._stage(purpose)
         stage.calls += 1
         stage.input_tokens += answer.input_tokens
@@ -202,14 +203,6 @@ class RunBudget:
             remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD; what is paid for is kept and not paid again.",
             is_lost=is_lost,
         )
-
-
-def _no_price(judge: str) -> ConfigError:
-    return ConfigError(
-        f"{judge} has no known price, so the budget cannot be kept.",
-        remedy=f"Name it: CLARA_PRICES={judge}=INPUT/OUTPUT in dollars per million tokens (0/0 for your own machine), "
-        "or set the CLARA_BUDGET_… caps to none.",
-    )
 
 
 MARGIN_PERCENT = 130

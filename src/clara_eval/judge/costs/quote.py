@@ -19,7 +19,6 @@ from clara_eval.judge.reading import TokenLimits
 GAS_MICRO_USD = 10_000
 """Posting the scores on Base, as the specification counts it."""
 TYPICAL_BYTES = 4_000
-"""Assumed size of a submission."""
 MARGIN = 1.3
 """Answers are asked again now and then, and submissions differ in size from the quote's."""
 READING_SHARE = 0.5
@@ -50,7 +49,6 @@ class ExpectedCalls:
     """Of one answer, with the thinking that is expected before it."""
     batch: bool = False
     limits: tuple[int, ...] = ()
-    """Every limit that one question can be asked with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,6 @@ class QuoteLine:
     micro_usd: int | None
     """None: this judge has no known price."""
     most_micro_usd: int | None = None
-    """The cost if every answer uses up every limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,6 @@ class Quote:
 
     @property
     def most_for_reading(self) -> int:
-        """Return the most that reading can cost, comparisons left out."""
         return sum(line.most_micro_usd or 0 for line in self.lines if line.purpose != "comparison")
 
     def affordable_looks(self, cap: int | None) -> int | None:
@@ -116,7 +112,6 @@ class Quote:
         return max(usual, int(cap * READING_SHARE)) if usual else 0
 
     def kept_for_comparing(self, cap: int | None) -> int:
-        """Return what no reading may take."""
         return 0 if cap is None else max(0, min(int(self.comparing_micro_usd * MARGIN), cap - self.for_reading(cap)))
 
     def most_to_spend(self, caps: Caps, spent: int) -> int | None:
@@ -201,9 +196,7 @@ class Jury:
 
     models: Sequence[str]
     batching: Collection[str] = ()
-    """Those that answer in batches."""
     thinking: Collection[str] = ()
-    """Those that think before they answer."""
     limits: TokenLimits | None = None
 
     def asked(
@@ -212,12 +205,11 @@ class Jury:
         needed = prompts[0].max_tokens if prompts else 0
         limits = self.limits.all(needed) if self.limits else (needed,)
         thinking = THINKING_TOKENS if judge in self.thinking else 0
-        is_batch = batch and judge in self.batching
-        return ExpectedCalls(purpose, judge, items, _tokens(prompts), answer + thinking, is_batch, limits)
+        tokens = tuple(estimated_tokens(prompt.system + prompt.user + prompt.schema_json) for prompt in prompts)
+        return ExpectedCalls(purpose, judge, items, tokens, answer + thinking, batch and judge in self.batching, limits)
 
 
 def expected_calls(config: EvalConfig, size: Size, jury: Jury) -> list[ExpectedCalls]:
-    """Return the calls of each stage and model."""
     schema, untyped = compile_schema(config)
     expected: list[ExpectedCalls] = []
     for reader in jury.models[:1]:
@@ -228,7 +220,8 @@ def expected_calls(config: EvalConfig, size: Size, jury: Jury) -> list[ExpectedC
             reading = _reading_prompts(config, schema, size.submission_bytes)
             answer = 40 + sum(TOKENS_PER_TEXT if f.type == "text" else TOKENS_PER_VALUE for f in asked)
             expected.append(jury.asked("features", reader, size.submissions, reading, answer, batch=size.batch))
-    comparing = (_comparison_prompt(config, schema),)
+    vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
+    comparing = (comparison_prompt(config.criteria, schema, vector, vector),)
     expected.extend(
         jury.asked("comparison", model, size.looks, comparing, VERDICT_TOKENS, batch=size.batch)
         for model in (() if config.judge == "rules" else jury.models)
@@ -243,10 +236,6 @@ def needs_model(config: EvalConfig) -> bool:
     return bool(untyped) or bool(asked_features(schema)) or is_silent
 
 
-def _tokens(prompts: Sequence[Prompt]) -> tuple[int, ...]:
-    return tuple(estimated_tokens(prompt.system + prompt.user + prompt.schema_json) for prompt in prompts)
-
-
 def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> list[Prompt]:
     """Make the prompts about a typical entry; code is read a second time in neutral words."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
@@ -254,11 +243,6 @@ def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> li
     asked = FeatureQuestion.of("x" * STATEMENT_CHARS, config.language)
     questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view), asked) for view in views]
     return [question.prompt for asked in questions for question in asked]
-
-
-def _comparison_prompt(config: EvalConfig, schema: FeatureSchema) -> Prompt:
-    vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
-    return comparison_prompt(config.criteria, schema, vector, vector)
 
 
 def _typical(feature: Feature) -> Value:

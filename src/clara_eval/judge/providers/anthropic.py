@@ -42,8 +42,8 @@ class AnthropicLlm:
 
         self.model = model
         self._effort = EFFORT if thinks(model) else ""
-        self._name = f"anthropic:{model}"
-        self.endpoint = Endpoint(self._name, "ANTHROPIC_API_KEY", api_key)
+        self.name = f"anthropic:{model}"
+        self.endpoint = Endpoint(self.name, "ANTHROPIC_API_KEY", api_key)
         self.client = AsyncAnthropic(
             api_key=api_key,
             base_url=base_url or "https://api.anthropic.com",
@@ -51,10 +51,6 @@ class AnthropicLlm:
             timeout=call_seconds,
             http_client=DefaultAioHttpClient(),
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def complete(self, prompt: Prompt) -> Answer:
         from anthropic import AnthropicError
@@ -75,7 +71,7 @@ class AnthropicLlm:
         try:
             return self.answer(json.loads(response.content))
         except MISSHAPEN:
-            raise Unanswered(f"{self._name} answered with something that is not a message.") from None
+            raise Unanswered(f"{self.name} answered with something that is not a message.") from None
 
     async def close(self) -> None:
         await self.client.close()
@@ -234,12 +230,15 @@ class MessageBatches:
 
     async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
         """Create the batch, or find it if only the provider's answer was lost."""
+        requests: Any = [
+            {"custom_id": _custom_id(request), "params": self.llm.params(prompt)} for request, prompt in asked.items()
+        ]
         batch_id: str | None = None
         for number in range(1, self.tries + 1):
             if batch_id is not None:
                 break
             try:
-                batch_id = await self._create(asked)
+                batch_id = str((await self._said(self.llm.client.messages.batches.create(requests=requests))).id)
             except Unanswered:
                 batch_id = await self._created_before(plan, len(asked))
             except Temporary as bad:
@@ -249,13 +248,6 @@ class MessageBatches:
         if batch_id is None:
             raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
         return await self._keep_id(plan, batch_id)
-
-    async def _create(self, asked: dict[str, Prompt]) -> str:
-        requests: Any = [
-            {"custom_id": _custom_id(request), "params": self.llm.params(prompt)} for request, prompt in asked.items()
-        ]
-        created = await self._said(self.llm.client.messages.batches.create(requests=requests))
-        return str(created.id)
 
     async def _created_before(self, plan: _Planned, items: int) -> str | None:
         """Find an unclaimed batch of this size that was created since this one was planned."""

@@ -27,7 +27,7 @@ from clara_eval.judge.attestation import (
 )
 from clara_eval.judge.completion import check_signed
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
-from clara_eval.judge.provider import LONGEST_CALL_SECONDS, JudgeName
+from clara_eval.judge.provider import JudgeName
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.providers.wire import ModelReply, explain_status, said_by
 
@@ -45,12 +45,10 @@ class SigningOpenAi(OpenAiLlm):
     encodings = "identity"
     """Compressed bytes would not be the signed ones."""
 
-    def __init__(
-        self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = LONGEST_CALL_SECONDS
-    ) -> None:
-        super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
-        self._name = f"{self._name}#{interface}"
-        self._endpoint = replace(self._endpoint, judge=self._name)
+    def __init__(self, model: str, *, api_key: str, base_url: str, interface: str) -> None:
+        super().__init__(model, api_key=api_key, base_url=base_url)
+        self.name = f"{self.name}#{interface}"
+        self._endpoint = replace(self._endpoint, judge=self.name)
         self._form = self._form._replace(verified=interface == "aci")
         self.interface, self.model = interface, model
 
@@ -61,18 +59,18 @@ class SigningOpenAi(OpenAiLlm):
         try:
             key = key_name(self.interface, proof)
         except NotAttested as bad:
-            raise UnsignedAnswer(f"{self._name}: the answer's signature cannot be used: {bad}.") from None
+            raise UnsignedAnswer(f"{self.name}: the answer's signature cannot be used: {bad}.") from None
         request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
         return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
 
     def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
         if self.interface == "aci":
             if not receipt:
-                raise UnsignedAnswer(f"{self._name}: the answer came without a receipt.")
+                raise UnsignedAnswer(f"{self.name}: the answer came without a receipt.")
             return f"/aci/receipts/{quote(receipt, safe='')}", {}
         name = json.loads(content).get("id")
         if not isinstance(name, str) or not name:
-            raise UnsignedAnswer(f"{self._name}: the answer came without an id, so its signature cannot be found.")
+            raise UnsignedAnswer(f"{self.name}: the answer came without an id, so its signature cannot be found.")
         return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
 
     async def report(self, key: str, nonce: str) -> str:
@@ -92,10 +90,10 @@ class SigningOpenAi(OpenAiLlm):
                     return reply.content.decode()
                 reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
             except UnicodeDecodeError:
-                raise UnsignedAnswer(f"{self._name}: its {what} is not text.") from None
+                raise UnsignedAnswer(f"{self.name}: its {what} is not text.") from None
             except ClaraError as bad:
                 reason = bad.message
-        raise UnsignedAnswer(f"{self._name} gave no {what}: {reason}")
+        raise UnsignedAnswer(f"{self.name} gave no {what}: {reason}")
 
 
 def build_signing(judge: JudgeName, key: str) -> SigningOpenAi:
@@ -146,13 +144,10 @@ class Attested:
     async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:
         async with self._turn:
             if key not in self._keys:
-                report = await self._kept(key) or await self._fetched(key)
+                text = await self.reports.entry(PLACE, f"{self.name}/{key}/{self.run}")
+                report = REPORT.read_text(text) if text else await self._fetched(key)
                 self._keys[key] = report, self._checked(report)
             return self._keys[key]
-
-    async def _kept(self, key: str) -> KeyReport | None:
-        text = await self.reports.entry(PLACE, f"{self.name}/{key}/{self.run}")
-        return REPORT.read_text(text) if text else None
 
     async def _fetched(self, key: str) -> KeyReport:
         try:

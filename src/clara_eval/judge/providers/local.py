@@ -35,23 +35,21 @@ CONTROL_TOKENS = re.compile(
 
 
 class LocalLlm:
-    """`local:smollm2`, loaded on the first call."""
+    """Loaded on the first call."""
+
+    name = "local:smollm2"
 
     def __init__(self) -> None:
         self._path = _weights()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="smollm2")
         self._server: Any = None
 
-    @property
-    def name(self) -> str:
-        return "local:smollm2"
-
     async def complete(self, prompt: Prompt) -> Answer:
         body = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, request(prompt))
         return read(body)
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._unload)
+        await asyncio.get_running_loop().run_in_executor(self._thread, setattr, self, "_server", None)
         self._thread.shutdown(wait=False)
 
     def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -59,9 +57,6 @@ class LocalLlm:
             self._server = _load(self._path)
         answered: dict[str, Any] = self._server.handle_chat_completions(body)
         return answered
-
-    def _unload(self) -> None:
-        self._server = None
 
 
 def without_control_tokens(text: str) -> str:

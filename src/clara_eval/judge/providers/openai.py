@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.constants import INTERFACES
-from clara_eval.core.errors import ClaraError, Temporary
+from clara_eval.core.errors import Temporary
 from clara_eval.core.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
@@ -43,7 +43,6 @@ _SIGNS = {
     "seed": ("seed",),
     "reasoning_effort": ("reasoning_effort", "reasoning effort", "reasoning.effort"),
 }
-"""The words by which an endpoint names what it refuses."""
 _THINKS = re.compile(
     r"(?:^|/)(?:o\d|gpt-(?:[5-9]|oss)|claude-[a-z]+-[5-9]|grok-(?:[4-9]|code)|gemini-(?:2\.5|[3-9])|"
     r"deepseek-(?:r|v[4-9])|qwen-?[3-9]|qwq|glm-(?:4\.[5-9]|[5-9])|kimi-k[2-9]|minimax-m|magistral)|think|reason",
@@ -76,17 +75,13 @@ class OpenAiLlm:
         self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
     ) -> None:
         self._model = model
-        self._name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
-        self._endpoint = Endpoint(self._name, "OPENAI_API_KEY", api_key)
+        self.name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
+        self._endpoint = Endpoint(self.name, "OPENAI_API_KEY", api_key)
         self._wire = Wire(base_url or OPENAI, api_key, call_seconds, encodings=self.encodings)
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
         self._form = RequestForm(
             model, "max_tokens" if base_url else "max_completion_tokens", effort=EFFORT if thinks(model) else ""
         )
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     async def complete(self, prompt: Prompt) -> Answer:
         for _ in range(len(_SIGNS) + 2):
@@ -98,7 +93,7 @@ class OpenAiLlm:
             words = said_by(reply.content)
             if reply.status not in (400, 422) or is_too_long(words) or not self._gives_way(words.lower(), form):
                 raise explain_status(reply.status, words, reply.headers, self._endpoint)
-        raise Temporary(f"{self._name} refuses every form of the request.")
+        raise Temporary(f"{self.name} refuses every form of the request.")
 
     async def exchanged(self, exchange: Awaitable[ModelReply]) -> ModelReply:
         try:
@@ -133,7 +128,7 @@ class OpenAiLlm:
             return read_completion(content, prompt, self._model)
         except ValueError:
             # It came with a 200, so it may be charged.
-            raise Unanswered(f"{self._name} answered with something that is not a chat completion.") from None
+            raise Unanswered(f"{self.name} answered with something that is not a chat completion.") from None
 
     def _raise_hidden_error(self, content: bytes) -> None:
         """Raise the error of a gateway that answers 200 with an error inside."""
@@ -141,11 +136,8 @@ class OpenAiLlm:
             return
         body = json.loads(content)
         if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
-            raise self._hidden_error(body["error"])
-
-    def _hidden_error(self, detail: dict[str, Any]) -> ClaraError:
-        code = detail.get("code")
-        return explain_status(code if isinstance(code, int) else 500, said_in(detail), {}, self._endpoint)
+            code = body["error"].get("code")
+            raise explain_status(code if isinstance(code, int) else 500, said_in(body["error"]), {}, self._endpoint)
 
 
 def thinks(model: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import entry_points
@@ -79,13 +79,13 @@ def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
 
 
 def price_card(
-    judge: JudgeName, given: Mapping[str, PriceCard] | None = None, now: Callable[[], datetime] | None = None
+    judge: JudgeName, given: Mapping[str, PriceCard] | None = None, at: datetime | None = None
 ) -> PriceCard | None:
     """Return the operator's price, else the provider's; None if unknown."""
     for text in (judge.text, judge.text.partition("#")[0]):
         if given and text in given:
             return given[text]
-    return provider_of(judge).price(judge, (now or (lambda: datetime.now(UTC)))())
+    return provider_of(judge).price(judge, at or datetime.now(UTC))
 
 
 def price_cards(settings: Settings, jury: Iterable[JudgeName]) -> dict[str, PriceCard | None]:
