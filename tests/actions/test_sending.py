@@ -453,8 +453,8 @@ TOKEN, STRANGE = Address("0x" + "70" * 20), Address("0x" + "99" * 20)
 def _policy() -> SigningPolicy:
     """A key's policy when the factory vouches for one challenge, and 5 units of one token are agreed to."""
     policy = agent_policy(8453, factory=FACTORY, evaluator=CLARA)
-    policy.vouched.permit([OTHER])
-    policy.vouched.permit_spending(TOKEN, 5)
+    policy.vouched.targets.add(OTHER)
+    policy.vouched.spending[TOKEN] = 5
     return policy
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.ethereum import Page
 from clara_eval.chain.model import (
     Block,
     Challenge,
@@ -40,6 +39,9 @@ CHALLENGE = Challenge(
     private_set_hash="0x", winner_count=1, payout_bps=(10000,), identity_registry=HERE, max_participants=0,
     status=ChallengeStatus.SCORING, submission_count=0, score_posted_at=0, submissions=(),
 )  # fmt: skip
+
+
+Announced = tuple[tuple[NewChallenge, ...], Checkpoint]
 
 
 @dataclass
@@ -74,10 +76,10 @@ class ScriptedChain:
     async def is_canonical(self, block: Block | Checkpoint) -> bool:
         return (block.hash if isinstance(block, Block) else block.block_hash) not in self.forked
 
-    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]:
+    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Announced]:
         for number in range(first, last.number + 1):
             found = tuple(announced(number, place) for place in range(self.created.get(number, 0)))
-            yield Page(found, Checkpoint(number, block(number).hash))
+            yield found, Checkpoint(number, block(number).hash)
 
 
 @dataclass
@@ -95,7 +97,7 @@ class Places(SignedTransactions):
 
 def announced(number: int, place: int) -> NewChallenge:
     address = Address(f"0x{number:038x}{place:02x}")
-    return NewChallenge(address, HERE, HERE, 1, 0, DEADLINE, 2000, "data:,", (), number)
+    return NewChallenge(address, number)
 
 
 @given(st.binary(min_size=20, max_size=20), st.booleans())

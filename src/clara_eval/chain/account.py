@@ -85,7 +85,7 @@ class EthereumAccount:
     def trust(self, challenge: Address) -> None:
         """Sign for this challenge although the factory may not know it: a person named it."""
         if self._wallet is not None:
-            self._wallet.policy.vouched.permit([challenge])
+            self._wallet.policy.vouched.targets.add(challenge)
 
     async def rehearse(self, call: ContractCall) -> None:
         """Try the call with the real sender, without sending; raise CannotPublish or NotYet with the contract's reason.
@@ -243,11 +243,11 @@ class EthereumAccount:
             return
         registry = await self._chain.challenges.factory(factory).identity_registry(await self._blocks.head())
         if target == registry or await self._chain.challenges.is_challenge_of(factory, target):
-            vouched.permit([target])
+            vouched.targets.add(target)
 
     def permit_spending(self, token: Address, units: int) -> None:
         """Let one transaction give away that much: the owner agreed to it."""
-        self._signer().policy.vouched.permit_spending(token, units)
+        self._signer().policy.vouched.spending[token] = units
 
     def _signer(self) -> Wallet:
         if self._wallet is None:

@@ -261,7 +261,11 @@ class Logs:
     async def _ask(self, wanted: LogFilter, ranges: Sequence[tuple[int, int]]) -> LogGroup | None:
         """Return None if a range was refused; the span is smaller then."""
         last = ranges[-1][1]
-        calls = [RpcCall("eth_getLogs", (_query(wanted, *part),)) for part in ranges]
+        query: dict[str, Any] = {"topics": list(wanted.topics)}
+        if wanted.addresses:
+            query["address"] = list(wanted.addresses)
+        parts = ({**query, "fromBlock": hex(first), "toBlock": hex(last)} for first, last in ranges)
+        calls = [RpcCall("eth_getLogs", (part,)) for part in parts]
         *found, block = await self._rpc.ask_one_node([*calls, RpcCall("eth_getBlockByNumber", (hex(last), False))])
         refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
         if refused:
@@ -269,7 +273,10 @@ class Logs:
             return None
         if isinstance(block, NodeRefusal):
             raise Temporary(f"No node has block {last} yet.", remedy="Try again shortly.")
-        self._grow()
+        self._calm += 1
+        if self._calm >= GROWS_AFTER:
+            self.span = min(LARGEST_SPAN, self.span + max(1, self.span // 4))
+            self._calm = 0
         entries = [entry for part in found for entry in _in_chain_order(part, wanted)]
         return LogGroup(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
 
@@ -279,21 +286,6 @@ class Logs:
             raise refusal
         self.span = max(1, self.span // 2)
         self._calm = 0
-
-    def _grow(self) -> None:
-        self._calm += 1
-        if self._calm >= GROWS_AFTER:
-            self.span = min(LARGEST_SPAN, self.span + max(1, self.span // 4))
-            self._calm = 0
-
-
-def _query(wanted: LogFilter, first: int, last: int) -> dict[str, Any]:
-    return {
-        **({"address": list(wanted.addresses)} if wanted.addresses else {}),
-        "topics": list(wanted.topics),
-        "fromBlock": hex(first),
-        "toBlock": hex(last),
-    }
 
 
 def _in_chain_order(entries: Any, wanted: LogFilter) -> list[Any]:

@@ -6,7 +6,7 @@ Invariant: as many submitters are found as the contract counts, or the reading i
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block
@@ -191,22 +191,17 @@ class ChallengeReader(_Reader):
         return tuple(sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version)))
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """All events up to and including block `upto`, after the page before."""
-
-    events: tuple[NewChallenge, ...]
-    upto: Checkpoint
-
-
 class ChallengeEvents(_Reader):
-    async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Page]:
+    async def challenges_created(
+        self, factory: Address, first: int, last: Block
+    ) -> AsyncIterator[tuple[tuple[NewChallenge, ...], Checkpoint]]:
+        """Yield what the factory announced, page by page, each with the last block that it covers."""
         contract = ChallengeFactoryContract(self.blocks, factory, self._version.factory)
         wanted = LogFilter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
             found = [contract.challenge_created(entry) for entry in group.entries]
             times = await self._times(found)
-            yield Page(tuple(replace(one, created_at=times[one.block_number]) for one in found), group.upto)
+            yield tuple(replace(one, created_at=times[one.block_number]) for one in found), group.upto
 
     async def prizes_claimed(
         self, challenges: Sequence[Address], first: int, last: Block

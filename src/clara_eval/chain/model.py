@@ -90,14 +90,6 @@ class Challenge:
 @dataclass(frozen=True, slots=True)
 class NewChallenge:
     address: Address
-    poster: Address
-    token: Address
-    prize_pool: int
-    poster_bond: int
-    deadline: int
-    scoring_deadline: int
-    challenge_uri: str
-    skill_tags: tuple[str, ...]
     block_number: int
     tx_hash: str = ""
     created_at: int = 0
@@ -106,9 +98,7 @@ class NewChallenge:
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    challenge: Address
     submitter: Address
-    agent_id: int
     version: int
     solution_hash: str
     block_number: int

@@ -45,15 +45,11 @@ class Vouched:
     """The contracts that a key may call, and how much of each token it may give away."""
 
     targets: set[Address] = field(default_factory=set)
+    """Contracts that the factory knows, or that a person named."""
     spending: dict[Address, int] = field(default_factory=dict)
+    """The most of each token that one transaction may approve or transfer."""
     own: Address | None = None
     """The key's own address: an empty call of zero to it fills a missing nonce."""
-
-    def permit(self, targets: Iterable[Address]) -> None:
-        self.targets.update(targets)
-
-    def permit_spending(self, token: Address, units: int) -> None:
-        self.spending[token] = units
 
 
 @dataclass(frozen=True, slots=True)

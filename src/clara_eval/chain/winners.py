@@ -99,7 +99,13 @@ def post_scores(winners: Winners, version: str = "1") -> bytes:
 
 
 def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1") -> bytes:
-    return post_scores(winners, version) + MARK + _digest(trace_digest)
+    try:
+        digest = bytes.fromhex(trace_digest.removeprefix("0x"))
+    except ValueError:
+        digest = b""
+    if len(digest) != 32:
+        raise BadInput(f"The trace digest {trace_digest[:80]!r} is not 0x and 64 hex digits.", value=trace_digest)
+    return post_scores(winners, version) + MARK + digest
 
 
 def read_calldata(data: bytes) -> PostedScores:
@@ -121,13 +127,3 @@ def read_calldata(data: bytes) -> PostedScores:
 
 def winner_of(fields: Mapping[str, Any]) -> WinnerPrize:
     return WinnerPrize(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])
-
-
-def _digest(text: str) -> bytes:
-    try:
-        digest = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        digest = b""
-    if len(digest) != 32:
-        raise BadInput(f"The trace digest {text[:80]!r} is not 0x and 64 hex digits.", value=text)
-    return digest

@@ -10,7 +10,7 @@ import importlib
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
@@ -45,14 +45,9 @@ def load_language(name: str) -> Language:
     with warnings.catch_warnings():
         # Some grammar wheels still hand over a plain integer; the binding reads it and only complains.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return Language(_pointer(name)())
-
-
-def _pointer(name: str) -> Callable[[], object]:
-    module = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
-    made_by = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
-    found: Callable[[], object] = getattr(module, made_by)
-    return found
+        module = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
+        made_by = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
+        return Language(getattr(module, made_by)())
 
 
 def parse(source: bytes, language: str) -> Parsed | None:

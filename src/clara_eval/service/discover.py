@@ -55,9 +55,9 @@ async def find_challenges(
         is_replaced = place.block_number <= last.number and not await blocks.is_canonical(place)
         first = max(first_block, place.block_number - STEP_BACK_BLOCKS) if is_replaced else place.block_number + 1
     kept = 0
-    async for page in events.challenges_created(factory, first, last):
-        for new in page.events:
+    async for announced, upto in events.challenges_created(factory, first, last):
+        for new in announced:
             await keep(new)
             kept += 1
-        await store.save_checkpoint(name, page.upto)
+        await store.save_checkpoint(name, upto)
     return kept

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 
 import structlog
@@ -113,6 +115,16 @@ class Tick:
         except Exception as bad:  # noqa: BLE001 - the other parts of the tick go on
             _log.warning("tick_part_failed", part=what, problem=str(bad), exc_info=unexpected(bad))
             self.report.problems.append(f"{what}: {reason_of(bad)}")
+
+    @asynccontextmanager
+    async def within(self, seconds: float, what: str) -> AsyncIterator[None]:
+        """Cut the body off after `seconds`, with a problem in the report."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            _log.warning("goes_on_later", part=what, seconds=seconds)
+            self.report.problems.append(f"{what} is taking long: it continues at the next tick.")
 
     async def addresses(self, prefix: str) -> list[str]:
         keys = await self.app.store.keys(self.app.chain_id, prefix)

@@ -25,15 +25,11 @@ async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:
 
 async def finalize_all(tick: Tick, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
     """Finalize several at once within the tick's limit; what is cut off continues with the same nonce."""
-    gate, seconds = asyncio.Semaphore(FINALIZED_AT_ONCE), tick.limits.finalize_seconds
+    gate = asyncio.Semaphore(FINALIZED_AT_ONCE)
 
     async def one(finalizing: Callable[[], Awaitable[None]]) -> None:
         async with gate:
             await finalizing()
 
-    try:
-        async with asyncio.timeout(seconds):
-            await gather_or_raise(one(item) for item in work)
-    except TimeoutError:
-        _log.warning("finalize_goes_on_later", seconds=seconds)
-        tick.report.problems.append("Finalizing is taking long: it continues at the next tick.")
+    async with tick.within(tick.limits.finalize_seconds, "Finalizing"):
+        await gather_or_raise(one(item) for item in work)

@@ -102,8 +102,6 @@ async def record_results(tick: Tick) -> None:
 
 
 async def record_new_claims(tick: Tick) -> None:
-    try:
-        async with asyncio.timeout(tick.limits.read_seconds):
-            await record_claims(tick.app.store, tick.app.chain, tick.safe)
-    except TimeoutError:
-        tick.report.problems.append("Reading old claims is taking long: it continues at the next tick.")
+    """A long past is read over several ticks."""
+    async with tick.within(tick.limits.read_seconds, "Reading old claims"):
+        await record_claims(tick.app.store, tick.app.chain, tick.safe)

@@ -33,14 +33,19 @@ async def open_store(url: str) -> SqlStore:
         from clara_eval.store.sqlite import SqliteStore
 
         return await SqliteStore.open(sqlite_path(url))
-    if _scheme(url) in ("postgres", "postgresql"):
+    remedy = "Use sqlite:///path/to/file.db or postgresql://user@host/database."
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:  # it is not shown: it may hold a password
+        raise ConfigError("CLARA_DATABASE_URL cannot be read as a URL.", remedy=remedy) from None
+    if scheme in ("postgres", "postgresql"):
         require("postgres", "A Postgres database")
         from clara_eval.store.postgres import PostgresStore
 
         return await PostgresStore.open(url)
     raise ConfigError(
         f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is not a known database.",
-        remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
+        remedy=remedy,
     )
 
 
@@ -65,16 +70,6 @@ async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
 
 def is_there(url: str) -> bool:
     return not is_sqlite(url) or Path(sqlite_path(url)).is_file()
-
-
-def _scheme(url: str) -> str:
-    try:
-        return urlsplit(url).scheme
-    except ValueError:
-        raise ConfigError(
-            "CLARA_DATABASE_URL cannot be read as a URL.",  # it is not shown: it may hold a password
-            remedy="Use sqlite:///path/to/file.db or postgresql://user@host/database.",
-        ) from None
 
 
 class StoreOnDemand:

@@ -139,7 +139,7 @@ class Event:
         values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
         return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
 
-    def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, object]:
+    def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Decode the topics alone, which no stranger's text can spoil."""
         indexed = [item for item in self.inputs if item["indexed"]]
         topics: Sequence[str] = entry["topics"][1:]

@@ -24,7 +24,7 @@ from clara_eval.chain.model import (
 )
 from clara_eval.chain.winners import WinnerPrize, winner_of
 from clara_eval.config.networks import Network
-from clara_eval.core.address import ZERO_ADDRESS, Address, short
+from clara_eval.core.address import Address, short
 from clara_eval.core.errors import NotFound
 from clara_eval.core.submission import Submission
 
@@ -167,9 +167,7 @@ class ChallengeContract(_Contract):
     def submission_received(self, entry: Mapping[str, Any]) -> NewSubmission:
         found = self.abi.event("SubmissionReceived").read(entry)
         return NewSubmission(
-            challenge=Address(entry["address"].lower()),
             submitter=Address(found["submitter"]),
-            agent_id=found["agentId"],
             version=found["version"],
             solution_hash=found["solutionHash"],
             block_number=int(entry["blockNumber"], 16),
@@ -219,31 +217,12 @@ class ChallengeFactoryContract(_Contract):
         return self.abi.function("createChallenge").call(params)
 
     def challenge_created(self, entry: Mapping[str, Any]) -> NewChallenge:
-        """Read an event; if its texts cannot be read, the address alone, since the challenge itself tells the rest."""
-        event = self.abi.event("ChallengeCreated")
-        try:
-            found = event.read(entry)
-        except Undecodable:
-            found = _UNREAD | event.read_indexed(entry)
+        """Read the topics alone: texts may be garbled, and the challenge itself tells the rest."""
         return NewChallenge(
-            address=Address(found["challengeAddress"]),
-            poster=Address(found["poster"]),
-            token=Address(found["token"]),
-            prize_pool=found["prizePool"],
-            poster_bond=found["posterBond"],
-            deadline=found["deadline"],
-            scoring_deadline=found["scoringDeadline"],
-            challenge_uri=found["challengeURI"],
-            skill_tags=found["skillTags"],
+            address=Address(self.abi.event("ChallengeCreated").read_indexed(entry)["challengeAddress"]),
             block_number=int(entry["blockNumber"], 16),
             tx_hash=str(entry.get("transactionHash") or ""),
         )
-
-
-_UNREAD: dict[str, Any] = {
-    "token": ZERO_ADDRESS, "prizePool": 0, "posterBond": 0, "deadline": 0, "scoringDeadline": 0, "challengeURI": "",
-    "skillTags": (),
-}  # fmt: skip
 
 
 class TokenContract(_ForeignContract):

@@ -83,8 +83,9 @@ async def publish_documents(
     digest = await _posted_digest(store, chain_id, address)
     if digest is None:
         return False
-    found = await _progress(store, place, chain_id, address, digest)
-    progress = found
+    text = await store.get(chain_id, _progress_key(place, address))
+    found = _Progress(**json.loads(text)) if text else _Progress(digest)
+    found = progress = found if found.digest == digest else _Progress(digest)
     if traces_public and not progress.evidence:
         progress = await _put_evidence(store, place, chain_id, address, progress)
     uri = await trace_uri(store, chain_id, address, digest)
@@ -108,8 +109,12 @@ async def _put_evidence(
             await _remember(store, place, chain_id, address, progress)
     if await place.trace_digest(chain_id, address) != digest:
         uri = await place.take_trace(chain_id, address, digest, stream_trace(store, chain_id, address))
-        if uri is not None:
-            await _tell_uri(store, chain_id, address, digest, uri)
+        if uri is not None:  # in the scores and in a list of its own, so that other places get the newer scores
+            scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
+            scores["traceCid"] = uri.removeprefix("ipfs://")
+            told = plain_json({"digest": digest, "uri": uri})
+            pairs = [(scores_key(address), plain_json(scores)), (trace_uri_key(address), told)]
+            await store.put_many(chain_id, pairs)
     return replace(progress, evidence=True)
 
 
@@ -127,15 +132,6 @@ async def _put_result(
         await place.put_keys(chain_id, [(status_key(address), status)])
         progress = replace(progress, status=_hash(status))
     return progress
-
-
-async def _tell_uri(store: PublicKeys, chain_id: int, address: str, digest: str, uri: str) -> None:
-    """Record the URI in the scores and in a list of its own, so that other places get the newer scores."""
-    scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
-    cid = uri.removeprefix("ipfs://")
-    pairs = [(scores_key(address), plain_json(scores | {"traceCid": cid}))]
-    pairs += [(trace_uri_key(address), plain_json({"digest": digest, "uri": uri}))]
-    await store.put_many(chain_id, pairs)
 
 
 async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
@@ -208,12 +204,6 @@ def _hash(text: str) -> str:
 
 def _progress_key(place: Publication, address: str) -> str:
     return f"{PROGRESS}{place.name}:{address}"
-
-
-async def _progress(store: PublicKeys, place: Publication, chain_id: int, address: str, digest: str) -> _Progress:
-    text = await store.get(chain_id, _progress_key(place, address))
-    found = _Progress(**json.loads(text)) if text else _Progress(digest)
-    return found if found.digest == digest else _Progress(digest)
 
 
 async def _remember(store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress) -> None:
