@@ -16,8 +16,8 @@ from tests.support.agents import agent_environment
 from tests.support.executed_rounds import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
 from tests.support.service_cases import FAST, free_socket
 
+from clara_eval.actions.harness import reveal_message
 from clara_eval.actions.results import eval_status, leaderboard
-from clara_eval.actions.reveal import reveal_message
 from clara_eval.actions.service_client import sign_text
 from clara_eval.app import open_caller
 from clara_eval.challenges.challenge_index import read_document

@@ -60,7 +60,6 @@ class Labels:
 
     @property
     def work(self) -> str:
-        """Hash the criteria and the schema."""
         return work_hash(self.config, self.schema)
 
 
@@ -224,21 +223,13 @@ def _kappa(decided: Sequence[Looked]) -> float | None:
     return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeAgreement:
-    """How far one judge agrees with people, and why it may not post alone; None if it may."""
-
-    calibration: Calibration
-    doubt: str | None
-
-
-async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[JudgeAgreement]:
-    """Run the judges over the labels of a file."""
+async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[tuple[Calibration, str | None]]:
+    """Return how far each judge agrees with people, and why it may not post alone; None if it may."""
     labels = read_labels(text)
     async with open_jury(settings, judges) as (askers, store):
         found = await calibrate(labels, askers, store, settings.network.chain_id)
     floor = settings.calibration_floor
-    return [JudgeAgreement(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
+    return [(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
 
 
 async def calibrate(

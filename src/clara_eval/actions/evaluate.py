@@ -1,72 +1,72 @@
-"""Evaluate a challenge: one attempt at a time, ours alone, with a status that says how it ended."""
+"""Evaluate a challenge: one attempt at a time, within time and money, with a status that says how it ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+import os
+import socket
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import structlog
 
-from clara_eval.actions.attempt import EvaluationRequest, Observer, attempt
 from clara_eval.actions.publication import publish_after_post
-from clara_eval.app import App, open_app
-from clara_eval.chain.sender import SendOutcome
-from clara_eval.challenges.evaluate import Evaluation, read_scores
-from clara_eval.challenges.public_documents import is_posted
+from clara_eval.app import App
+from clara_eval.chain.model import Challenge, ChallengeStatus, worth_micro_usd
+from clara_eval.chain.sender import Intention, Receipt, SendOutcome
+from clara_eval.challenges.chain_records import record_posted
+from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
 from clara_eval.challenges.status import StatusWriter, gravest
-from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import NotFound, Temporary
-from clara_eval.documents.results import EvalStatus
-from clara_eval.documents.store_keys import index_key
+from clara_eval.challenges.venue import look_at_challenge, pin_challenge, window_of
+from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
+from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
+from clara_eval.documents.results import EvalStatus, Scores, read
+from clara_eval.documents.store_keys import index_key, scores_key
+from clara_eval.evaluation.result import PLAN
+from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.evaluation.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
+from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.judge.costs.budgets import check_prize
 from clara_eval.store.leases import evaluation_lease, held
 
-__all__ = ["Evaluation", "EvaluationRequest", "Observer"]
+__all__ = ["Evaluation"]
 _log = structlog.get_logger(__name__)
+LEASE_SECONDS = 30.0
+T = TypeVar("T")
+
+
+def _this_process() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationReport:
-    """How an evaluation by hand ended."""
+class Observer:
+    """Callbacks for progress; they must be cheap."""
 
-    outcome: str
-    """`review`, or how the transaction ended."""
-    detail: str
-    is_done: bool
-    """Whether nothing is left to wait for: a person, the chain or a new attempt."""
-    waits_for: tuple[str, ...]
-    """What a person has to decide about."""
-    scores: dict[str, object]
+    progress: Callable[[EvalStatus], None] | None = None
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    degraded: Callable[[str], None] = lambda _how: None
 
 
-async def evaluate_now(
-    settings: Settings,
-    address: Address,
-    *,
-    dry_run: bool,
-    restart: bool,
-    schedule: str,
-    max_games: int | None,
-    progress: Callable[[EvalStatus], None],
-) -> EvaluationReport:
-    """Evaluate a challenge that a person named, and read its scores."""
-    async with open_app(settings) as app:
-        plan = app.plan(schedule=schedule, max_games=max_games)
-        request = EvaluationRequest(
-            is_named=True, plan=plan, dry_run=dry_run, restart=restart, observer=Observer(progress)
-        )
-        done = await evaluate(app, address, request)
-        scores = await read_scores(app.store, app.chain_id, address) or {}
-    return report_of(done, scores)
-
-
-def report_of(done: Evaluation, scores: dict[str, object]) -> EvaluationReport:
-    receipt, review = done.receipt, done.review
-    waits = (review.unless_decided, *review.reasons) if review is not None and receipt is None else ()
-    outcome = "review" if receipt is None else receipt.outcome.value
-    is_done = receipt is not None and receipt.outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN}
-    document = {"challenge": done.challenge.address, "status": outcome, **scores}
-    return EvaluationReport(outcome, receipt.detail if receipt else "", is_done, waits, document)
+@dataclass(frozen=True, slots=True)
+class EvaluationRequest:
+    is_named: bool = False
+    """A person named this very challenge, so it need not be in the factory's list."""
+    plan: EvaluationPlan | None = None
+    """None is the plan of the settings."""
+    dry_run: bool = False
+    restart: bool = False
+    """Discard an unfinished evaluation and start again."""
+    observer: Observer = field(default_factory=Observer)
+    speed: Speed | None = None
+    """Calls a second as seen before; None is what the settings let expect."""
+    budget_seconds: float | None = None
+    """For the whole attempt; None is what the scoring window leaves."""
+    holder: str = field(default_factory=_this_process)
+    lease_seconds: float = LEASE_SECONDS
 
 
 async def evaluate(app: App, address: Address, request: EvaluationRequest | None = None) -> Evaluation:
@@ -80,11 +80,11 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
     async with held(app.store, lease, request.holder, request.lease_seconds):
         status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
         try:
-            done = await attempt(app, address, request, status)
+            done = await _attempt(app, address, request, status)
         except Exception as bad:
             await _say_error(status, gravest(bad))
             raise
-        if is_posted(done.receipt):
+        if done.receipt is not None and done.receipt.outcome in {SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE}:
             await publish_after_post(app, address)
         return done
 
@@ -104,3 +104,151 @@ async def _say_error(status: StatusWriter, bad: BaseException) -> None:
         await status.say_error(bad)
     except Temporary as away:
         _log.warning("status_not_written", problem=str(away))
+
+
+async def _attempt(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
+    """Evaluate once; a challenge that was seen before and is gone from the node is an outage."""
+    is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
+    was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
+    evaluating = _evaluate_now(app, address, request, status)
+    return await (_while_there(address, evaluating) if was_seen else evaluating)
+
+
+async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
+    head = await app.chain.blocks.head()
+    state = await app.chain.results.scoring_state(address, head)
+    if state.score_posted_at and not request.dry_run:
+        challenge = await look_at_challenge(app.chain, address)
+        check_ours(challenge, app.evaluator)
+        return await _recognised(app, challenge)
+    challenge = await _read(app, address, restart=request.restart)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, state.status)
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
+    check_prize(worth, app.settings.min_prize_usd, int(time.time()))
+    window = window_of(challenge).at(head.timestamp)
+    plan = await _fitting_plan(app, challenge, window, request)
+    options = app.options(
+        plan,
+        seconds=window.seconds_left,
+        dry_run=request.dry_run,
+        gives_up=window.is_nearly_over,
+        sent=request.observer.sent,
+    )
+    seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
+    budget = asyncio.timeout(seconds)
+    try:
+        async with budget:
+            is_open = state.status is ChallengeStatus.OPEN
+            run = evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp)
+            done = await _while_there(address, run)
+    except TimeoutError:
+        if not budget.expired():
+            raise
+        raise Temporary(
+            f"The evaluation did not end within its {seconds:.0f} s.", remedy="It continues where it stopped."
+        ) from None
+    except Temporary as outage:
+        if window.is_over:
+            raise CannotPublish(
+                f"The scoring deadline has passed, and the evaluation cannot end: {outage}",
+                remedy="The poster may post scores until somebody expires the challenge.",
+            ) from outage
+        outage.longest_pause_seconds = window.longest_pause_seconds
+        raise
+    if done.receipt is not None and done.receipt.outcome is SendOutcome.ALREADY_DONE:
+        await record_posted(app.store, app.chain.results, await look_at_challenge(app.chain, address))
+    return done
+
+
+async def _read(app: App, address: Address, *, restart: bool) -> Challenge:
+    """Read the challenge at its pinned block. A challenge that is not ours is refused before its deadline, too."""
+    if restart:
+        await _look(app, address)
+        await Journal(app.store, f"{app.chain_id}:{address}").forget()
+    try:
+        return await pin_challenge(app.chain, app.store, address)
+    except NotYet:
+        await _look(app, address)
+        raise
+    except NotFound as missing:
+        await _look(app, address)
+        raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from missing
+
+
+async def _look(app: App, address: Address) -> None:
+    challenge = await look_at_challenge(app.chain, address)
+    check_ours(challenge, app.evaluator)
+    _check_open_to_scores(address, challenge.status)
+
+
+async def _while_there(address: Address, part: Awaitable[T]) -> T:
+    """Treat a challenge that was seen and is gone from the node, as in a reorg, as an outage."""
+    try:
+        return await part
+    except NotFound as lost:
+        raise Temporary(
+            f"The node no longer shows challenge {address}, which was there: {lost}",
+            remedy="It is tried again by itself.",
+        ) from lost
+
+
+def check_ours(challenge: Challenge, evaluator: Address) -> None:
+    if challenge.evaluator == ZERO_ADDRESS:
+        raise NotOurs(
+            f"Challenge {challenge.address} has no evaluator: its poster scores it.",
+            remedy="Nothing is to be done here.",
+        )
+    if challenge.evaluator != evaluator:
+        raise NotOurs(
+            f"The evaluator of {challenge.address} is {challenge.evaluator}, not {evaluator}.",
+            remedy="Check CLARA_EVALUATOR_KEY or CLARA_EVALUATOR_ADDRESS and the network.",
+        )
+
+
+def _check_open_to_scores(address: Address, status: ChallengeStatus) -> None:
+    if status is ChallengeStatus.CANCELLED:
+        raise Unscorable(f"Challenge {address} was cancelled and its poster refunded.")
+    if status is ChallengeStatus.EXPIRED:
+        raise CannotPublish(f"Challenge {address} expired without scores: every submitter may claim an equal share.")
+
+
+async def _recognised(app: App, challenge: Challenge) -> Evaluation:
+    """Record scores that are posted already, instead of evaluating again."""
+    posted = await record_posted(app.store, app.chain.results, challenge)
+    if posted is None:
+        raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
+    scores = await read(app.store, app.chain_id, Scores, scores_key(challenge.address))
+    receipt = Receipt(
+        SendOutcome.ALREADY_DONE,
+        Intention.POST_SCORES,
+        "0x" + posted.calldata.hex(),
+        tx_hash=posted.tx_hash,
+        block_number=posted.block_number,
+        posted_by=posted.by,
+        detail=f"Scores were already posted, by the {posted.by} ({posted.sender}).",
+    )
+    return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None)
+
+
+async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
+    """Fit the plan to the time left, with fewer comparisons if needed."""
+    plan = request.plan or app.plan()
+    speed = request.speed or Speed.expected(app.settings.max_concurrency)
+    count, judges = challenge.submission_count, len(plan.models)
+    more = most_comparisons(window, count, judges, speed)
+    how = how_degraded(more, count, judges)
+    if more is None or how is None:
+        return plan
+    # What is paid for already costs no more time.
+    games = more + sum([paid.purpose == "comparison" async for paid in app.store.answers_of(challenge.run)])
+    everything = plan.max_games or all_comparisons(count, judges)
+    if games >= everything:
+        return plan
+    recorded = await app.store.entry(challenge.run, "plan")
+    is_finished = await app.store.entry(challenge.run, "digest") is not None
+    if recorded is not None and not is_finished and (PLAN.read_text(recorded).max_games or everything) > games:
+        await app.store.forget_entry(challenge.run, "plan")
+    request.observer.degraded(how)
+    _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
+    return replace(plan, max_games=games)

@@ -1,4 +1,4 @@
-"""What an operator asks before and after going live: checks, a new key, stored results; no check shows a secret."""
+"""What an operator does by hand: checks, a new key, an evaluation, stored results; no check shows a secret."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, evaluation_status, spend_report
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
+from clara_eval.chain.sender import SendOutcome
 from clara_eval.chain.wallet import new_keystore
 from clara_eval.challenges.challenge_index import summaries
+from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import ClaraError, ConfigError
@@ -147,6 +150,47 @@ async def stored_trace(settings: Settings, address: Address) -> AsyncIterator[by
 
 
 async def spending(settings: Settings, since: int) -> SpendReport:
-    """Report what was spent on models since a moment."""
     async with existing_store(settings.database_url) as store:
         return spend_report(await store.spends(since=since) if store else [])
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationReport:
+    outcome: str
+    """`review`, or how the transaction ended."""
+    detail: str
+    is_done: bool
+    """Whether nothing is left to wait for: a person, the chain or a new attempt."""
+    waits_for: tuple[str, ...]
+    """What a person has to decide about."""
+    scores: dict[str, object]
+
+
+async def evaluate_now(
+    settings: Settings,
+    address: Address,
+    *,
+    dry_run: bool,
+    restart: bool,
+    schedule: str,
+    max_games: int | None,
+    progress: Callable[[EvalStatus], None],
+) -> EvaluationReport:
+    """Evaluate a challenge that a person named, and read its scores."""
+    async with open_app(settings) as app:
+        plan = app.plan(schedule=schedule, max_games=max_games)
+        request = EvaluationRequest(
+            is_named=True, plan=plan, dry_run=dry_run, restart=restart, observer=Observer(progress)
+        )
+        done = await evaluate(app, address, request)
+        scores = await read_scores(app.store, app.chain_id, address) or {}
+    return report_of(done, scores)
+
+
+def report_of(done: Evaluation, scores: dict[str, object]) -> EvaluationReport:
+    receipt, review = done.receipt, done.review
+    waits = (review.unless_decided, *review.reasons) if review is not None and receipt is None else ()
+    outcome = "review" if receipt is None else receipt.outcome.value
+    is_done = receipt is not None and receipt.outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN}
+    document = {"challenge": done.challenge.address, "status": outcome, **scores}
+    return EvaluationReport(outcome, receipt.detail if receipt else "", is_done, waits, document)

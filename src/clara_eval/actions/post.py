@@ -49,8 +49,6 @@ class Posting:
 
 @dataclass(frozen=True, slots=True)
 class ChallengeTerms:
-    """Terms as the contract takes them."""
-
     token: PrizeToken
     evaluator: Address
     fee: Fee

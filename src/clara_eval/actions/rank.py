@@ -99,7 +99,6 @@ def ranking_document(ranking: Ranking) -> dict[str, object]:
 
 
 def read_results(path: Path) -> list[Result]:
-    """The rows of a file, in file order."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as bad:

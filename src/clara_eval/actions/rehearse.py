@@ -66,7 +66,6 @@ async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Setti
 
 
 def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
-    """Write the poster's document with every feature typed."""
     document = json.loads(config.canonical)
     document["features"] = [_item(feature) for feature in schema.features]
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"

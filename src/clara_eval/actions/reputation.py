@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
 
 import structlog
+from pydantic import TypeAdapter
 
 from clara_eval.app import App, reputation_registry
 from clara_eval.chain.account import ContractRefused, estimate_gas
@@ -14,7 +15,7 @@ from clara_eval.chain.model import ChallengeStatus
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.challenges.calls import EarnedFeedback, give_feedback
 from clara_eval.challenges.challenge_index import inline_metadata, skills_in, summaries
-from clara_eval.core.address import Address, to_address
+from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Scores, read
@@ -64,16 +65,7 @@ class FeedbackPlan:
         return plain_json({**asdict(self), "planned": rows, "isDone": self.is_settled and not self.left})
 
 
-def _read(text: str) -> FeedbackPlan:
-    told = json.loads(text)
-    planned = [
-        EarnedFeedback(**{**row, "agent_id": int(row["agent_id"]), "registry": to_address(row["registry"])})
-        for row in told["planned"]
-    ]
-    return FeedbackPlan(
-        planned, told["skipped"], told["given"], told.get("refused", {}), told.get("last_block", 0),
-        told.get("is_settled", False),
-    )  # fmt: skip
+_PLAN = TypeAdapter(FeedbackPlan)
 
 
 async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
@@ -159,7 +151,7 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
     """Plan once what is said; None while the result is not certain."""
     text = await app.store.get(app.chain_id, FEEDBACK + address)
     if text is not None:
-        return _read(text)
+        return _PLAN.validate_json(text)
     safe = await app.chain.blocks.safe_block()
     challenge = (await app.chain.challenges.challenges_at([address], safe))[0]
     scores = await read(app.store, app.chain_id, Scores, scores_key(address))

@@ -108,7 +108,6 @@ def is_waiting(status: EvalStatusResult) -> bool:
 
 
 def has_stopped(status: EvalStatusResult) -> bool:
-    """Whether it ended without a result."""
     return status.status in STOPPED_STATES
 
 

@@ -18,7 +18,7 @@ from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.code import guess_language
-from clara_eval.config.eval_config import EvalConfig, compile_schema, read_metadata
+from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
 from clara_eval.core.hashing import keccak_hex
@@ -26,7 +26,6 @@ from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
 from clara_eval.evaluation.features.features import executed_values
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.harness import Machine
 
 DATA_URI_BYTES = 16_000
 """A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
@@ -152,15 +151,24 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     before = await submission_of(caller, challenge, agent)
     if before is not None:
         return before.agent_id
-    registry, head = caller.chain.agents.identity(challenge.identity_registry), await caller.chain.blocks.head()
-    if await registry.balance_of(head, agent):
-        return await _owned_id(caller, challenge, agent)
-    if given.register:
-        return None
-    raise CannotAct(
-        f"{agent} owns no agent in the identity registry {challenge.identity_registry}.",
-        remedy="Say register to register it first, or submit with the wallet that owns an agent.",
-    )
+    registry, head = challenge.identity_registry, await caller.chain.blocks.head()
+    if not await caller.chain.agents.identity(registry).balance_of(head, agent):
+        if given.register:
+            return None
+        raise CannotAct(
+            f"{agent} owns no agent in the identity registry {registry}.",
+            remedy="Say register to register it first, or submit with the wallet that owns an agent.",
+        )
+    owned = await caller.chain.agents.agents_of(registry, agent, head)
+    if not owned:
+        raise BadInput(
+            f"{agent} owns an agent, but neither the registry's events nor the node tell which.",
+            path="agentId",
+            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer "
+            f"event; where the registry emits no events, ask it: ownerOf(id) of {registry} is your address for the "
+            "right id.",
+        )
+    return owned[-1]
 
 
 async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
@@ -175,20 +183,6 @@ async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agen
             f"Agent {agent_id} belongs to {owner}, not to {agent}.",
             remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
         )
-
-
-async def _owned_id(caller: Caller, challenge: Challenge, agent: Address) -> int:
-    """Find the newest agent id of this address in the registry's events."""
-    owned = await caller.chain.agents.agents_of(challenge.identity_registry, agent, await caller.chain.blocks.head())
-    if not owned:
-        raise BadInput(
-            f"{agent} owns an agent, but neither the registry's events nor the node tell which.",
-            path="agentId",
-            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer "
-            f"event; where the registry emits no events, ask it: ownerOf(id) of {challenge.identity_registry} is your "
-            "address for the right id.",
-        )
-    return owned[-1]
 
 
 def _what(given: SubmissionInput) -> str:
@@ -283,7 +277,11 @@ async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
         )
     warnings = (MUTABLE,) if scheme == "https" else ()
     if given.solution_hash:
-        solution_hash = _hash(given.solution_hash)
+        digits = given.solution_hash.strip().lower().removeprefix("0x")
+        if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
+            told = f"{given.solution_hash[:80]!r} is not a hash."
+            raise BadInput(told, path="solutionHash", remedy="0x and 64 hex digits (keccak256).")
+        solution_hash = "0x" + digits
         if scheme != "data" and solution_hash == keccak_hex(given.uri.encode()):
             warnings = (UNPINNED,)
         return _Solution(given.uri, solution_hash, warnings)
@@ -294,13 +292,6 @@ async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
             remedy="Give solutionHash: keccak256 of the content behind the URI.",
         )
     return _Solution(given.uri, keccak_hex(await caller.contents.fetch(given.uri)), warnings)
-
-
-def _hash(text: str) -> str:
-    digits = text.strip().lower().removeprefix("0x")
-    if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
-        raise BadInput(f"{text[:80]!r} is not a hash.", path="solutionHash", remedy="0x and 64 hex digits (keccak256).")
-    return "0x" + digits
 
 
 class TryResult(Document):
@@ -327,18 +318,14 @@ async def try_draft(caller: Caller, address: str, text: str) -> TryResult:
         )
     challenge = await challenge_at(caller, address)
     config = read_metadata(await caller.contents.fetch(challenge.challenge_uri), challenge.eval_config_hash).config
-    with closing(open_machine(caller.settings)) as machine:
-        return await measure_draft(machine, challenge.address, config, text)
-
-
-async def measure_draft(machine: Machine, address: str, config: EvalConfig, text: str) -> TryResult:
     schema, _ = compile_schema(config)
-    _, executed = await run_public(machine, config, schema, text)
+    with closing(open_machine(caller.settings)) as machine:
+        _, executed = await run_public(machine, config, schema, text)
     static = await asyncio.to_thread(measure, text, config.language or guess_language(text))
     values = {name: static[name] for name in schema.names if name in static} | executed_values(schema, executed)
     logs = "\n".join(executed.logs) if executed else ""
     return TryResult(
-        challengeAddress=address,
+        challengeAddress=challenge.address,
         harness="none" if config.harness is None else "hidden" if config.harness.hidden else "public",
         outcome=executed.outcome.value if executed else None,
         detail=executed.detail if executed else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -65,8 +66,8 @@ async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> 
     _tell_cost(settings, judges, chosen, yes=yes)
     async with open_reader(settings, judges) as asker:
         assert asker is not None, "the jury has a model"
-        figures = await measure_own(asker, chosen)
-    return RedteamReport(tuple(figures), attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
+        figures = tuple(replace(figure, section="own judge") for figure in await measure_own(asker, chosen))
+    return RedteamReport(figures, attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
 
 
 def _tell_cost(settings: Settings, judges: str, chosen: list[Payload], *, yes: bool) -> None:

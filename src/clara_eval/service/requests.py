@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clara_eval.actions.evaluate import check_known
+from clara_eval.actions.harness import reveal_harness
 from clara_eval.actions.objections import object_to_draft
-from clara_eval.actions.reveal import reveal_harness
 from clara_eval.actions.review import Decree, approve, reject, rule
 from clara_eval.app import App
 from clara_eval.challenges.challenge_index import save_summary

@@ -11,7 +11,7 @@ import pytest
 from tests.support.large_round import large_challenge
 from typer.testing import CliRunner
 
-from clara_eval.actions.evaluate import report_of
+from clara_eval.actions.operator import report_of
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.evaluate import Evaluation

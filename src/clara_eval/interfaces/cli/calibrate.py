@@ -26,13 +26,13 @@ def calibrate(
     settings = Settings.from_env()
     found = asyncio.run(calibrate_labels(read_text(labels), settings, judges))
     if json:
-        rows = [{**to_camel_json(one.calibration), "mayPostAlone": one.doubt is None} for one in found]
+        rows = [{**to_camel_json(one), "mayPostAlone": doubt is None} for one, doubt in found]
         emit_json({"calibrations": rows})
         return
     enough = f"At least {settings.calibration_floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
-    for one in found:
-        console(stderr=False).print(_table(one.calibration))
-        print_lines(safe(one.doubt or enough, 600))
+    for one, doubt in found:
+        console(stderr=False).print(_table(one))
+        print_lines(safe(doubt or enough, 600))
 
 
 def _table(found: Calibration) -> Table:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from clara_eval.actions.evaluate import EvaluationReport, evaluate_now
+from clara_eval.actions.operator import EvaluationReport, evaluate_now
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.documents.results import EvalStatus, Scores

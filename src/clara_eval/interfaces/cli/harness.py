@@ -15,10 +15,10 @@ from clara_eval.actions.harness import (
     engines,
     hidden_harness,
     is_document,
+    reveal_document,
     run_document,
     run_file,
 )
-from clara_eval.actions.reveal import reveal_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput
