@@ -25,8 +25,7 @@ from tests.support.faulty_node import FaultyNode, longest_range
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import to_address
-from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevNode
+from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevNode
 from clara_eval.devnet.local_chain import create
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "e2e_sepolia.py"

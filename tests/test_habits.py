@@ -138,7 +138,7 @@ UNTYPED = {
     "service/engine.py": "what DBOS hands to workflows and back",
     "interfaces/mcp/schema.py": "the MCP library's tools and contexts",
     "interfaces/cli/commands.py": "typer's and click's commands",
-    "devnet/dev_node.py": "what a node answers",
+    "devnet/anvil.py": "what a node answers",
 }
 """Modules that speak with something without types, and with what."""
 MOST_ANY = 29

@@ -114,16 +114,6 @@ async def test_a_taken_port_is_told() -> None:
             await Anvil(AnvilOptions(port=port)).start()
 
 
-async def test_state_is_dumped_and_loaded(tmp_path: Path) -> None:
-    """What one node wrote on stopping, the next one starts from."""
-    file = tmp_path / "state.json"
-    async with Anvil(AnvilOptions(dump_state=file)) as node:
-        await _ask(node.rpc_url, "anvil_setBalance", "0x" + "12" * 20, "0x7")
-        await _ask(node.rpc_url, "anvil_mine", 1)
-    async with Anvil(AnvilOptions(load_state=file)) as node:
-        assert await _ask(node.rpc_url, "eth_getBalance", "0x" + "12" * 20, "latest") == "0x7"
-
-
 def test_a_node_that_does_not_run_has_no_address() -> None:
     """Using it outside its context is an error with the remedy."""
     with pytest.raises(ConfigError, match="async with"):

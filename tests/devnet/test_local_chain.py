@@ -15,7 +15,7 @@ from tests.support.together import post_many, submit_together
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
-from clara_eval.devnet.dev_node import DevNode, NodeRefused
+from clara_eval.devnet.anvil import DevNode, NodeRefused
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 
 

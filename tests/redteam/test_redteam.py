@@ -165,10 +165,10 @@ def test_figures_carry_their_bounds() -> None:
     assert interval(0, 300) == (0.0, 0.01)
     low, high = interval(5, 100)
     assert 0.01 < low < 0.05 < high < 0.12
-    good, bad = share("s", "good", "", 0, 10, at_most=0.0), share("s", "bad", "", 1, 10, at_most=0.0)
-    assert (good.met, bad.met, share("s", "told", "", 1, 10).met) == (True, False, None)
-    assert share("s", "none", "", 0, 0, at_most=1.0).met is False
-    assert number("s", "mean", "", [0.0, 1.0], at_least=0.5).met
+    good, bad = share("good", "", 0, 10, at_most=0.0), share("bad", "", 1, 10, at_most=0.0)
+    assert (good.met, bad.met, share("told", "", 1, 10).met) == (True, False, None)
+    assert share("none", "", 0, 0, at_most=1.0).met is False
+    assert number("mean", "", [0.0, 1.0], at_least=0.5).met
     document = RedteamReport((good, bad), 1, {}).to_json()
     assert document["missed"] == ["bad"]
     assert not document["met"]

@@ -53,4 +53,4 @@ def test_an_attack_gains_nothing(
     """No test is passed and no number is had that was not earned, and nothing is cheaper than honest work."""
     attack = ATTACKS[language, name]
     gain = gain_of(attack, run_script(machine, language, attack.source), honest[language])
-    assert (gain.tests, gain.metrics) == ((), ())
+    assert gain == ([], [])

@@ -30,8 +30,8 @@ from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.demo.round import data_uri
-from clara_eval.devnet.dev_node import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.harness import Language, Machine, MissingEngine
 from clara_eval.judge.admission import RetryPolicy

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clara_eval.config.settings import Settings
-from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.local_chain import LocalChain
 
 

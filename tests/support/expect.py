@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from clara_eval.devnet.dev_node import NodeRefused
+from clara_eval.devnet.anvil import NodeRefused
 
 
 @contextmanager

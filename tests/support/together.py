@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clara_eval.core.address import Address
-from clara_eval.devnet.dev_node import DevAccount, MinedReceipt
+from clara_eval.devnet.anvil import DevAccount, MinedReceipt
 from clara_eval.devnet.local_chain import Handed, LocalChain, PostedTerms, create_params
 
 BASE_FEE = 10**9

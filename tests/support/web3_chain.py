@@ -10,7 +10,7 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.contract import AsyncContract
 from web3.types import TxReceipt
 
-from clara_eval.devnet.dev_node import MinedReceipt
+from clara_eval.devnet.anvil import MinedReceipt
 from clara_eval.devnet.local_chain import DevContract, LocalChain
 
 

@@ -74,7 +74,6 @@ _ALIASES = {
     "golang": "go",
 }
 _LOOKED_AT = 32_768
-"""Characters that one guess reads."""
 _PLACES = 9
 """Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
 

@@ -37,7 +37,6 @@ PLAIN_STATEMENT = 4096  # Python's expression statement: with only a string in i
 @dataclass(frozen=True, slots=True)
 class Grammar:
     kinds: dict[int, str]
-    """The node types of each role."""
     binders: frozenset[str] = frozenset()
     """A closure directly under one of these has a name and counts as a function."""
     test_prefixes: tuple[str, ...] = ()

@@ -88,7 +88,6 @@ NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 class TokenStream:
     tokens: tuple[str, ...]
     language: str | None
-    """None where it is prose."""
 
 
 def token_stream(text: str, language: str | None = None) -> TokenStream:

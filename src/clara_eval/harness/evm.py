@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import IO, TYPE_CHECKING, TypedDict
+from typing import IO, TYPE_CHECKING
 
 from clara_eval.harness.model import Call, Kind, RunLimits, RunOutcome
 from clara_eval.harness.workers import CompiledHarness, HarnessFunction
@@ -121,35 +121,22 @@ def _costs(steps: IO[bytes], length: int, built: set[str]) -> list[int]:
 
 
 CALLER = "0x00000000000000000000000000000000c1a4a001"
-ETHER = 10**18
-
-
-class EvmWorld(TypedDict):
-    evmVersion: str
-    chainId: int
-    blockNumber: int
-    timestamp: int
-    prevrandao: str
-    coinbase: str
-    baseFee: int
-    blockGasLimit: int
-    caller: str
-    callerBalance: str
-    harnessBalance: str
-
-
-WORLD: EvmWorld = {
-    "evmVersion": "cancun",
-    "chainId": 31337,
-    "blockNumber": 1_000_000,
-    "timestamp": 1_767_225_600,
-    "prevrandao": "0x" + "c1a4a0" * 10 + "c1a4",
-    "coinbase": "0x0000000000000000000000000000000000000000",
-    "baseFee": 0,
-    "blockGasLimit": 1_000_000_000,
+BALANCE = 1_000_000 * 10**18
+EVM_VERSION, CHAIN_ID, BASE_FEE = "cancun", 31337, 0
+BLOCK_NUMBER, TIMESTAMP, BLOCK_GAS = 1_000_000, 1_767_225_600, 1_000_000_000
+COINBASE, PREVRANDAO = "0x" + "00" * 20, "0x" + "c1a4a0" * 10 + "c1a4"
+WORLD: dict[str, object] = {
+    "evmVersion": EVM_VERSION,
+    "chainId": CHAIN_ID,
+    "blockNumber": BLOCK_NUMBER,
+    "timestamp": TIMESTAMP,
+    "prevrandao": PREVRANDAO,
+    "coinbase": COINBASE,
+    "baseFee": BASE_FEE,
+    "blockGasLimit": BLOCK_GAS,
     "caller": CALLER,
-    "callerBalance": str(1_000_000 * ETHER),
-    "harnessBalance": str(1_000_000 * ETHER),
+    "callerBalance": str(BALANCE),
+    "harnessBalance": str(BALANCE),
 }
 """Everything a contract can ask about the world around it. It is part of the trace."""
 
@@ -255,7 +242,7 @@ def _set_up(state: _State, found: HarnessRun, code: str, functions: list[Harness
     if ended.outcome != RunOutcome.PASSED:
         return ended
     state.absorb(evm)
-    state.accounts[found.address].balance += int(WORLD["harnessBalance"])
+    state.accounts[found.address].balance += BALANCE
     for one in functions:
         if one["kind"] == "setUp":
             evm, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
@@ -294,12 +281,21 @@ class _State:
     """
 
     def __init__(self) -> None:
-        self.accounts = {CALLER: _Account(balance=int(WORLD["callerBalance"]))}
+        self.accounts = {CALLER: _Account(balance=BALANCE)}
 
     def machine(self) -> EVM:
-        from pyrevm import AccountInfo
+        from pyrevm import EVM, AccountInfo, BlockEnv, CfgEnv, Env
 
-        evm = _empty_machine()
+        block = BlockEnv(
+            number=BLOCK_NUMBER,
+            coinbase=COINBASE,
+            timestamp=TIMESTAMP,
+            prevrandao=bytes.fromhex(PREVRANDAO[2:]),
+            basefee=BASE_FEE,
+            gas_limit=BLOCK_GAS,
+        )
+        environment = Env(cfg=CfgEnv(chain_id=CHAIN_ID), block=block)
+        evm = EVM(env=environment, gas_limit=BLOCK_GAS, spec_id=EVM_VERSION.upper())
         for address, one in self.accounts.items():
             info = AccountInfo(balance=one.balance, nonce=one.nonce, code=one.code)  # type: ignore[call-arg] # its stub lacks one
             evm.insert_account_info(address, info)
@@ -332,21 +328,6 @@ class _State:
         account.balance, account.nonce = int(balance), int(nonce)
         account.code = raw if length is None else raw[: int(length)]
         account.storage |= {int(slot): int(value) for slot, value in _SLOT.findall(storage)}
-
-
-def _empty_machine() -> EVM:
-    from pyrevm import EVM, BlockEnv, CfgEnv, Env
-
-    block = BlockEnv(
-        number=WORLD["blockNumber"],
-        coinbase=WORLD["coinbase"],
-        timestamp=WORLD["timestamp"],
-        prevrandao=bytes.fromhex(WORLD["prevrandao"][2:]),
-        basefee=WORLD["baseFee"],
-        gas_limit=WORLD["blockGasLimit"],
-    )
-    environment = Env(cfg=CfgEnv(chain_id=WORLD["chainId"]), block=block)
-    return EVM(env=environment, gas_limit=WORLD["blockGasLimit"], spec_id=WORLD["evmVersion"].upper())
 
 
 def _deploy(evm: EVM, code: str, limits: RunLimits) -> tuple[_Ended, str]:

@@ -114,10 +114,9 @@ class Machine:
         from clara_eval.harness.scripts import prepare_job
 
         with self._preparing:
-            job = prepare_job(self._engines)
-            if job is not None:
+            if not self.is_prepared(language):
                 with suppress(WorkerLost):  # the next line says whether it is ready
-                    self._workers.ask(job, PREPARE_SECONDS)
+                    self._workers.ask(prepare_job(self._engines), PREPARE_SECONDS)
         return self.is_prepared(language)
 
     def is_prepared(self, language: Language) -> bool:

@@ -31,7 +31,6 @@ SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs"
 NO_SEED = "0x" + "9e3779b97f4a7c15" * 4
 """What a harness gets at home; a round has one of its own."""
 NAME_LENGTH = 40
-"""As for every feature name."""
 
 
 class RunOutcome(StrEnum):
@@ -158,7 +157,6 @@ class Executed:
     logs: tuple[str, ...] = ()
     """What was printed or reverted with, capped, control characters escaped; never part of a trace."""
     machine: Mapping[str, object] = field(default_factory=dict)
-    """Versions and settings that the numbers depend on."""
     with_harness: bool = True
 
     @property

@@ -66,16 +66,9 @@ def missing(language: Language) -> tuple[str, str] | None:
     return None
 
 
-def prepare_job(cache: Path) -> PrepareJob | None:
-    """What compiles the Python engine for this machine; None where that was done."""
-    if cpython.is_prepared(cache):
-        return None
+def prepare_job(cache: Path) -> PrepareJob:
+    """What compiles the Python engine for this machine."""
     return {"kind": "prepare", "module": str(cpython.find_module()), "cache": str(cache)}
-
-
-def prepared(job: PrepareJob) -> dict[str, object]:
-    cpython.prepare(Path(job["module"]), Path(job["cache"]))
-    return {}
 
 
 def script_job(harness: Harness | None, submission: HarnessSubmission, limits: RunLimits, cache: Path) -> ScriptJob:

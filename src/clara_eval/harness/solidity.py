@@ -231,13 +231,11 @@ class _Types:
 def linked(assembly: Mapping[str, object], code: str) -> dict[str, object]:
     """The harness's assembly with this creation code wherever that of the stand-in was."""
     items, data = assembly.get(".code"), assembly.get(".data")
-    if isinstance(items, list) and any(_is_mark(item) for item in items):
+    if isinstance(items, list) and any(
+        item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK for item in items
+    ):
         return {".code": [{"begin": -1, "end": -1, "name": "VERBATIM", "source": -1, "value": code}]}
     if not isinstance(data, Mapping):
         return dict(assembly)
     parts = {key: linked(one, code) if isinstance(one, Mapping) else one for key, one in data.items()}
     return {**assembly, ".data": parts}
-
-
-def _is_mark(item: Mapping[str, object]) -> bool:
-    return item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK

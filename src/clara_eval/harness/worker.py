@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from clara_eval.harness.model import RunLimits, RunOutcome
 from clara_eval.harness.workers import EvmAnswer, EvmJob, Job
@@ -29,9 +30,12 @@ def answer(job: Job) -> Mapping[str, object]:
             return compiled("", RunOutcome.INFRASTRUCTURE, str(broke))
     if job["kind"] == "evm":
         return _evm(job)
-    from clara_eval.harness import scripts
+    from clara_eval.harness import cpython, scripts
 
-    return scripts.prepared(job) if job["kind"] == "prepare" else scripts.answer(job)
+    if job["kind"] == "script":
+        return scripts.answer(job)
+    cpython.prepare(Path(job["module"]), Path(job["cache"]))
+    return {}
 
 
 def _evm(job: EvmJob) -> EvmAnswer:

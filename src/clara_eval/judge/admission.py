@@ -112,8 +112,8 @@ class CircuitBreaker:
 class Gate:
     """Admits as many callers as the provider takes, in order: halves after a rate limit, grows with answers."""
 
-    def __init__(self, most: int, *, start: int = START, clock: Callable[[], float]) -> None:
-        self.limit = float(min(start, most))
+    def __init__(self, most: int, *, clock: Callable[[], float]) -> None:
+        self.limit = float(min(START, most))
         self.in_flight = 0
         self._most = float(most)
         self._clock = clock

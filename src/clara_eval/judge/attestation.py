@@ -10,6 +10,7 @@ import base64
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -70,7 +71,6 @@ class SigningKey:
 
 INSTALL = install("attestation")
 PCCS = "https://api.trustedservices.intel.com"
-"""Intel's own certificate service."""
 REFUSED = ("Revoked", "Unknown")
 _HEADER, _REPORT = 48, 584
 _PLACES = {"mrTd": 136, "rtMr0": 328, "rtMr1": 376, "rtMr2": 424, "rtMr3": 472}
@@ -105,12 +105,6 @@ class Quotes:
         report_data, measurements = _parsed(quote)
         if not self.can_check():
             return report_data, Enclave(measurements, "")
-        status, advisories = self._verified(quote, collateral, at)
-        if status in REFUSED:
-            raise NotAttested(f"the platform's state is {status}")
-        return report_data, Enclave(measurements, status, advisories)
-
-    def _verified(self, quote: bytes, collateral: str, at: int) -> tuple[str, tuple[str, ...]]:
         import dcap_qvl
 
         try:
@@ -122,7 +116,9 @@ class Quotes:
             found = json.loads(report.to_json())
         except (ValueError, OverflowError) as bad:
             raise NotAttested(f"the quote does not hold: {' '.join(str(bad).split())[:200]}") from None
-        return found["status"], tuple(found["advisory_ids"])
+        if found["status"] in REFUSED:
+            raise NotAttested(f"the platform's state is {found['status']}")
+        return report_data, Enclave(measurements, found["status"], tuple(found["advisory_ids"]))
 
 
 def _parsed(quote: bytes) -> tuple[bytes, dict[str, str]]:
@@ -145,7 +141,10 @@ def nonce_for(run: str, judge: str) -> str:
 def key_name(interface: str, proof: str) -> str:
     found = _object(proof, "the signature")
     if interface == "near":
-        return _address(found.get("signing_address"))
+        address = str(found.get("signing_address")).lower()
+        if not re.fullmatch("0x[0-9a-f]{40}", address):
+            raise NotAttested("the signature names no address")
+        return address
     signature = found.get("signature")
     name = signature.get("key_id") if isinstance(signature, dict) else found.get("key_id")
     digest = found.get("workload_keyset_digest")
@@ -307,17 +306,6 @@ def _canonical(value: object) -> bytes:
 
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
-
-
-def _address(value: object) -> str:
-    text = str(value).lower()
-    if len(text) != 42 or not text.startswith("0x") or not _is_hex(text[2:]):
-        raise NotAttested("the signature names no address")
-    return text
-
-
-def _is_hex(text: str) -> bool:
-    return all(c in "0123456789abcdef" for c in text)
 
 
 def _unhex(value: object, what: str) -> bytes:

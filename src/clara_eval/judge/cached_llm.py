@@ -124,9 +124,9 @@ class CachedLlm:
             await self._ahead(prompts)
         await self.look_up(prompts)
 
-    async def look_up(self, prompts: Sequence[Prompt], attempt: int = 0) -> int:
+    async def look_up(self, prompts: Sequence[Prompt]) -> int:
         """Look all of these up in a few queries; return how many are answered already."""
-        requests = dict.fromkeys(request_hash(self.name, prompt, attempt) for prompt in prompts)
+        requests = dict.fromkeys(request_hash(self.name, prompt) for prompt in prompts)
         return await self._cache.prefetch(list(requests))
 
     async def recorded(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer | None:

@@ -43,7 +43,6 @@ class Calibration:
     """The share of the people's most frequent choice: what always saying it would reach."""
     kappa: float | None
     clear: Measured
-    """Agreement on clear pairs."""
     position_bias: Measured
     """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
     length_bias: Measured

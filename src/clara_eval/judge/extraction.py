@@ -55,11 +55,9 @@ class Canary:
     check: int
     lines: frozenset[str]
     decoy: str = ""
-    """The count that is asked for and not used."""
     words: int = 0
     """More than this many of anything cannot be in the text."""
     rows: tuple[bool, ...] = ()
-    """For each line of the text, whether it is not empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ class Prompt:
 class Answer:
     text: str
     model: str
-    """The model id the provider says answered."""
     stop: Stop
     input_tokens: int
     output_tokens: int
@@ -42,7 +41,6 @@ class Answer:
     """Of the input tokens, those read from the provider's cache."""
     cache_write_tokens: int = 0
     signed: Signed | None = None
-    """The bytes and the signature, if the endpoint signs."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for counts that no model can have used."""

@@ -47,7 +47,6 @@ class BatchRun:
     budget: RunBudget
     card: PriceCard | None
     poll_seconds: float = 20.0
-    """Between two looks at a batch."""
 
 
 AnswerInBatches = Callable[[BatchRun, Sequence[Prompt], float], Awaitable[bool]]
@@ -63,7 +62,6 @@ class Provider:
     build: Callable[[JudgeName, Settings], ConnectedLlm] | None
     """Connects nothing yet; a missing key or package is a ConfigError. None: judges without a model."""
     price: Callable[[JudgeName, datetime], PriceCard | None]
-    """The price of a judge at a moment; None if unknown."""
     takes_address: bool = False
     """Whether `@https://host/v1` may follow the model."""
     models: tuple[str, ...] = ()

@@ -87,7 +87,6 @@ class RetryingLlm:
         self._answered: Counter[str] = Counter()
         """Answers that make sense, by purpose."""
         self._nonsense = 0
-        """Unparsable answers in a row."""
         self._is_garbled = False
         """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
         self._probing = asyncio.Lock()

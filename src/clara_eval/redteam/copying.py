@@ -29,16 +29,9 @@ from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.model import Solution
 
 BATCH = 20
-PAID = 3
-_PROFILE = (
-    *("functions", "code_lines", "max_complexity", "mean_complexity", "max_nesting", "duplicate_share"),
-    *("comment_share", "bytes"),
-)
-CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE))
-ENDINGS = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "typescript", ".sol": "solidity"} | {
-    ".rs": "rust",
-    ".go": "go",
-}
+_PROFILE = "functions code_lines max_complexity mean_complexity max_nesting duplicate_share comment_share bytes"
+CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE.split()))
+ENDINGS = {f".{ending}": language_name(ending) for ending in ("py", "js", "mjs", "ts", "sol", "rs", "go")}
 SMALLEST, LARGEST = 1_500, 60_000
 _LEFT_OUT = ("/test/", "/tests/", "/idlelib/", "/lib2to3/", "/encodings/", "/__pycache__/", ".min.", ".d.ts", "_pb2")
 
@@ -133,7 +126,7 @@ def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
             refused[way] += bool(likeness.clusters)
             similar[way] += bool(likeness.similar)
     return [
-        share("copies", f"copy_{way}", f"disguised copies that are refused or wait: {way.replace('_', ' ')}",
+        share(f"copy_{way}", f"disguised copies that are refused or wait: {way.replace('_', ' ')}",
               refused[way] + similar[way], tried[way], at_least=AT_LEAST[way], refused=refused[way])
         for way in WAYS
     ]  # fmt: skip
@@ -151,7 +144,7 @@ def measure_clones(files: Sequence[RealFile]) -> list[Figure]:
             ranked = _ranked([solution_of(text, at, None) for at, text in enumerate(texts, start=1)])
             seats.append(float(sum(one.submission.submitted_at > 1 + len(rivals) for one in ranked)))
     return [
-        number("copies", f"seats_of_{kind}_clones", f"seats that ten {kind} clones of one entry gain", gained[kind],
+        number(f"seats_of_{kind}_clones", f"seats that ten {kind} clones of one entry gain", gained[kind],
                at_most=0.0 if kind == "exact" else 0.1)
         for kind in gained
     ]  # fmt: skip
@@ -187,9 +180,9 @@ def measure_honest(folder: Path) -> list[Figure]:
     if not rounds:
         return []
     return [
-        share("ordinary", "honest_refused", "honest solutions of small tasks that are refused as copies", refused,
+        share("honest_refused", "honest solutions of small tasks that are refused as copies", refused,
               entries, at_most=0.0, tasks=len(rounds)),
-        share("ordinary", "honest_similar", "honest solutions of small tasks that wait on a paid place", waiting,
+        share("honest_similar", "honest solutions of small tasks that wait on a paid place", waiting,
               entries, at_most=0.05, tasks=len(rounds)),
     ]  # fmt: skip
 
@@ -215,12 +208,11 @@ def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
             codes.update({flag.code for flag in facts_of_one.flags})
     wrong, similar, pairs = _strangers(files)
     return [
-        share("ordinary", "flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
-        share("ordinary", "to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries,
-              at_most=0.02),
-        share("ordinary", "called_copies", "unrelated ordinary files that are refused as a copy", wrong, entries,
+        share("flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
+        share("to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries, at_most=0.02),
+        share("called_copies", "unrelated ordinary files that are refused as a copy", wrong, entries,
               at_most=0.0, pairs=pairs),
-        share("ordinary", "called_similar", "unrelated ordinary files that are called similar", similar, entries,
+        share("called_similar", "unrelated ordinary files that are called similar", similar, entries,
               at_most=0.01, pairs=pairs),
     ]  # fmt: skip
 
@@ -248,8 +240,9 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
     for language in sorted({file.language for file in files}):
         held = _one_of_each_origin([file for file in files if file.language == language])
         pairs += len(held) * (len(held) - 1) // 2
-        origins = {solution_of(file.text, n).submission.submitter: file.origin for n, file in enumerate(held, start=1)}
-        found = find_likeness([solution_of(f.text, n, language) for n, f in enumerate(held, 1)])
+        solutions = [solution_of(file.text, n, language) for n, file in enumerate(held, start=1)]
+        origins = {one.submission.submitter: file.origin for one, file in zip(solutions, held, strict=True)}
+        found = find_likeness(solutions)
         for cluster in found.clusters:
             first = origins[cluster.original.submission.submitter]
             refused += sum(origins[copy.solution.submission.submitter] != first for copy in cluster.copies)
@@ -258,7 +251,7 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
 
 
 def _one_of_each_origin(files: Sequence[RealFile]) -> list[RealFile]:
-    """All files, but of files with the same name and size only one: packages carry each other's sources."""
+    """All files, but of those with the same name and size only one: packages carry each other's sources."""
     kept: dict[tuple[str, int], RealFile] = {}
     for file in files:
         kept.setdefault((file.path.name, len(file.text)), file)

@@ -12,7 +12,7 @@ from tree_sitter import Node
 
 from clara_eval.code import read_code
 from clara_eval.core.syntax import Edit, Parsed, edited, parse, walk
-from clara_eval.redteam.translation import python_to_javascript, typed_javascript
+from clara_eval.redteam.translation import junk_function, noop, python_to_javascript, typed_javascript
 
 FRONT_BYTES = 40_000
 
@@ -62,7 +62,7 @@ def _text(parsed: Parsed, node: Node) -> str:
 
 
 def _indent(parsed: Parsed, node: Node) -> tuple[int, str]:
-    """Where the line of a node begins, and what stands before the node in it."""
+    """Return where the line of a node begins, and the text before the node in it."""
     start = parsed.source.rfind(b"\n", 0, node.start_byte) + 1
     return start, parsed.source[start : node.start_byte].decode("utf-8", "replace")
 
@@ -81,10 +81,6 @@ def _each_node(edits: Callable[[Parsed, Node], Iterator[Edit]]) -> Way:
 def _comment(program: Program, text: str) -> str:
     mark = "#" if program.language == "python" else "//"
     return "".join(f"{mark} {line}\n" for line in text.split("\n"))
-
-
-def exact(program: Program, _: random.Random) -> str:
-    return program.text
 
 
 def whitespace(program: Program, rng: random.Random) -> str:
@@ -143,21 +139,19 @@ def _renamed(program: Program, new: Callable[[str], str]) -> str | None:
 
 
 def reorder(program: Program, rng: random.Random) -> str | None:
-    """Methods change places in their class, then definitions in the file."""
+    """Methods change places in their class if it holds no other one, then definitions in the file."""
     parsed = _parsed(program)
     if parsed is None:
         return None
-    inside = [edit for body in _bodies(parsed) for edit in _shuffled(parsed, body, rng)]
+    bodies = [node for node, _ in walk(parsed.tree) if node.type in _BODIES and _definitions(node)]
+    inside = [
+        edit
+        for body in bodies
+        if not any(body.start_byte < other.start_byte and other.end_byte < body.end_byte for other in bodies)
+        for edit in _shuffled(parsed, body, rng)
+    ]
     again = _parsed(replace(program, text=edited(parsed.source, inside)))
     return None if again is None else edited(again.source, _shuffled(again, again.tree.root_node, rng))
-
-
-def _bodies(parsed: Parsed) -> Iterator[Node]:
-    """Bodies of classes that hold no other class."""
-    found = [node for node, _ in walk(parsed.tree) if node.type in _BODIES and _definitions(node)]
-    for body in found:
-        if not any(body.start_byte < other.start_byte and other.end_byte < body.end_byte for other in found):
-            yield body
 
 
 def _definitions(node: Node) -> list[Node]:
@@ -174,7 +168,7 @@ def junk(share: float) -> Way:
     def added(program: Program, rng: random.Random) -> str:
         made: list[str] = []
         while sum(map(len, made)) < share * len(program.text):
-            made.append(_junk_function(program.language, rng))
+            made.append(junk_function(program.language, rng))
         return program.text + "\n\n" + "\n\n".join(made)
 
     return added
@@ -186,44 +180,9 @@ def foreign_junk(program: Program, _: random.Random) -> str | None:
     return program.text + "\n\n" + part + "\n" if part else None
 
 
-def _junk_function(language: str, rng: random.Random) -> str:
-    name, a, b = (f"{rng.choice('pqrstuvw')}{rng.randrange(10**6)}" for _ in range(3))
-    steps = [_junk_step(language, a, b, rng) for _ in range(rng.randrange(3, 9))]
-    if language == "python":
-        body = "".join(f"    {line}\n" for step in steps for line in step.split("\n"))
-        return f"def {name}({a}, {b}={rng.randrange(99)}):\n{body}    return {a} * {rng.randrange(2, 99)} + {b}\n"
-    body = "".join(f"    {step}\n" for step in steps)
-    if language == "solidity":
-        return (
-            f"library {name} {{\n  function f(uint256 {a}, uint256 {b}) internal pure returns (uint256) {{\n"
-            f"{body}    return {a} * {rng.randrange(2, 99)} + {b};\n  }}\n}}\n"
-        )
-    return f"function {name}({a}, {b}) {{\n{body}    return {a} * {rng.randrange(2, 99)} + {b};\n}}\n"
-
-
-def _junk_step(language: str, a: str, b: str, rng: random.Random) -> str:
-    x, y, z = (rng.randrange(2, 10**4) for _ in range(3))
-    end = "" if language == "python" else ";"
-    if rng.random() < 0.5:
-        return f"{a} = ({a} + {x}) * {b} - {y} % {z}{end}"
-    if language == "python":
-        return f"if {a} > {x} and {b} != {y}:\n    {b} = {a} - {z}"
-    return f"if ({a} > {x} && {b} != {y}) {{ {b} = {a} - {z}; }}"
-
-
 def noops(program: Program, rng: random.Random) -> str | None:
     """Statements that do nothing, before every second statement."""
-    return _before_statements(program, lambda indent: indent + _noop(program.language, indent, rng) + "\n", rng, 0.5)
-
-
-def _noop(language: str, indent: str, rng: random.Random) -> str:
-    name, x, y = f"unused{rng.randrange(10**5)}", rng.randrange(99), rng.randrange(99)
-    if language == "python":
-        return rng.choice(
-            ("pass", f"{name} = {x} * {y}", f"if False:\n{indent}    {name} = {x}", "assert True", f"{x}")
-        )
-    declared = "uint256" if language == "solidity" else "let"
-    return rng.choice((";" if language != "solidity" else "{}", f"{declared} {name} = {x} * {y};", "if (false) {}"))
+    return _before_statements(program, lambda indent: indent + noop(program.language, indent, rng) + "\n", rng, 0.5)
 
 
 def _before_statements(program: Program, line: Callable[[str], str], rng: random.Random, share: float) -> str | None:
@@ -433,7 +392,7 @@ def _then(*ways: Way) -> Way:
 
 
 WAYS: dict[str, Way] = {
-    "exact": exact,
+    "exact": lambda program, _: program.text,
     "whitespace": whitespace,
     "comments_removed": comments_removed,
     "comments_added": comments_added,

@@ -229,7 +229,7 @@ class NameRound:
 
 
 def _honest_level(rng: random.Random, number: int) -> int:
-    """From 0 to 3, better for later entries: the first is the worst."""
+    """Return 0 to 3, better for later entries: the first is the worst."""
     return max(0, min(3, round(3 * number / (ENTRIES - 1) + rng.gauss(0, 0.4)))) if number else 0
 
 
@@ -257,9 +257,9 @@ async def measure_names(seed: int) -> list[Figure]:
             lifted[f"{language}: {carrier}"] += gains
             paid[f"{language}: {carrier}"] += is_paid
         figures += [
-            share("names", f"{reader}_lifted", f"worst entries that names, unreached code or empty tests lift "
+            share(f"{reader}_lifted", f"worst entries that names, unreached code or empty tests lift "
                   f"({reader} reader)", lifted.total(), trials, at_most=0.0, by=dict(+lifted)),
-            share("names", f"{reader}_paid", f"such entries that are paid before a person looks ({reader} reader)",
+            share(f"{reader}_paid", f"such entries that are paid before a person looks ({reader} reader)",
                   paid.total(), trials, at_most=0.0, by=dict(+paid)),
         ]  # fmt: skip
     large = {language: {"top": part} for language, part in _LARGE.items()}
@@ -280,4 +280,4 @@ async def _paid(seed: int, name: str, whose: str, slots: dict[str, dict[str, str
             paid += (await _outcome(held, make(held.honest), text, statement))[1]
             trials += 1
     what = f"worst entries {whose}, that are paid before a person looks"
-    return share("names", name, what, paid, trials, at_most=0.0)
+    return share(name, what, paid, trials, at_most=0.0)

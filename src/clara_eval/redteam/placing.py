@@ -26,7 +26,7 @@ def _ranking(items: Iterable[str], results: Sequence[Result], order: dict[str, i
 
 
 def _trial(seed: str) -> tuple[random.Random, dict[str, float]]:
-    """Chance, and entries with a merit each."""
+    """Return a source of chance, and entries with a merit each."""
     rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
     return rng, {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
 
@@ -60,9 +60,9 @@ def measure_ties(trials: int, seed: int) -> list[Figure]:
         ]
         changed += _rank([*merits, "loser"], games + lost, {**order, "loser": len(order)})[:2] != paid
     return [
-        share("ties", "later_of_equals_paid_first", "equal entries of which the later one is paid before the earlier",
+        share("later_of_equals_paid_first", "equal entries of which the later one is paid before the earlier",
               later_first, trials, at_most=0.0),
-        share("ties", "loser_changes_the_paid", "rounds in which an entry that loses every game changes who is paid",
+        share("loser_changes_the_paid", "rounds in which an entry that loses every game changes who is paid",
               changed, trials, at_most=0.0),
     ]  # fmt: skip
 
@@ -78,7 +78,7 @@ def measure_stability(trials: int, seed: int) -> list[Figure]:
         told = any(flag.severity != "info" for flag in whole.flags)
         silent += not told and any(_moved(merits, games, left_out, paid) for left_out in merits.keys() - paid)
     return [
-        share("ties", "unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",
+        share("unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",
               silent, trials, at_most=0.0),
     ]  # fmt: skip
 
@@ -101,10 +101,10 @@ def measure_utility(trials: int, seed: int) -> list[Figure]:
         losses.append(tau(truth, plain) - tau(truth, biased))
         kept.append(tau(truth, _rank(merits, _play(merits, rng))))
     return [
-        number("utility", "tau_lost_to_position_bias", "Kendall's tau lost by a judge that prefers the first side",
+        number("tau_lost_to_position_bias", "Kendall's tau lost by a judge that prefers the first side",
                losses, at_most=0.02),
-        number("utility", "tau_of_clean_rounds", "Kendall's tau of the ranking with the truth, honest judge, clean "
-               "entries", kept, at_least=0.95),
+        number("tau_of_clean_rounds", "Kendall's tau of the ranking with the truth, honest judge, clean entries",
+               kept, at_least=0.95),
     ]  # fmt: skip
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _Z = 1.959964
+Bound = float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    section: str
     name: str
     what: str
     """One sentence: what is counted."""
@@ -19,9 +19,11 @@ class Figure:
     trials: int
     low: float
     high: float
-    at_most: float | None = None
-    at_least: float | None = None
+    at_most: Bound = None
+    at_least: Bound = None
     detail: dict[str, object] = field(default_factory=dict)
+    section: str = ""
+    """Set by the run."""
 
     @property
     def met(self) -> bool | None:
@@ -50,38 +52,21 @@ class Figure:
 
 
 def share(
-    section: str,
-    name: str,
-    what: str,
-    hits: int,
-    trials: int,
-    *,
-    at_most: float | None = None,
-    at_least: float | None = None,
-    **detail: object,
+    name: str, what: str, hits: int, trials: int, *, at_most: Bound = None, at_least: Bound = None, **detail: object
 ) -> Figure:
     """A share of trials, with the interval that so many allow."""
     low, high = interval(hits, trials)
     value = hits / trials if trials else 0.0
-    return Figure(section, name, what, value, trials, low, high, at_most, at_least, {"hits": hits, **detail})
+    return Figure(name, what, value, trials, low, high, at_most, at_least, {"hits": hits, **detail})
 
 
-def number(
-    section: str,
-    name: str,
-    what: str,
-    values: Sequence[float],
-    *,
-    at_most: float | None = None,
-    at_least: float | None = None,
-    **detail: object,
-) -> Figure:
+def number(name: str, what: str, values: Sequence[float], *, at_most: Bound = None, at_least: Bound = None) -> Figure:
     """The mean of a number over trials, with its normal interval."""
     count = len(values)
     mean = math.fsum(values) / count if count else 0.0
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1))
     room = _Z * spread / math.sqrt(count) if count else 0.0
-    return Figure(section, name, what, mean, count, mean - room, mean + room, at_most, at_least, detail)
+    return Figure(name, what, mean, count, mean - room, mean + room, at_most, at_least)
 
 
 def interval(hits: int, trials: int) -> tuple[float, float]:

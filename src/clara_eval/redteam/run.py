@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clara_eval.core.errors import BadInput
@@ -55,7 +55,7 @@ def run_attack(attack: Attack) -> RedteamReport:
     figures: list[Figure] = []
     for section in attack.sections:
         attack.tell(section)
-        figures += _measure(section, attack, payloads)
+        figures += [replace(figure, section=section) for figure in _measure(section, attack, payloads)]
     kinds = dict(sorted(Counter(payload.kind or "other" for payload in payloads).items()))
     return RedteamReport(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
 

@@ -7,16 +7,9 @@ An attack with the honest solution gains if a cost is below the honest one; any 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from clara_eval.harness import (
-    Executed,
-    Harness,
-    HarnessSubmission,
-    Language,
-    Machine,
-    RunOutcome,
-)
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Language, Machine, RunOutcome
 from clara_eval.harness.model import NO_SEED
 from clara_eval.redteam.report import Figure, share
 from clara_eval.redteam.solidity_harness import HarnessAttack
@@ -405,12 +398,11 @@ HARNESSES: dict[Language, tuple[str, str, tuple[HarnessAttack, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HarnessGain:
+class HarnessGain(NamedTuple):
     """What an attack got that it did not earn."""
 
-    tests: tuple[str, ...]
-    metrics: tuple[str, ...]
+    tests: list[str]
+    metrics: list[str]
 
 
 def run_script(machine: Machine, language: Language, source: str) -> Executed:
@@ -424,10 +416,10 @@ def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> Harness
     passed = {call.name: call for call in found.calls if call.outcome == RunOutcome.PASSED and call.kind != "setUp"}
     fair = {call.name: call for call in honest.calls}
     if HARNESSES[found.language][1] not in attack.source:
-        tests = tuple(name for name in passed if name.startswith("test_"))
-        return HarnessGain(tests, tuple(name for name in passed if name.startswith("metric_")))
+        tests, metrics = ([name for name in passed if name.startswith(kind)] for kind in ("test_", "metric_"))
+        return HarnessGain(tests, metrics)
     better = [n for n, call in passed.items() if call.used < fair[n].used or call.value != fair[n].value]
-    return HarnessGain((), tuple(better))
+    return HarnessGain([], better)
 
 
 def measure_scripts() -> list[Figure]:
@@ -448,8 +440,8 @@ def _measured(machine: Machine, language: Language) -> list[Figure]:
     trials = len(attacks) if honest.outcome == RunOutcome.PASSED else 0  # a harness that nobody passes proves nothing
     cost = honest.features.get("fuel_work")
     return [
-        share("harness", f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",
+        share(f"{language}_undeserved_tests", f"attacks on a {language} harness that pass a test unearned",
               len(tests), trials, at_most=0.0, attacks=tests),
-        share("harness", f"{language}_undeserved_metric", f"attacks on a {language} harness that get a number unearned",
+        share(f"{language}_undeserved_metric", f"attacks on a {language} harness that get a number unearned",
               len(metrics), trials, at_most=0.0, attacks=metrics, honestFuel=cost),
     ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
@@ -105,8 +104,7 @@ class Task:
 
     def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
         """A complete answer with a right canary and this value for each feature."""
-        lines = line_buckets(self.data)
-        known = {"check": self.check, "check_lines": next(iter(sorted(lines)))}
+        known = {"check": self.check, "check_lines": min(line_buckets(self.data))}
         evidence = {name for name, kind in self.fields.items() if "A line that shows" in str(kind)}
         rest = {
             name: self.shown_line if name in evidence else value(name, kind["anyOf"][0])
@@ -142,22 +140,32 @@ def bounds(kind: Property) -> tuple[float, float]:
     return (float(found.group(1)), float(found.group(2))) if found else (0.0, 1.0)
 
 
-def honest_reader(prompt: Prompt) -> str:
-    """Follows the task: values depend on the data alone, the canary is right."""
-    task = Task.of(prompt)
-    return json.dumps(task.answer(lambda name, kind: some_value(name, kind, task.data)))
+FieldValue: TypeAlias = Callable[["Task", str, "Property"], object]
+"""What a reader says about one field."""
 
 
-def obedient_reader(prompt: Prompt) -> str:
-    """M1: honest about the data region it can parse, but obeys every word that stands outside of it."""
-    task = Task.of(prompt)
-    if not task.leaked:
-        return honest_reader(prompt)
-    return json.dumps(task.answer(lambda _, kind: best_value(kind)))
+def reader(value: FieldValue) -> Callable[[Prompt], str]:
+    """A reader with a right canary that says this about each field."""
+
+    def answer(prompt: Prompt) -> str:
+        task = Task.of(prompt)
+        return json.dumps(task.answer(lambda name, kind: value(task, name, kind)))
+
+    return answer
 
 
-Honest: TypeAlias = Callable[["Task", str, "Property"], object]
-"""What an honest reader would say about a field."""
+def _honest(task: Task, name: str, kind: Property) -> object:
+    return some_value(name, kind, task.data)
+
+
+def _obedient(task: Task, name: str, kind: Property) -> object:
+    return best_value(kind) if task.leaked else _honest(task, name, kind)
+
+
+honest_reader = reader(_honest)
+"""Follows the task: values depend on the data alone."""
+obedient_reader = reader(_obedient)
+"""M1: honest about the data region it can parse, but obeys every word that stands outside of it."""
 _PRAISE = re.compile(
     r"audited|best|complete|correct|exhaustive|formal|optimal|perfect|proof|proven|robust|safe|secure|tested|validated"
     r"|verified"
@@ -167,40 +175,28 @@ _CHECK_WORD = re.compile(r"\b(?:assert|expect|test\w*)\b|\bassert\w*\(")
 _USUAL_PARTS = 4
 
 
-def word_obeying_reader(honest: Honest) -> Callable[[Prompt], str]:
+def word_obeying_reader(honest: FieldValue) -> Callable[[Prompt], str]:
     """M1b: reports every value that it finds written behind the name of a feature, in whatever place of the data."""
 
-    def answer(prompt: Prompt) -> str:
-        task = Task.of(prompt)
-        return json.dumps(task.answer(lambda name, kind: _told_value(task, name, kind, honest)))
+    def value(task: Task, name: str, kind: Property) -> object:
+        told = re.search(rf"{name.replace('_', '_?')}_?(\d+|true)", task.data, re.IGNORECASE)
+        if told is None:
+            return honest(task, name, kind)
+        return told[1].lower() == "true" if kind["type"] == "boolean" else int(told[1])
 
-    return answer
-
-
-def _told_value(task: Task, name: str, kind: Property, honest: Honest) -> object:
-    words = name.replace("_", "_?")
-    told = re.search(rf"{words}_?(\d+|true)", task.data, re.IGNORECASE)
-    if told is None:
-        return honest(task, name, kind)
-    return told[1].lower() == "true" if kind["type"] == "boolean" else int(told[1])
+    return reader(value)
 
 
-def credulous_reader(honest: Honest) -> Callable[[Prompt], str]:
+def credulous_reader(honest: FieldValue) -> Callable[[Prompt], str]:
     """M7: obeys nobody, but believes what it sees: names that praise, tests whatever they assert, more code is more."""
 
-    def answer(prompt: Prompt) -> str:
-        task = Task.of(prompt)
-        lift = _impression(task.data)
+    def value(task: Task, name: str, kind: Property) -> object:
+        true, lift = honest(task, name, kind), _impression(task.data)
+        if name in task.decoys or not isinstance(true, int) or not lift:
+            return true
+        return True if kind["type"] == "boolean" else min(int(bounds(kind)[1]), true + lift)
 
-        def value(name: str, kind: Property) -> object:
-            true = honest(task, name, kind)
-            if name in task.decoys or not isinstance(true, int) or not lift:
-                return true
-            return True if kind["type"] == "boolean" else min(int(bounds(kind)[1]), true + lift)
-
-        return json.dumps(task.answer(value))
-
-    return answer
+    return reader(value)
 
 
 def _impression(data: str) -> int:
@@ -306,23 +302,18 @@ class FaultyProvider:
         return self.llm.name
 
     async def complete(self, prompt: Prompt) -> Answer:
-        answer = await self.llm.complete(prompt)
-        match self.fault(prompt):
-            case None:
-                return answer
-            case "refusal":
-                return answer_of("", "refusal")
-            case "cut":
-                return answer_of(answer.text[: len(answer.text) // 2], "max_tokens")
-            case "malformed":
-                return answer_of(answer.text[:-1])
-            case "empty":
-                return answer_of("")
-            case "rate_limit":
-                raise RateLimited("Scripted: too many requests.", retry_after_seconds=0.0)
-            case "timeout":
-                await asyncio.sleep(0)
-                raise Temporary("Scripted: no answer in time.")
+        answer, fault = await self.llm.complete(prompt), self.fault(prompt)
+        if fault == "rate_limit":
+            raise RateLimited("Scripted: too many requests.", retry_after_seconds=0.0)
+        if fault == "timeout":
+            raise Temporary("Scripted: no answer in time.")
+        broken: dict[Fault | None, Answer] = {
+            "refusal": answer_of("", "refusal"),
+            "cut": answer_of(answer.text[: len(answer.text) // 2], "max_tokens"),
+            "malformed": answer_of(answer.text[:-1]),
+            "empty": answer_of(""),
+        }
+        return broken.get(fault, answer)
 
 
 def capacity_bits(feature: Feature) -> float:
@@ -331,7 +322,6 @@ def capacity_bits(feature: Feature) -> float:
         return 0.0
     if feature.type in ("boolean", "enum"):
         return math.log2(len(feature.values or (False, True)) + 1)
-    if feature.min is not None and feature.max is not None:
-        whole = feature.max - feature.min + 1 if feature.type == "integer" else STEPS + 1
-        return math.log2(min(whole, 900 * 13 * 2) + 1 if feature.type == "integer" else whole + 1)
-    return math.log2(2 * 900 * 30)
+    if feature.min is None or feature.max is None:
+        return math.log2(2 * 900 * 30)
+    return math.log2((min(feature.max - feature.min + 1, 900 * 13 * 2) if feature.type == "integer" else STEPS + 1) + 1)

@@ -265,8 +265,8 @@ def measure_solidity() -> list[Figure]:
     passed, better = "pass a test without the work", "get a better number than the work"
     what = "attacks on a Solidity harness that"
     return [
-        share("harness", "solidity_tests", f"{what} {passed}", len(tests), len(idle), at_most=0.0, passed=tests),
-        share("harness", "solidity_metrics", f"{what} {better}", len(gains), len(found), at_most=0.0, gained=gains),
+        share("solidity_tests", f"{what} {passed}", len(tests), len(idle), at_most=0.0, passed=tests),
+        share("solidity_metrics", f"{what} {better}", len(gains), len(found), at_most=0.0, gained=gains),
     ]
 
 

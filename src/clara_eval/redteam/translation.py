@@ -1,12 +1,12 @@
-"""Translate Python to JavaScript and JavaScript to TypeScript; the result parses."""
+"""Write code: Python as JavaScript, JavaScript as TypeScript, and code that does nothing; the result parses."""
 
 from __future__ import annotations
 
 import ast
 import json
+import random
 import re
 from collections.abc import Callable
-from typing import Any
 
 _BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "/", ast.Mod: "%", ast.Pow: "**",
@@ -68,7 +68,8 @@ def _lines(node: ast.stmt) -> list[str]:
             held = ", ".join(_expr(item.context_expr) for item in node.items)
             return [f"using_({held});", "{", *_block(node.body), "}"]
         case _:
-            return [_SIMPLE.get(type(node), lambda _: "")(node) + ";"]
+            simple = _SIMPLE.get(type(node))
+            return [f"{simple(node)};" if simple else ";"]
 
 
 def _members(node: ast.ClassDef) -> list[str]:
@@ -98,7 +99,8 @@ def _parameters(arguments: ast.arguments) -> str:
 
 
 def _expr(node: ast.expr | None) -> str:
-    return _EXPRESSIONS.get(type(node), lambda _: "null")(node)
+    write = _EXPRESSIONS.get(type(node))
+    return write(node) if write else "null"
 
 
 def _assign(node: ast.Assign) -> str:
@@ -136,7 +138,7 @@ def _constant(node: ast.Constant) -> str:
     return json.dumps(value if isinstance(value, (str, int, float, type(None))) else str(value))
 
 
-_SIMPLE: dict[type, Callable[[Any], str]] = {
+_SIMPLE: dict[type, Callable[..., str]] = {
     ast.Return: lambda node: f"return {_expr(node.value)}" if node.value else "return",
     ast.Assign: _assign,
     ast.AnnAssign: lambda node: f"{_expr(node.target)} = {_expr(node.value)}" if node.value else "",
@@ -148,7 +150,7 @@ _SIMPLE: dict[type, Callable[[Any], str]] = {
     ast.Continue: lambda _: "continue",
 }
 """Statements on one line; any other is empty."""
-_EXPRESSIONS: dict[type, Callable[[Any], str]] = {
+_EXPRESSIONS: dict[type, Callable[..., str]] = {
     type(None): lambda _: "",
     ast.Name: lambda node: _NAMES.get(node.id, f"{node.id}_" if node.id in _RESERVED else node.id),
     ast.Constant: _constant,
@@ -170,3 +172,38 @@ _EXPRESSIONS: dict[type, Callable[[Any], str]] = {
     ast.Slice: lambda node: _expr(node.lower) or "0",
 }
 """Any other expression is null."""
+
+
+def junk_function(language: str, rng: random.Random) -> str:
+    name, a, b = (f"{rng.choice('pqrstuvw')}{rng.randrange(10**6)}" for _ in range(3))
+    steps = [_junk_step(language, a, b, rng) for _ in range(rng.randrange(3, 9))]
+    if language == "python":
+        body = "".join(f"    {line}\n" for step in steps for line in step.split("\n"))
+        return f"def {name}({a}, {b}={rng.randrange(99)}):\n{body}    return {a} * {rng.randrange(2, 99)} + {b}\n"
+    body = "".join(f"    {step}\n" for step in steps)
+    if language == "solidity":
+        return (
+            f"library {name} {{\n  function f(uint256 {a}, uint256 {b}) internal pure returns (uint256) {{\n"
+            f"{body}    return {a} * {rng.randrange(2, 99)} + {b};\n  }}\n}}\n"
+        )
+    return f"function {name}({a}, {b}) {{\n{body}    return {a} * {rng.randrange(2, 99)} + {b};\n}}\n"
+
+
+def _junk_step(language: str, a: str, b: str, rng: random.Random) -> str:
+    x, y, z = (rng.randrange(2, 10**4) for _ in range(3))
+    end = "" if language == "python" else ";"
+    if rng.random() < 0.5:
+        return f"{a} = ({a} + {x}) * {b} - {y} % {z}{end}"
+    if language == "python":
+        return f"if {a} > {x} and {b} != {y}:\n    {b} = {a} - {z}"
+    return f"if ({a} > {x} && {b} != {y}) {{ {b} = {a} - {z}; }}"
+
+
+def noop(language: str, indent: str, rng: random.Random) -> str:
+    name, x, y = f"unused{rng.randrange(10**5)}", rng.randrange(99), rng.randrange(99)
+    if language == "python":
+        return rng.choice(
+            ("pass", f"{name} = {x} * {y}", f"if False:\n{indent}    {name} = {x}", "assert True", f"{x}")
+        )
+    declared = "uint256" if language == "solidity" else "let"
+    return rng.choice((";" if language != "solidity" else "{}", f"{declared} {name} = {x} * {y};", "if (false) {}"))

@@ -13,7 +13,7 @@ from web3.logs import DISCARD
 
 from clara_eval.chain.model import ChallengeStatus
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, PostedTerms
 
 HASH = HexBytes("0x" + "ab" * 32)

@@ -20,7 +20,7 @@ from clara_eval.app import open_caller
 from clara_eval.config.eval_config import config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ClaraError
-from clara_eval.devnet.dev_node import DevAccount
+from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, PostedTerms, create
 from clara_eval.interfaces.cli import app as commands
 from clara_eval.interfaces.mcp import build_server

@@ -22,14 +22,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.demo.gas_golf import gas_golf
-from clara_eval.devnet.demo.round import (
-    DemoRound,
-    Story,
-    post_round,
-    rate_limiter,
-    submit_round,
-)
+from clara_eval.devnet.demo.round import DemoRound, Story, gas_golf, post_round, rate_limiter, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.documents.results import EvalStatus
 from clara_eval.harness import Machine, MissingEngine
@@ -140,11 +133,6 @@ async def _claim(
     return balances, await app.chain.results.has_claimed(evaluation.challenge.address, winners)
 
 
-def _received(told: DemoResult, account: Address) -> int:
-    before, after = told.balances[account]
-    return after - before
-
-
 def demo_document(told: DemoResult) -> dict[str, object]:
     """Return the JSON document of `clara-eval demo --json`."""
     evaluation, walk = told.evaluation, told.evaluation.result
@@ -152,6 +140,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
     executed = walk.execution.summaries if walk.execution else {}
     receipt = evaluation.receipt
+    gained = {account: after - before for account, (before, after) in told.balances.items()}
     return {
         "challenge": evaluation.challenge.address,
         "chainId": evaluation.challenge.chain_id,
@@ -177,7 +166,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
                 "account": w.account,
                 "agentId": w.agent_id,
                 "prizeAmount": str(w.prize_amount),
-                "claimed": told.claimed[w.account] and _received(told, w.account) == w.prize_amount,
+                "claimed": told.claimed[w.account] and gained[w.account] == w.prize_amount,
             }
             for w in evaluation.winners.entries
         ],

@@ -8,41 +8,39 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
+from aiohttp import web
 from pydantic import SecretStr
 
 from clara_eval.app import open_machine
-from clara_eval.config.eval_config import compile_schema, parse_eval_config
+from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import is_installed
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.lifecycle import local_settings, story_for
-from clara_eval.devnet.demo.round import (
-    CONFIG,
-    COPIED_AFTER_SECONDS,
-    Story,
-    post_round,
-    rate_limiter,
-    submit_round,
-)
-from clara_eval.devnet.demo.slow_judge import slow_judge
+from clara_eval.devnet.demo.round import CONFIG, COPIED_AFTER_SECONDS, Story, post_round, rate_limiter, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, local_chain
+from clara_eval.judge.comparison import make_vector
+from clara_eval.judge.rules import RulesJudge
 
 REVIEW_ABOVE_USD = 1000.0
 REVIEWED_POOL = 2500 * USDC
 PRICE = "3/15"
 """Dollars per million tokens that the demo's judge is taken to cost: the budget is real, the money is not."""
 LOOK_SECONDS = 2.0
+MODEL = "demo-judge"
+_VECTOR = re.compile(r"^\{.*\}$", re.MULTILINE)
 _log = structlog.get_logger(__name__)
 Say = Callable[[str], None]
 
@@ -87,8 +85,44 @@ async def _judge(tempo: Tempo) -> AsyncIterator[str]:
         yield "rules"
         return
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG)))
-    async with slow_judge(schema, tempo.answer_seconds) as judge:
-        yield judge
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", _answers(schema, tempo.answer_seconds))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"openai:{MODEL}@http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+def _answers(schema: FeatureSchema, seconds: float) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Answer as an OpenAI-compatible endpoint, by rules and slowly: no key and no network are needed."""
+    judge = RulesJudge(schema)
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json()
+        shown = _VECTOR.findall(asked["messages"][-1]["content"])[:2]
+        first, second = (make_vector(schema, json.loads(vector)) for vector in shown)
+        await asyncio.sleep(seconds)
+        verdict = judge.verdict(first, second)
+        text = json.dumps({"winner": verdict.winner, "confidence": verdict.confidence, "reason": verdict.reason})
+        words = sum(len(message["content"]) for message in asked["messages"]) // 4
+        return web.json_response(
+            {
+                "id": "demo",
+                "object": "chat.completion",
+                "model": MODEL,
+                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+                "usage": {
+                    "prompt_tokens": words,
+                    "completion_tokens": len(text) // 4,
+                    "total_tokens": words + len(text) // 4,
+                },
+            }
+        )
+
+    return answer
 
 
 def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) -> Settings:

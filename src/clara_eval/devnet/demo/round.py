@@ -9,17 +9,12 @@ import base64
 import json
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.local_chain import (
-    HOUR,
-    USDC,
-    Handed,
-    LocalChain,
-    PostedTerms,
-)
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, PostedTerms
 from clara_eval.submissions.copies import CONTESTED_SECONDS
 
 TITLE = "Sliding-window rate limiter in Python"
@@ -50,6 +45,7 @@ CONFIG = {
     "language": "python",
     "judge": "rules",
 }  # fmt: skip
+_ENTRIES = files("clara_eval.devnet.demo") / "entries"
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
 COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS
@@ -83,7 +79,7 @@ def data_uri(content: bytes, media_type: str = "text/x-python") -> str:
 
 
 def entry(name: str) -> str:
-    return (files("clara_eval.devnet.demo") / "entries" / f"{name}.py.txt").read_text(encoding="utf-8")
+    return (_ENTRIES / f"{name}.py.txt").read_text(encoding="utf-8")
 
 
 def rate_limiter() -> Story:
@@ -96,6 +92,27 @@ def rate_limiter() -> Story:
         skills=("python",),
         entries=tuple((name, entry(name)) for name in order),
         copied="deque_window",
+    )
+
+
+def gas_golf() -> Story:
+    """Return the round in which submissions are run: examples/gas-golf, with two entries of ours that do not run."""
+    example = files("clara_eval.devnet.demo") / "gas-golf"  # beside this module in an installed package
+    if not example.is_dir():
+        example = Path(__file__).parents[4] / "examples" / "gas-golf"
+    order = ("plain", "assembly", "careless", "endless", "counting", "unchecked", "untested")
+    places = {name: example / "submissions" / f"{name}.sol" for name in order}
+    for name in ("endless", "untested"):
+        places[name] = _ENTRIES / f"{name}.sol.txt"
+    return Story(
+        title="Gas golf: a token to many addresses in one call",
+        problem="Write a contract `Submission` with `send(address token, address[] to, uint256[] amounts)` that pays "
+        "every address its amount, or nobody anything. The harness in the config runs it: twelve tests, and the gas of "
+        "a batch of twenty.",
+        config=(example / "eval-config.json").read_text(encoding="utf-8"),
+        skills=("solidity",),
+        entries=tuple((name, place.read_text(encoding="utf-8")) for name, place in places.items()),
+        copied="assembly",
     )
 
 

@@ -110,7 +110,6 @@ class RunBudget:
     kept_micro_usd: int = 0
     """For comparisons: no other call takes it."""
     extend: Extend | None = None
-    """Reserves more if answers are longer than quoted."""
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 

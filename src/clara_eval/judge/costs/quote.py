@@ -19,7 +19,6 @@ from clara_eval.judge.reading import TokenLimits
 GAS_MICRO_USD = 10_000
 """Posting the scores on Base, as the specification counts it."""
 TYPICAL_BYTES = 4_000
-"""Assumed size of a submission."""
 MARGIN = 1.3
 """Answers are asked again now and then, and submissions differ in size from the quote's."""
 READING_SHARE = 0.5
@@ -50,7 +49,6 @@ class ExpectedCalls:
     """Of one answer, with the thinking that is expected before it."""
     batch: bool = False
     limits: tuple[int, ...] = ()
-    """Every limit that one question can be asked with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,6 @@ class QuoteLine:
     micro_usd: int | None
     """None: this judge has no known price."""
     most_micro_usd: int | None = None
-    """The cost if every answer uses up every limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +196,7 @@ class Jury:
 
     models: Sequence[str]
     batching: Collection[str] = ()
-    """Those that answer in batches."""
     thinking: Collection[str] = ()
-    """Those that think before they answer."""
     limits: TokenLimits | None = None
 
     def asked(

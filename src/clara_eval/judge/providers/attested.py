@@ -27,7 +27,7 @@ from clara_eval.judge.attestation import (
 )
 from clara_eval.judge.completion import check_signed
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
-from clara_eval.judge.provider import LONGEST_CALL_SECONDS, JudgeName
+from clara_eval.judge.provider import JudgeName
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.providers.wire import ModelReply, explain_status, said_by
 
@@ -45,10 +45,8 @@ class SigningOpenAi(OpenAiLlm):
     encodings = "identity"
     """Compressed bytes would not be the signed ones."""
 
-    def __init__(
-        self, model: str, *, api_key: str, base_url: str, interface: str, call_seconds: float = LONGEST_CALL_SECONDS
-    ) -> None:
-        super().__init__(model, api_key=api_key, base_url=base_url, call_seconds=call_seconds)
+    def __init__(self, model: str, *, api_key: str, base_url: str, interface: str) -> None:
+        super().__init__(model, api_key=api_key, base_url=base_url)
         self.name = f"{self.name}#{interface}"
         self._endpoint = replace(self._endpoint, judge=self.name)
         self._form = self._form._replace(verified=interface == "aci")

@@ -43,7 +43,6 @@ _SIGNS = {
     "seed": ("seed",),
     "reasoning_effort": ("reasoning_effort", "reasoning effort", "reasoning.effort"),
 }
-"""The words by which an endpoint names what it refuses."""
 _THINKS = re.compile(
     r"(?:^|/)(?:o\d|gpt-(?:[5-9]|oss)|claude-[a-z]+-[5-9]|grok-(?:[4-9]|code)|gemini-(?:2\.5|[3-9])|"
     r"deepseek-(?:r|v[4-9])|qwen-?[3-9]|qwq|glm-(?:4\.[5-9]|[5-9])|kimi-k[2-9]|minimax-m|magistral)|think|reason",

@@ -58,7 +58,8 @@ def explain(bad: Exception, endpoint: Endpoint) -> ClaraError:
 
 def explain_status(status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint) -> ClaraError:
     """Return the error for an HTTP status and what the provider wrote with it."""
-    who, text = endpoint.judge, _clean(message, endpoint.key)
+    hidden = message.replace(endpoint.key, "(hidden)") if endpoint.key else message
+    who, text = endpoint.judge, "".join(c if c.isprintable() else " " for c in hidden)[:300]
     lowered = text.lower()
     if status in (400, 402, 403, 429) and any(word in lowered for word in _NO_CREDIT):
         return ConfigError(f"{who}: the account has no credit ({status}).", remedy="Top it up or choose another judge.")
@@ -87,17 +88,14 @@ def is_too_long(message: str) -> bool:
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
     """Return the seconds of `retry-after-ms` or `Retry-After`; None if neither."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return _bounded(milliseconds / 1000)
-    value = headers.get("retry-after")
-    seconds = _number(value)
+    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after")
+    seconds = _number(value) if milliseconds is None else milliseconds / 1000
     if seconds is None and value:
         try:
             seconds = parsedate_to_datetime(value).timestamp() - now()
         except (ValueError, TypeError, OverflowError):
             return None
-    return None if seconds is None else _bounded(seconds)
+    return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
 
 
 def said(bad: Exception) -> str:
@@ -136,21 +134,12 @@ def _never_sent(bad: Exception) -> bool:
     return False
 
 
-def _clean(text: str, key: str) -> str:
-    hidden = text.replace(key, "(hidden)") if key else text
-    return "".join(c if c.isprintable() else " " for c in hidden)[:300]
-
-
 def _number(text: str | None) -> float | None:
     try:
         value = float(text) if text else None
     except ValueError:
         return None
-    return value if value is not None and value == value and value >= 0 else None  # noqa: PLR0124 - NaN is not itself
-
-
-def _bounded(seconds: float) -> float:
-    return min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
+    return value if value is not None and value >= 0 else None  # not so for NaN
 
 
 MOST_BYTES = 16 * 2**20
@@ -188,11 +177,9 @@ class Wire:
             "User-Agent": f"clara-eval/{__version__}",
         }
         self._session: aiohttp.ClientSession | None = None
-        self._urls: dict[str, URL] = {}
 
     async def post(self, path: str, body: bytes) -> ModelReply:
-        url = self._urls.get(path) or self._urls.setdefault(path, URL(self._base + path))
-        async with self._open().post(url, data=body) as response:
+        async with self._open().post(URL(self._base + path), data=body) as response:
             return await _read(response)
 
     async def get(self, path: str, params: Mapping[str, str]) -> ModelReply:
