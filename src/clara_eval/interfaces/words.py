@@ -12,16 +12,8 @@ from clara_eval.actions.objections import ObjectionResult
 from clara_eval.actions.results import STATUS_MEANINGS
 from clara_eval.actions.submit import TryResult
 from clara_eval.core.errors import ClaraError
-from clara_eval.documents.actions import (
-    ActResult,
-    DetailResult,
-    EvalStatusResult,
-    LeaderboardResult,
-    ScoreFound,
-    ScoreResult,
-    StatusFound,
-)
-from clara_eval.documents.results import D, Document, RankedEntry
+from clara_eval.documents import actions as documents
+from clara_eval.documents.results import D, Document, RankedEntry, StageProgress
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
@@ -85,27 +77,23 @@ def error_text(error: ClaraError, names: Names) -> str:
     return f"{error.message} {remedy_of(error, names)}".strip()
 
 
-def acted(found: ActResult, names: Names) -> ActResult:
-    return found.model_copy(update={"next": _next(found, names)})
-
-
-def _next(found: ActResult, names: Names) -> str:
-    if found.outcome == "needs_confirmation":
-        return write(names["to_confirm"], names)
-    if found.outcome == "declined":
-        return "Nothing was sent: it was declined."
-    details, kind = found.details, found.action
-    if kind == "challenge_submit" and details["agentId"] is None:
+def acted(found: documents.ActResult, names: Names) -> documents.ActResult:
+    """Add what to do next."""
+    kind, deadline = found.action, found.details.get("deadline")
+    if kind == "challenge_submit" and found.details["agentId"] is None:
         kind = "register"
-    deadline = details.get("deadline")
     moment = show_moment(deadline) if isinstance(deadline, int) else ""
     step = write(NEXT_STEPS[kind], names, found.challenge, moment=moment)
-    if found.outcome == "unsigned":
-        return f"Sign and send the transactions in this order with your own wallet. {step}".strip()
-    return step
+    following = {
+        "needs_confirmation": write(names["to_confirm"], names),
+        "declined": HEADS["declined"],
+        "unsigned": f"Sign and send the transactions in this order with your own wallet. {step}".strip(),
+        "sent": step,
+    }
+    return found.model_copy(update={"next": following[found.outcome]})
 
 
-def acted_text(found: ActResult, names: Names) -> str:
+def acted_text(found: documents.ActResult, names: Names) -> str:
     lines = [f"{write(HEADS[found.outcome], names)} {found.summary}"]
     lines += [f"- {item.description} (to {item.to}, gas {item.gas or '?'})" for item in found.transactions]
     lines += [f"- {item.description}: {item.explorerUrl or item.hash}" for item in found.sent]
@@ -119,12 +107,12 @@ def objected(found: ObjectionResult, names: Names) -> ObjectionResult:
     return found.model_copy(update={"next": write(OBJECTIONS[found.outcome], names, found.address)})
 
 
-def detail(found: DetailResult, names: Names) -> DetailResult:
+def detail(found: documents.DetailResult, names: Names) -> documents.DetailResult:
     problem = found.configProblem
     return found.model_copy(update={"configProblem": write(CONFIG_PROBLEMS[problem], names) if problem else None})
 
 
-def status(found: StatusFound, names: Names) -> EvalStatusResult:
+def status(found: documents.StatusFound, names: Names) -> documents.EvalStatusResult:
     moment = found.moment
     explanation = write(
         PHASES[found.phase],
@@ -134,20 +122,20 @@ def status(found: StatusFound, names: Names) -> EvalStatusResult:
         wait=show_wait(moment),
         meaning=STATUS_MEANINGS[found.status],
     )
-    return _document(EvalStatusResult, found, explanation=explanation)
+    return _document(documents.EvalStatusResult, found, explanation=explanation)
 
 
-def leaderboard(found: LeaderboardResult, names: Names) -> LeaderboardResult:
+def leaderboard(found: documents.LeaderboardResult, names: Names) -> documents.LeaderboardResult:
     return found.model_copy(update={"trace": found.trace or write("{trace}", names, found.address)})
 
 
-def score(found: ScoreFound, names: Names) -> ScoreResult:
+def score(found: documents.ScoreFound, names: Names) -> documents.ScoreResult:
     trace = found.trace or write("{trace}", names, found.address)
     at, claimable = found.claimableAt, "No prize to claim."
     if at is not None:
         when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
         claimable = write(f"The prize can be claimed {when}.", names, found.address)
-    return _document(ScoreResult, found, why=_why(found), trace=trace, claimable=claimable)
+    return _document(documents.ScoreResult, found, why=_why(found), trace=trace, claimable=claimable)
 
 
 def _document(kind: type[D], found: Document, **sentences: str) -> D:
@@ -155,7 +143,7 @@ def _document(kind: type[D], found: Document, **sentences: str) -> D:
     return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
 
 
-def _why(found: ScoreFound) -> str:
+def _why(found: documents.ScoreFound) -> str:
     standing, rival = found.standing, found.closestRival
     if standing.status == "rejected":
         return "The submission was rejected and ranks after all that were compared; see its reason."
@@ -193,3 +181,10 @@ def tried_text(found: TryResult) -> str:
     if found.harness == "hidden":
         lines.append("The hidden harness is run after the deadline; this says nothing about it.")
     return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])
+
+
+def stage_text(stage: StageProgress) -> str:
+    parts = [f"{stage.name or 'working'} {stage.done or 0} of {stage.total or 0}"]
+    parts += [f"{stage.calls} calls, ${stage.costUsd or 0:.4f}"] if stage.calls else []
+    parts += [f"about {show_wait(round(stage.secondsLeft))} left"] if stage.secondsLeft else []
+    return ", ".join(parts)

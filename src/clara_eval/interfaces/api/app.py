@@ -24,6 +24,7 @@ from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
 from clara_eval.interfaces.api.problems import Problem, documented
 from clara_eval.interfaces.api.routes import healthz, router
+from clara_eval.interfaces.api.templating import STATIC
 from clara_eval.service.metrics import CONTENT_TYPE
 
 _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, and the trace that proves it.
@@ -55,7 +56,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
         app.include_router(router)
         app.include_router(operator_pages.router)
         app.include_router(pages.router)
-        pages.mount_static(app)
+        app.mount("/static", pages.Assets(directory=STATIC), name="static")
         _mount_tools(app, context)
     _add_layers(app, context)
     document = _openapi(app)

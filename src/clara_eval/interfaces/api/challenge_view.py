@@ -77,17 +77,12 @@ class ListQuery:
         kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
         return "/?" + urlencode(kept) if kept else "/"
 
-    @property
-    def is_narrowed(self) -> bool:
-        return bool(self.status or self.skill or self.words)
-
 
 @dataclass(frozen=True, slots=True)
 class Listed:
     cards: tuple[Card, ...]
     known: int
     """Challenges before any filter."""
-    matching: int
     page: int
     pages: int
     groups: dict[str, tuple[str, int]]
@@ -108,7 +103,6 @@ def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> L
     return Listed(
         cards=tuple(passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS]),
         known=len(cards),
-        matching=len(passing),
         page=page,
         pages=pages,
         groups={name: (label, sum(card.phase.label in labels for card in cards))
@@ -304,10 +298,8 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "feature_names": feature_names(judging, facts),
         "matrix": matrix,
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
-        "consistency": wording.consistency(scores.consistency),
+        "consistency": list(wording.consistency(scores.consistency)) if scores.consistency else [],
         "flags": scores.flags,
-        "shortened": wording.shortened,
-        "rejection": wording.rejection,
         "plots": {name: told for name, told in PLOTS.items() if name in plots},
     }
 

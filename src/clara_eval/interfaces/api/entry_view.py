@@ -83,14 +83,11 @@ async def entry_view(reader: ResultReader, address: Address, account: Address) -
         "facts": facts.get(account),
         "feature_names": feature_names(judging, facts),
         "target": target,
-        "target_facts": facts.get(target.address) if target else None,
         "gaps": gaps(account, target, facts, judging),
         "whatif": [wording.place_change(change.rivals, change.place, is_paid=row.is_paid)] if change else [],
         "closest": closest(ranked, row),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
-        "shortened": wording.shortened,
-        "rejection": wording.rejection,
     }
 
 

@@ -28,7 +28,6 @@ from clara_eval.interfaces.api.context import context_of
 from clara_eval.interfaces.api.pages import known_address
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.interfaces.api.templating import page
-from clara_eval.interfaces.api.wording import rejection, shortened
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
 STOPPED = ("deferred", "failed", "unscorable")
@@ -69,7 +68,6 @@ async def overview(request: Request, done: str = "") -> Response:
         spend=await context.reader.spending(),
         settings=context.settings,
         health=context.pulse.report(__version__),
-        shortened=shortened,
     )
 
 
@@ -121,8 +119,6 @@ async def _review_page(address: str, request: Request, status: int = 200, **more
         sheet=sheet,
         accounts=accounts,
         token=form_token(request, session),
-        shortened=shortened,
-        rejection=rejection,
     )
 
 

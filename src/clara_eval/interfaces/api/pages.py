@@ -16,7 +16,7 @@ from os import PathLike, stat_result
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -42,7 +42,7 @@ MOST_PARTS = 4
 _KEPT = 256
 
 
-class _Assets(StaticFiles):
+class Assets(StaticFiles):
     """Static files; their addresses change with their content, so browsers may keep them."""
 
     def file_response(
@@ -51,10 +51,6 @@ class _Assets(StaticFiles):
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["cache-control"] = "public, max-age=31536000, immutable"
         return response
-
-
-def mount_static(app: FastAPI) -> None:
-    app.mount("/static", _Assets(directory=STATIC), name="static")
 
 
 def is_fragment(request: Request) -> bool:

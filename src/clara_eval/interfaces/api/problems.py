@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
 from clara_eval.core.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotPublic, NotYet, Temporary
-from clara_eval.interfaces.api.templating import page
-from clara_eval.interfaces.api.wording import shortened
+from clara_eval.interfaces.api.templating import page, shortened
 
 MEDIA_TYPE = "application/problem+json"
 _log = structlog.get_logger(__name__)

@@ -19,22 +19,7 @@ from clara_eval.core.address import to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
-from clara_eval.documents.rest import (
-    ADDRESS_PATTERN,
-    EXAMPLE_ADDRESS,
-    Accepted,
-    ChallengeDetail,
-    ChallengeList,
-    DraftRecord,
-    EvaluateRequest,
-    ObjectionRecord,
-    ObjectionRequest,
-    RevealRecord,
-    RevealRequest,
-    ReviewRecord,
-    ReviewRequest,
-    ReviewSheet,
-)
+from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
 from clara_eval.interfaces.api.context import Context, Reader, context_of, counted_stream, status_changes
@@ -72,7 +57,12 @@ def _well_formed() -> Iterator[None]:
 
 AddressPath = Annotated[
     str,
-    Path(pattern=ADDRESS_PATTERN, description="The challenge's contract.", examples=[EXAMPLE_ADDRESS], max_length=42),
+    Path(
+        pattern=rest.ADDRESS_PATTERN,
+        description="The challenge's contract.",
+        examples=[rest.EXAMPLE_ADDRESS],
+        max_length=42,
+    ),
 ]
 AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
 
@@ -84,11 +74,11 @@ AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in 
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
     summary="Trigger the evaluation of a challenge",
 )
-async def evaluate(body: EvaluateRequest, context: Context) -> Accepted:
+async def evaluate(body: rest.EvaluateRequest, context: Context) -> rest.Accepted:
     address = to_address(body.challengeAddress)
     workflow = await context.engine.request(address)
     status_url = f"/api/v1/challenges/{address}/eval-status"
-    return Accepted(challengeAddress=address, workflowId=workflow, statusUrl=status_url)
+    return rest.Accepted(challengeAddress=address, workflowId=workflow, statusUrl=status_url)
 
 
 @router.get("/challenges/evaluate", include_in_schema=False)
@@ -103,9 +93,9 @@ async def list_challenges(
     status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
-) -> ChallengeList:
+) -> rest.ChallengeList:
     rows = await reader.listed(status)
-    return ChallengeList(total=len(rows), offset=offset, limit=limit, challenges=rows[offset : offset + limit])
+    return rest.ChallengeList(total=len(rows), offset=offset, limit=limit, challenges=rows[offset : offset + limit])
 
 
 @router.get(
@@ -113,7 +103,7 @@ async def list_challenges(
     responses=documented(404, *_ALWAYS),
     summary="One challenge, with its ranking once that is public",
 )
-async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> ChallengeDetail:
+async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
     return await reader.detail(to_address(address), admin=admin)
 
 
@@ -195,14 +185,14 @@ async def events(address: AddressPath, reader: Reader, request: Request) -> Resp
     responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
     summary="Approve, reject or rule about an evaluation that waits for a person",
 )
-async def review(address: AddressPath, body: ReviewRequest, context: Context) -> ReviewRecord:
+async def review(address: AddressPath, body: rest.ReviewRequest, context: Context) -> rest.ReviewRecord:
     known = to_address(address)
     with _well_formed():
         if body.decision == "rule":
             await context.engine.rule(known, _decree(body), body.traceDigest)
         else:
             await context.engine.decide(known, body.decision, body.note, body.traceDigest, body.by)
-    return ReviewRecord(challengeAddress=known, decision=body.decision, note=body.note, by=body.by)
+    return rest.ReviewRecord(challengeAddress=known, decision=body.decision, note=body.note, by=body.by)
 
 
 @router.post(
@@ -210,16 +200,16 @@ async def review(address: AddressPath, body: ReviewRequest, context: Context) ->
     responses=documented(400, 404, 409, 413, *_ALWAYS),
     summary="Reveal a hidden harness, signed by the poster",
 )
-async def reveal(address: AddressPath, body: RevealRequest, context: Context) -> RevealRecord:
+async def reveal(address: AddressPath, body: rest.RevealRequest, context: Context) -> rest.RevealRecord:
     known = to_address(address)
     with _well_formed():
         revealed = await context.engine.reveal(known, body.document, body.signature)
-    return RevealRecord(challengeAddress=known, privateSetHash=revealed)
+    return rest.RevealRecord(challengeAddress=known, privateSetHash=revealed)
 
 
 @router.get(
     "/challenges/{address}/draft",
-    response_model=DraftRecord,
+    response_model=rest.DraftRecord,
     responses=documented(404, *_ALWAYS),
     summary="A result that is announced before it is posted",
 )
@@ -232,14 +222,14 @@ async def draft(address: AddressPath, reader: Reader) -> object:
     responses=documented(400, 404, 409, 413, *_ALWAYS),
     summary="Object to an announced result, signed by a submitter",
 )
-async def object_(address: AddressPath, body: ObjectionRequest, context: Context) -> ObjectionRecord:
+async def object_(address: AddressPath, body: rest.ObjectionRequest, context: Context) -> rest.ObjectionRecord:
     known = to_address(address)
     with _well_formed():
         kept = await context.engine.object(known, body.about, body.reason, body.signature)
-    return ObjectionRecord(challengeAddress=known, submitter=kept.submitter, about=kept.about, reason=kept.reason)
+    return rest.ObjectionRecord(challengeAddress=known, submitter=kept.submitter, about=kept.about, reason=kept.reason)
 
 
-def _decree(body: ReviewRequest) -> Decree:
+def _decree(body: rest.ReviewRequest) -> Decree:
     asked = body.ruling
     if asked is None:
         raise BadInput("The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled.")
@@ -253,7 +243,7 @@ def _decree(body: ReviewRequest) -> Decree:
     responses=documented(400, 401, 403, 404, *_ALWAYS),
     summary="Everything needed to decide about a result that waits for a person",
 )
-async def show_review(address: AddressPath, reader: Reader) -> ReviewSheet:
+async def show_review(address: AddressPath, reader: Reader) -> rest.ReviewSheet:
     return await review_sheet(reader.store, reader.chain_id, to_address(address))
 
 

@@ -26,6 +26,16 @@ from clara_eval.documents.results import Token
 STATIC = Path(__file__).parent / "static"
 _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
 _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
+_HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
+_REJECTIONS = {
+    "copy": "Copy of an earlier entry",
+    "wrong_hash": "Not what was committed on chain",
+    "binary": "Not text",
+    "empty": "Empty",
+    "too_large": "Too large",
+    "unreachable": "Could not be fetched",
+    "excluded": "Excluded in review",
+}
 
 
 def page(
@@ -141,6 +151,14 @@ def coded(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
 
 
+def rejection(code: str | None) -> str:
+    return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
+
+
+def shortened(text: str) -> str:
+    return _HEX.sub(lambda found: short(found.group()), text)
+
+
 def badge(account: str) -> Markup:
     """Draw a small mark from an address, so that the eye finds it again."""
     digest = hashlib.sha256(account.encode()).digest()
@@ -178,5 +196,5 @@ def _environment() -> Environment:
         wait=show_wait,
         usd=usd, grouped=grouped, coded=coded,
     )  # fmt: skip
-    environment.globals.update(version=__version__, asset=asset)
+    environment.globals.update(version=__version__, asset=asset, shortened=shortened, rejection=rejection)
     return environment

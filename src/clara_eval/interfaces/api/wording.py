@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -95,28 +94,6 @@ def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Mon
     return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
 
 
-_REJECTIONS = {
-    "copy": "Copy of an earlier entry",
-    "wrong_hash": "Not what was committed on chain",
-    "binary": "Not text",
-    "empty": "Empty",
-    "too_large": "Too large",
-    "unreachable": "Could not be fetched",
-    "excluded": "Excluded in review",
-}
-
-
-def rejection(code: str | None) -> str:
-    return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
-
-
-_HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
-
-
-def shortened(text: str) -> str:
-    return _HEX.sub(lambda found: short(found.group()), text)
-
-
 @dataclass(frozen=True, slots=True)
 class Observation:
     heading: str
@@ -140,11 +117,7 @@ def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observa
     return Observation("What would have changed its place.", told, is_good=False)
 
 
-def consistency(found: Consistency | None) -> list[Observation]:
-    return list(_consistency(found)) if found else []
-
-
-def _consistency(found: Consistency) -> Iterator[Observation]:
+def consistency(found: Consistency) -> Iterator[Observation]:
     swap, swaps = found.swapConsistency, found.swaps
     if swap is not None:
         told = f"Asked twice with the two entries swapped, the same one won in {swap:.0%} of {swaps:,} cases."

@@ -13,17 +13,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from clara_eval.actions.quote import (
-    GAS_MICRO_USD,
-    ConfigResult,
-    Quote,
-    Size,
-    check_config,
-    has_model,
-    missing_model,
-    quote_config,
-    specification_table,
-)
+from clara_eval.actions import quote as quoting
 from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
     COMMON,
@@ -62,13 +52,8 @@ from clara_eval.interfaces.cli.screen import (
     safe,
 )
 
-
-class ConfigTemplate(StrEnum):
-    measured = "measured"
-    gas = "gas"
-    code = "code"
-    text = "text"
-    amm = "amm"
+ConfigTemplate = StrEnum("ConfigTemplate", ["measured", "gas", "code", "text", "amm"])
+Looks = StrEnum("Looks", ["auto", "both", "full", "adaptive", "fours"])
 
 
 def init(
@@ -83,7 +68,7 @@ def init(
     kind = template.value if template else _asked(judges) if sys.stdin.isatty() and not as_json else _usual(judges)
     text = template_text(kind)
     write_new(file, text.encode())
-    warnings = missing_model(parse_eval_config(text), judges)
+    warnings = quoting.missing_model(parse_eval_config(text), judges)
     if as_json:
         emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
@@ -97,7 +82,7 @@ def init(
 
 def _usual(judges: str) -> str:
     """The template that works with what is configured."""
-    return ConfigTemplate.code.value if has_model(judges) else ConfigTemplate.measured.value
+    return ConfigTemplate.code.value if quoting.has_model(judges) else ConfigTemplate.measured.value
 
 
 def _asked(judges: str) -> str:
@@ -144,7 +129,7 @@ HARNESS_FEATURES = {
 def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
     """List everything that is wrong with a config, with its place and remedy; exit 1 if it is not usable."""
     content = read_bytes(file)
-    found = check_config(content, Settings.from_env())
+    found = quoting.check_config(content, Settings.from_env())
     answer({"file": str(file), **found}, as_json, lambda: _print_summary(file, content, found))
     raise typer.Exit(0 if found["ok"] else 1)
 
@@ -163,7 +148,7 @@ def hash_(
     answer(document, as_json, lambda: typer.echo(found))
 
 
-def _print_summary(file: Path, content: bytes, found: ConfigResult) -> None:
+def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> None:
     problems = collect_problems(content)
     print_problems(problems)
     errors = sum(1 for problem in problems if problem.severity == "error")
@@ -194,14 +179,6 @@ def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
     return f"{kind}{direction}, weight {feature.weight:g}, {feature.source}{note}"
 
 
-class Looks(StrEnum):
-    auto = "auto"
-    both = "both"
-    full = "full"
-    adaptive = "adaptive"
-    fours = "fours"
-
-
 def quote(
     file: ConfigFile,
     submissions: Annotated[int, typer.Option(min=1, max=100_000, help="How many submissions to expect.")] = 25,
@@ -215,8 +192,8 @@ def quote(
 ) -> None:
     """Say what an evaluation will cost, stage by stage, beside the specification's table."""
     config = read_config(file, as_json=as_json)
-    size_asked = Size(submissions, 0, size, batch)
-    found = quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
+    size_asked = quoting.Size(submissions, 0, size, batch)
+    found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
     if as_json:
         emit_json({"file": str(file), **found.document})
         return
@@ -226,7 +203,7 @@ def quote(
         print_warning(warning)
 
 
-def _print_quote(found: Quote, schedule: str) -> None:
+def _print_quote(found: quoting.Quote, schedule: str) -> None:
     size = found.size
     table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
     for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
@@ -234,7 +211,7 @@ def _print_quote(found: Quote, schedule: str) -> None:
     for line in found.lines:
         counts = (f"{line.calls:,}", f"{line.input_tokens:,}", f"{line.output_tokens:,}")
         table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
-    table.add_row("posting", "Base", "1", "", "", _dollars(GAS_MICRO_USD))
+    table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
     table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
     console(stderr=False).print(table)
     if found.lines:
@@ -242,7 +219,7 @@ def _print_quote(found: Quote, schedule: str) -> None:
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
-    spec = specification_table(size.submissions)
+    spec = quoting.specification_table(size.submissions)
     print_lines(
         f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
         f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."

@@ -10,10 +10,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clara_eval.actions.amounts import round_amount, show_wait
+from clara_eval.actions.amounts import round_amount
 from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import LeaderboardRow, Margin, Scores, StageProgress, Token
+from clara_eval.documents.results import LeaderboardRow, Margin, Scores, Token
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_wrapped, short_hex
 
 ROWS = 25
@@ -234,13 +234,6 @@ def print_result(scores: Scores) -> None:
         print_labelled("Posted", "not yet")
     if scores.traceDigest:
         print_labelled("Digest", scores.traceDigest)
-
-
-def stage_text(stage: StageProgress) -> str:
-    parts = [f"{stage.name or 'working'} {stage.done or 0} of {stage.total or 0}"]
-    parts += [f"{stage.calls} calls, ${stage.costUsd or 0:.4f}"] if stage.calls else []
-    parts += [f"about {show_wait(round(stage.secondsLeft))} left"] if stage.secondsLeft else []
-    return ", ".join(parts)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -26,7 +26,8 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
 from clara_eval.documents.results import EvalStatus, Scores
-from clara_eval.interfaces.cli.leaderboard_table import print_result, stage_text
+from clara_eval.interfaces import words
+from clara_eval.interfaces.cli.leaderboard_table import print_result
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, code_of, emit_json, fail
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_lines, print_next, safe
 
@@ -72,7 +73,7 @@ def _print_status(target: Address, document: EvalStatus, scores: Scores | None) 
     if document.warning:
         print_labelled("Warning", document.warning)
     if document.stage is not None:
-        print_labelled("Stage", stage_text(document.stage))
+        print_labelled("Stage", words.stage_text(document.stage))
     if document.retryAt:
         print_labelled("Again at", show_moment(document.retryAt))
     if document.reason and document.reason != meaning:

@@ -6,14 +6,7 @@ from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.objections import ObjectionResult
 from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
 from clara_eval.core.untrusted import bare, fence
-from clara_eval.documents.actions import (
-    BrowseResult,
-    DetailResult,
-    EvalStatusResult,
-    LeaderboardResult,
-    ScoreResult,
-    StandingRow,
-)
+from clara_eval.documents import actions as documents
 from clara_eval.interfaces.words import interval
 
 NAMES = {
@@ -33,7 +26,7 @@ DECISIVE = 4
 """How many comparisons' reasons are told."""
 
 
-def browse(found: BrowseResult) -> str:
+def browse(found: documents.BrowseResult) -> str:
     lines = [f"{len(found.challenges)} challenge(s) on {found.network}, {found.total} in all."]
     for item in found.challenges:
         left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
@@ -46,7 +39,7 @@ def browse(found: BrowseResult) -> str:
     return "\n".join(lines)
 
 
-def detail(found: DetailResult) -> str:
+def detail(found: documents.DetailResult) -> str:
     item = found.challenge
     state = "submissions are accepted" if item.acceptsSubmissions else "no submissions are accepted"
     lines = [
@@ -70,7 +63,7 @@ def detail(found: DetailResult) -> str:
     return "\n".join([*lines, *_page(found.pageUrl)])
 
 
-def status(found: EvalStatusResult) -> str:
+def status(found: documents.EvalStatusResult) -> str:
     lines = [f"{found.address}: evaluation {found.status}, {found.progress} %. {found.explanation}"]
     lines += [f"Warning: {found.warning}"] if found.warning else []
     stage = found.stage
@@ -85,7 +78,7 @@ def status(found: EvalStatusResult) -> str:
     return "\n".join(lines)
 
 
-def leaderboard(found: LeaderboardResult) -> str:
+def leaderboard(found: documents.LeaderboardResult) -> str:
     by = "Posted by the poster, not by the evaluator. " if found.postedBy == "poster" else ""
     only = "Only the posted winners are known here. " if found.source == "chain" else ""
     lines = [f"{found.total} place(s) of {found.address}. {by}{only}Trace: {found.trace}"]
@@ -94,7 +87,7 @@ def leaderboard(found: LeaderboardResult) -> str:
     return "\n".join([*lines, *_page(found.pageUrl)])
 
 
-def _place(item: StandingRow) -> str:
+def _place(item: documents.StandingRow) -> str:
     elo = f", Elo {item.elo:.0f}" if item.elo is not None else ""
     band = f" ({between})" if (between := interval(item)) else ""
     prize = f", prize {item.prize}" if item.prize and item.prizeAmount not in {None, "0"} else ""
@@ -102,7 +95,7 @@ def _place(item: StandingRow) -> str:
     return f"{item.rank}. {item.address}: score {item.score}{elo}{band}{prize}, {item.status}{tied}"
 
 
-def score(found: ScoreResult) -> str:
+def score(found: documents.ScoreResult) -> str:
     lines = [f"{found.submitter} in {found.address}: {found.why} {found.claimable}"]
     lines += ["The scores were posted by the poster, not by the evaluator."] if found.postedBy == "poster" else []
     reason = found.standing.reason
@@ -115,7 +108,7 @@ def score(found: ScoreResult) -> str:
     return "\n".join([*lines, *_page(found.pageUrl)])
 
 
-def _comparisons(found: ScoreResult) -> list[str]:
+def _comparisons(found: documents.ScoreResult) -> list[str]:
     """The comparisons that decided the place: those against the closest rival, then the lost ones."""
     results = [game.result for game in found.games]
     rival = found.closestRival.address if found.closestRival else None

@@ -21,17 +21,7 @@ from clara_eval.actions.plan import Action
 from clara_eval.actions.post import NO_HASH, Posting, post
 from clara_eval.actions.quote import ConfigResult, check_config
 from clara_eval.actions.submit import SubmissionInput, TryResult, draft_text, submit, try_draft
-from clara_eval.documents.actions import (
-    BrowseResult,
-    ClaimResult,
-    DetailResult,
-    EvalStatusResult,
-    LeaderboardResult,
-    PostResult,
-    ScoreResult,
-    StatusFound,
-    SubmitResult,
-)
+from clara_eval.documents import actions as documents
 from clara_eval.interfaces import words
 from clara_eval.interfaces.mcp import text
 from clara_eval.interfaces.mcp.schema import (
@@ -70,7 +60,7 @@ async def challenge_browse(
     ] = "any",
     limit: Annotated[int, Field(ge=1, le=50)] = 20,
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
-) -> Annotated[CallToolResult, BrowseResult]:
+) -> Annotated[CallToolResult, documents.BrowseResult]:
     """List challenges, newest first."""
     wanted = challenges.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     with tool_errors():
@@ -80,7 +70,7 @@ async def challenge_browse(
 
 async def challenge_detail(
     ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
-) -> Annotated[CallToolResult, DetailResult]:
+) -> Annotated[CallToolResult, documents.DetailResult]:
     """One challenge in full: problem, eval config, terms, winners, your submission."""
     with tool_errors():
         found = words.detail(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
@@ -91,14 +81,14 @@ async def challenge_eval_status(
     ctx: ToolContext,
     address: ChallengeAddress,
     waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
-) -> Annotated[CallToolResult, EvalStatusResult]:
+) -> Annotated[CallToolResult, documents.EvalStatusResult]:
     """How far the evaluation is, and why it waits or stopped."""
     with tool_errors():
         found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
     return answer(text.status(found), found)
 
 
-async def _followed(ctx: ToolContext, address: str, seconds: int) -> StatusFound:
+async def _followed(ctx: ToolContext, address: str, seconds: int) -> documents.StatusFound:
     """Wait until the status is final, changed in kind, or the time is over."""
     caller, clock = caller_of(ctx), asyncio.get_running_loop()
     pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
@@ -118,7 +108,7 @@ async def challenge_leaderboard(
     ctx: ToolContext,
     address: ChallengeAddress,
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
-) -> Annotated[CallToolResult, LeaderboardResult]:
+) -> Annotated[CallToolResult, documents.LeaderboardResult]:
     """Everybody's place with Elo, interval and prize, once scores are posted."""
     with tool_errors():
         found = words.leaderboard(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
@@ -129,7 +119,7 @@ async def challenge_score(
     ctx: ToolContext,
     address: ChallengeAddress,
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
-) -> Annotated[CallToolResult, ScoreResult]:
+) -> Annotated[CallToolResult, documents.ScoreResult]:
     """Why a submission won or lost: place, prize, games, facts, closest rival, trace."""
     with tool_errors():
         found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
@@ -291,7 +281,7 @@ async def challenge_post(
     allowDuplicate: Annotated[bool, Field(description="Post although the same one is open.")] = False,
     sender: SenderAddress = "",
     confirm: Confirm = False,
-) -> Annotated[CallToolResult, PostResult]:
+) -> Annotated[CallToolResult, documents.PostResult]:
     """Post a challenge: checks the config, quotes cost and fee, escrows prize and 5 % bond, or returns the plan."""
     return await _done(ctx, agreed, post(posting, sender or None))
 
@@ -331,7 +321,7 @@ async def challenge_submit(
     register: Annotated[bool, Field(description="Register as an agent first if needed.")] = False,
     sender: SenderAddress = "",
     confirm: Confirm = False,
-) -> Annotated[CallToolResult, SubmitResult]:
+) -> Annotated[CallToolResult, documents.SubmitResult]:
     """Submit a solution, or replace your earlier one; it becomes public. One submission per hour and address."""
     return await _done(ctx, agreed, submit(submission, sender or None))
 
@@ -346,7 +336,7 @@ async def challenge_claim(
     address: ChallengeAddress,
     sender: SenderAddress = "",
     confirm: Confirm = False,
-) -> Annotated[CallToolResult, ClaimResult]:
+) -> Annotated[CallToolResult, documents.ClaimResult]:
     """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
     return await _done(ctx, agreed, claim(address, sender or None))
 
