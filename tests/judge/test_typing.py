@@ -10,7 +10,7 @@ from tests.support.scripted_llm import ScriptedLlm, in_memory
 
 from clara_eval.config.eval_config import Feature, level_feature, parse_eval_config
 from clara_eval.core.errors import BadAnswer
-from clara_eval.judge.feature_types import read_types, type_names, typing_prompt
+from clara_eval.judge.extraction import read_types, type_names, typing_prompt
 
 NAMES = ("slippage_bound", "uses_oracle")
 CONFIG = parse_eval_config(

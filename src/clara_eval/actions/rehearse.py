@@ -27,7 +27,7 @@ from clara_eval.evaluation.features.extract import ReadingContext, extract_featu
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.harness import Machine
 from clara_eval.judge.comparison import describe
-from clara_eval.judge.feature_types import type_names
+from clara_eval.judge.extraction import type_names
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.submissions.model import Solution
 

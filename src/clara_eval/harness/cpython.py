@@ -97,8 +97,6 @@ def prepare(path: Path, cache: Path) -> None:
 
 
 class CPython:
-    """The compiled module."""
-
     def __init__(self, path: Path, cache: Path) -> None:
         import wasmtime
 

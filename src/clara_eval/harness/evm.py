@@ -218,7 +218,6 @@ class HarnessRun:
 
 
 def run_harness(harness: CompiledHarness, limits: RunLimits, code: str | None) -> HarnessRun:
-    """Every function of a compiled harness; `code` is that of the submission inside it."""
     functions = harness["functions"]
     state, found = _State(), HarnessRun(code)
     start = _set_up(state, found, harness["code"], functions, limits)

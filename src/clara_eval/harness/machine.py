@@ -64,8 +64,6 @@ class MissingEngine(ConfigError):
 
 
 class Machine:
-    """The engines that this machine has."""
-
     def __init__(self, *, solc: str | None = None, cache: Path | None = None, workers: int | None = None) -> None:
         self._solc = solc
         self.cache_folder = cache or DEFAULT_CACHE.expanduser()

@@ -257,7 +257,6 @@ def function_kind(name: str) -> Kind | None:
 
 
 def feature_name(name: str) -> str:
-    """A function's name as a feature name."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())[:NAME_LENGTH]
 
 

@@ -47,8 +47,6 @@ def find_module() -> Path | None:
 
 
 class QuickJs:
-    """The compiled module."""
-
     def __init__(self, path: Path) -> None:
         import wasmtime
 

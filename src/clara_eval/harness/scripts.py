@@ -147,8 +147,6 @@ def _limit(text: str) -> RunOutcome | None:
 
 @dataclass(slots=True)
 class _Runs:
-    """All functions of one harness on one submission."""
-
     open_guest: Open
     harness: str
     submission: str
@@ -156,7 +154,6 @@ class _Runs:
     limits: RunLimits
 
     def all(self, names: list[str]) -> tuple[list[Call], list[str]]:
-        """How every function ended, and what was printed."""
         logs: list[str] = []
         calls: list[Call] = []
         has_set_up = "setUp" in names

@@ -227,7 +227,6 @@ def _deployable(output: Mapping[str, Any]) -> tuple[str | None, int]:
 
 
 def _named(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The contract that a harness can build."""
     found = output.get("contracts", {}).get(SUBMISSION_FILE, {}).get(NAME)
     if found is None or not _is_hex(found["evm"]["bytecode"]["object"]):
         raise _DoesNotFit(f"There is no contract {NAME} that can be deployed: harnesses build `new {NAME}(…)`.")
@@ -332,8 +331,6 @@ def compiler_identity(compiler: Compiler) -> str:
 
 
 class CompileCache:
-    """Answers of the compiler by what went in."""
-
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._memory: OrderedDict[str, Compiled] = OrderedDict()

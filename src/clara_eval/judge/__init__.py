@@ -5,7 +5,7 @@ from __future__ import annotations
 from clara_eval.judge.admission import Gate, RetryPolicy
 from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.comparison import Decision, Judge, JudgeVector, ModelJudge, Verdict
-from clara_eval.judge.feature_types import type_names
+from clara_eval.judge.extraction import type_names
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.retrying_llm import CallListener
 from clara_eval.judge.rules import RulesJudge

@@ -50,8 +50,6 @@ class KeyReport:
 
 @dataclass(frozen=True, slots=True)
 class Enclave:
-    """What a quote says about the machine and its software."""
-
     measurements: dict[str, str]
     """MRTD and the four RTMRs, in hex."""
     status: str

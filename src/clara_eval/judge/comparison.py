@@ -222,7 +222,6 @@ def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, 
 
 
 def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    """Return the only shape that the user part of a comparison can have."""
     return user_grammar("compare", PAIR, schema)
 
 

@@ -41,7 +41,6 @@ def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
 
 
 def asks(content: bytes, prompt: Prompt, model: str) -> bool:
-    """Return whether these bytes put exactly this prompt to this model."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):

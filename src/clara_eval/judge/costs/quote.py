@@ -11,8 +11,7 @@ from clara_eval.core.dollars import usd
 from clara_eval.judge.comparison import Value, comparison_prompt, make_vector
 from clara_eval.judge.costs.budgets import Caps
 from clara_eval.judge.costs.prices import PriceCard, Tokens, estimated_tokens
-from clara_eval.judge.extraction import FeatureQuestion, Subject, asked_features, extraction_questions
-from clara_eval.judge.feature_types import typing_prompt
+from clara_eval.judge.extraction import FeatureQuestion, Subject, asked_features, extraction_questions, typing_prompt
 from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.reading import TokenLimits
 
