@@ -128,6 +128,9 @@ def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, max_tokens
     return hashlib.sha256(plain_json(body).removesuffix('""}').encode())
 
 
+# Errors of model calls: all but `RequestRefused` are `Temporary`, never a verdict about an entry.
+
+
 class RateLimited(Temporary):
     """The provider asks for fewer calls (429) or is overloaded (529)."""
 

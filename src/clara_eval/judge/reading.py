@@ -79,7 +79,7 @@ def object_schema(**properties: object) -> dict[str, object]:
 def read_object(
     text: str, fields: Collection[str], limits: JsonLimits = LIMITS, *, optional: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return the object with exactly these fields; the optional ones may be missing."""
+    """Return the one object, bare or in an exact ```json fence, with these fields; optional ones may be missing."""
     body = text.strip(" \t\r\n")
     fenced = _FENCED.fullmatch(body)
     try:

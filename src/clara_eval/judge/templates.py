@@ -30,6 +30,7 @@ class PromptView:
 
 
 def prompt_view(text: str) -> PromptView:
+    """Return untrusted text as NFKC without anything invisible: a function of the text alone."""
     removed: Counter[str] = Counter()
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = lines.replace("\u2028", "\n").replace("\u2029", "\n")

@@ -161,7 +161,10 @@ class _Planned:
 
 @dataclass(slots=True)
 class MessageBatches:
-    """Fills the answer book of one run through one Claude model."""
+    """Fills the answer book of one run through one Claude model; answers get the request hashes of single calls.
+
+    Invariant: a batch is journalled before it is submitted, so a killed process goes on with the batch it paid for.
+    """
 
     llm: AnthropicLlm
     store: JudgeStore
