@@ -29,15 +29,9 @@ from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.model import Solution
 
 BATCH = 20
-_PROFILE = (
-    *("functions", "code_lines", "max_complexity", "mean_complexity", "max_nesting", "duplicate_share"),
-    *("comment_share", "bytes"),
-)
-CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE))
-ENDINGS = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "typescript", ".sol": "solidity"} | {
-    ".rs": "rust",
-    ".go": "go",
-}
+_PROFILE = "functions code_lines max_complexity mean_complexity max_nesting duplicate_share comment_share bytes"
+CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE.split()))
+ENDINGS = {f".{ending}": language_name(ending) for ending in ("py", "js", "mjs", "ts", "sol", "rs", "go")}
 SMALLEST, LARGEST = 1_500, 60_000
 _LEFT_OUT = ("/test/", "/tests/", "/idlelib/", "/lib2to3/", "/encodings/", "/__pycache__/", ".min.", ".d.ts", "_pb2")
 
@@ -257,7 +251,7 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
 
 
 def _one_of_each_origin(files: Sequence[RealFile]) -> list[RealFile]:
-    """All files, but of files with the same name and size only one: packages carry each other's sources."""
+    """All files, but of those with the same name and size only one: packages carry each other's sources."""
     kept: dict[tuple[str, int], RealFile] = {}
     for file in files:
         kept.setdefault((file.path.name, len(file.text)), file)

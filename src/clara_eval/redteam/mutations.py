@@ -62,7 +62,7 @@ def _text(parsed: Parsed, node: Node) -> str:
 
 
 def _indent(parsed: Parsed, node: Node) -> tuple[int, str]:
-    """Where the line of a node begins, and what stands before the node in it."""
+    """Return where the line of a node begins, and the text before the node in it."""
     start = parsed.source.rfind(b"\n", 0, node.start_byte) + 1
     return start, parsed.source[start : node.start_byte].decode("utf-8", "replace")
 

@@ -23,7 +23,7 @@ class Figure:
     at_least: Bound = None
     detail: dict[str, object] = field(default_factory=dict)
     section: str = ""
-    """Of the run: set by it."""
+    """Set by the run."""
 
     @property
     def met(self) -> bool | None:
