@@ -26,6 +26,7 @@ from clara_eval.harness import (
     Language,
     Machine,
 )
+from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import LANGUAGES
 
 SUBMISSIONS = 25
@@ -159,7 +160,7 @@ def main() -> None:
         repeated(asked.repeat, asked.runs)
         return
     machine = Machine()
-    engines = [language for language in LANGUAGES if machine.has(language)]
+    engines = [language for language in LANGUAGES if look_at(machine, language).state != "missing"]
     machine.close()
     rows = [cost_of_a_round(5 if asked.quick else SUBMISSIONS)]
     rows += [same_under_load(language, 5 if asked.quick else asked.runs) for language in engines]

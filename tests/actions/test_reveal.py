@@ -27,7 +27,7 @@ from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.documents.store_keys import scores_key, status_key
 from clara_eval.evaluation.execution import WITHHELD
-from clara_eval.harness import Harness, Language, Machine, hide
+from clara_eval.harness import Harness, Language, Machine, MissingEngine, hide
 from clara_eval.interfaces import words
 from clara_eval.interfaces.mcp import text as tool_text
 from clara_eval.interfaces.serve import serving
@@ -138,9 +138,10 @@ async def test_a_round_of_scripts_through_the_service_holds_in_a_clean_process(
     local_chain: LocalChain, tmp_path: Path, language: str
 ) -> None:
     """What the service ran and posted is run again from the trace alone, by a program that knows nothing else."""
-    machine = Machine()
-    if not machine.has(cast("Language", language)):
-        pytest.skip(f"The engine of {language} is not installed.")
+    try:
+        Machine().require(cast("Language", language))
+    except MissingEngine as missing:
+        pytest.skip(missing.message)
     harness, good, wrong = ROUNDS[language]
     spec = {"language": language, "source": harness}
     address = await post(local_chain, spec, ("tests_passed", "fuel_two", "loads"), (wrong, good))

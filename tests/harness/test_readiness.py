@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clara_eval.harness import Machine
+from clara_eval.harness import Machine, MissingEngine
 from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import RunLimits
 
@@ -17,8 +17,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     """One whose cache cannot be written: a file stands where its folder should be."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     found = Machine(cache=tmp_path / "file" / "cache", workers=1)
-    if not found.has("javascript") or not found.has("solidity"):
-        pytest.skip("The engines are not installed.")
+    try:
+        found.require("javascript")
+        found.require("solidity")
+    except MissingEngine as missing:
+        pytest.skip(missing.message)
     yield found
     found.close()
 

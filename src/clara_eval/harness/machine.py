@@ -125,13 +125,6 @@ class Machine:
 
         return is_prepared(self._engines)
 
-    def has(self, language: Language) -> bool:
-        try:
-            self.require(language)
-        except MissingEngine:
-            return False
-        return True
-
     def _solidity_compiler(self) -> tuple[Compiler, str]:
         if self._compiler is not None:
             return self._compiler

@@ -87,13 +87,6 @@ class JavaScriptGuest(Guest):
         self._free(answer)
         return found
 
-    def host_call(self, name: str, text: str) -> str:
-        self.pay(len(text))
-        if name == "print":
-            self.printed.write(text.encode("utf-8", "replace") + b"\n")
-            return ""
-        return self.asked(text)
-
     def close(self) -> None:
         """Nothing waits here: an instance ends with its last call."""
 
@@ -104,7 +97,9 @@ class JavaScriptGuest(Guest):
         guest = self._call_function(made, host, text)
         for one in (host, text, made):
             self._free(one)
-        self._begin, self._send, self._answer = (self._property(guest, word) for word in ("begin", "send", "answer"))
+        self._begin, self._send, self._answer = (
+            self._call("qjs_get_prop_string", guest, self._bytes(word)) for word in (b"begin", b"send", b"answer")
+        )
 
     def _load(self, source: str) -> None:
         promise = self._eval(source, MODULE_FLAG)
@@ -145,9 +140,6 @@ class JavaScriptGuest(Guest):
         self._call("wasm_free", listed)
         return found
 
-    def _property(self, holder: int, name: str) -> int:
-        return self._call("qjs_get_prop_string", holder, self._bytes(name.encode()))
-
     def _string(self, text: str) -> int:
         raw = text.encode("utf-8", "replace")
         at = self._bytes(raw)
@@ -183,8 +175,13 @@ class JavaScriptGuest(Guest):
         """The host function as the guest calls it: `host(name, text)`."""
         if argc != 2:
             raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
-        name, text = struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8)))
-        return self._string(self.host_call(self._text(name), self._text(text)))
+        places = struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8)))
+        name, text = map(self._text, places)
+        self.pay(len(text))
+        if name != "print":
+            return self._string(self.asked(text))
+        self.printed.write(text.encode("utf-8", "replace") + b"\n")
+        return self._string("")
 
 
 def _define(linker: Linker, guest: JavaScriptGuest) -> None:

@@ -195,9 +195,7 @@ class _Pair:
     """A harness and a submission, both fresh, for one function."""
 
     def __init__(self, runs: _Runs, *, has_set_up: bool) -> None:
-        self.limits = runs.limits
-        self.seed = runs.seed
-        self.has_set_up = has_set_up
+        self.limits, self.seed, self.has_set_up = runs.limits, runs.seed, has_set_up
         self.logs: list[str] = []
         self._submission = runs.open_guest(runs.submission, "submission", runs.limits, None)
         self._harness = runs.open_guest(runs.harness, "harness", _wide(runs.limits), self._answer)
