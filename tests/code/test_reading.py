@@ -55,7 +55,7 @@ def test_strangers_do_not_choose_how_much_is_held(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reading, "_READ", held)
     for number in range(12):
         read_code(b'a = [""' + b', ""' * (300 + number) + b"]\n", "python")
-    assert len(held) == 3
+    assert len(held.held) == 3
     huge = b'a = [""' + b', ""' * 1_500 + b"]\n"
     first, again = read_code(huge, "python"), read_code(huge, "python")
     assert first == again

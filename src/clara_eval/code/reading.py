@@ -305,23 +305,15 @@ class RecentCode:
     """The texts read last, safe to share between threads; all of them have at most `most` parts."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._held: dict[tuple[bytes, str], tuple[Code | None, int]] = {}
-        self._parts = 0
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def find(self, key: tuple[bytes, str]) -> tuple[Code | None, int] | None:
-        return self._held.get(key)
+        self.held: dict[tuple[bytes, str], tuple[Code | None, int]] = {}
+        self._most, self._parts, self._lock = most, 0, Lock()
 
     def put(self, key: tuple[bytes, str], code: Code | None, parts: int) -> None:
         with self._lock:
-            self._parts += parts - self._held.pop(key, (None, 0))[1]
-            self._held[key] = code, parts
+            self._parts += parts - self.held.pop(key, (None, 0))[1]
+            self.held[key] = code, parts
             while self._parts > self._most:
-                self._parts -= self._held.pop(next(iter(self._held)))[1]
+                self._parts -= self.held.pop(next(iter(self.held)))[1]
 
 
 _READ = RecentCode(_MOST_PARTS)
@@ -329,13 +321,13 @@ _READ = RecentCode(_MOST_PARTS)
 
 def read_code(source: bytes, language: str) -> Code | None:
     """What the text says, or None where it is too broken, too large or too slow to be measured."""
-    known = _READ.find(_key(source, language))
+    known = _READ.held.get(_key(source, language))
     return known[0] if known else _read(source, language, parse(source, language))
 
 
 def is_held(source: bytes, language: str) -> bool:
     """Whether it was read of late, so that nothing has to be parsed."""
-    return _READ.find(_key(source, language)) is not None
+    return _READ.held.get(_key(source, language)) is not None
 
 
 def shapes_in(source: bytes, language: str) -> list[Shape]:

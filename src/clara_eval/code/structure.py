@@ -190,23 +190,17 @@ class Structure:
 
 
 def read_structure(parsed: Parsed) -> Structure:
-    grammar, name = GRAMMARS[parsed.language], parsed.language
-    binders, binary = kinds_named(name, grammar.binders), kinds_named(name, _BINARY)
-    reader = _Reader(parsed, grammar, roles_by_kind(name), binders, binary)
-    _visit_all(reader, parsed.tree.root_node)
-    reader.found.comments = sorted([*reader.found.comments, *parsed.blanked])
-    return reader.found
-
-
-def _visit_all(reader: _Reader, root: Node) -> None:
-    """Every node that means something, parents first, without recursion: a stranger must not choose how deep we call.
+    """Visit every node that means something, parents first; a stranger must not choose how deep we call.
 
     Tokens mean something only as operators in a binary expression; elsewhere they are not looked at.
     """
-    roles, known, binary = reader.roles, len(reader.roles), reader.binary
-    names, source, units, nests = reader.found.names, reader.parsed.source, reader.units, reader.nests
+    grammar, name = GRAMMARS[parsed.language], parsed.language
+    binders, binary = kinds_named(name, grammar.binders), kinds_named(name, _BINARY)
+    roles = roles_by_kind(name)
+    reader, known = _Reader(parsed, grammar, roles, binders, binary), len(roles)
+    names, source, units, nests = reader.found.names, parsed.source, reader.units, reader.nests
     waiting: list[Iterator[Node]] = []
-    nodes, parents = iter((root,)), [-1]
+    nodes, parents = iter((parsed.tree.root_node,)), [-1]
     while True:
         for node in nodes:
             kind = node.kind_id
@@ -223,7 +217,8 @@ def _visit_all(reader: _Reader, root: Node) -> None:
                 break
         else:
             if not waiting:
-                return
+                reader.found.comments = sorted([*reader.found.comments, *parsed.blanked])
+                return reader.found
             nodes = waiting.pop()
             parents.pop()
             depth = len(parents)
