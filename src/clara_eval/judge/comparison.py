@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Generic, Literal, Protocol
@@ -161,60 +161,50 @@ class Judge(Protocol):
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         """Prepare for these pairs, for example look all of them up at once."""
-        ...
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
 
 
-@dataclass(frozen=True, slots=True)
 class VectorPrompts:
-    """Prompts of one challenge. `system` is constant, so providers can cache it."""
+    """Prompts of one challenge from the files `NAME.system` and `NAME.user`, which has a hole for each vector."""
 
-    name: str
-    """Of the prompt files: `NAME.system` and `NAME.user`, which has a hole for each vector."""
-    holes: tuple[str, ...]
-    system: str
-    grammar: re.Pattern[str]
-    schema_json: str
-    template: str
-    prepared: dict[tuple[JudgeVector, ...], Prompt] = field(default_factory=dict, compare=False)
-    """Prompts that were made to be looked up and are asked next; each is handed out once."""
-
-    @classmethod
-    def of(
-        cls, name: str, holes: tuple[str, ...], answer: Mapping[str, object], criteria: str, schema: FeatureSchema
-    ) -> VectorPrompts:
-        system = template(f"{name}.system").fill(
+    def __init__(
+        self, name: str, holes: tuple[str, ...], answer: Mapping[str, object], criteria: str, schema: FeatureSchema
+    ) -> None:
+        self._system = template(f"{name}.system").fill(
             criteria=escaped(prompt_view(criteria).text),
             features="\n".join(describe(feature) for feature in schema.judged),
         )
-        hashed = template_hash(f"{name}.system", f"{name}.user")
-        return cls(name, holes, system, user_grammar(name, holes, schema), plain_json(answer), hashed)
+        """Constant, so providers can cache it."""
+        self._name, self._holes, self.grammar = name, holes, user_grammar(name, holes, schema)
+        self._schema_json, self._files = plain_json(answer), template_hash(f"{name}.system", f"{name}.user")
+        self._prepared: dict[tuple[JudgeVector, ...], Prompt] = {}
+        """Prompts that were made to be looked up and are asked next; each is handed out once."""
 
     def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        prompt = self.prepared.pop(tuple(vectors), None) or self._made(vectors)
-        if not self.prepared:
-            self.prepared.clear()  # its table, too: it has room for the largest batch
+        prompt = self._prepared.pop(tuple(vectors), None) or self._made(vectors)
+        if not self._prepared:
+            self._prepared.clear()  # its table, too: it has room for the largest batch
         return prompt
 
     def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
         texts = (vector.to_json() for vector in vectors)
-        user = template(f"{self.name}.user").fill(**dict(zip(self.holes, texts, strict=True)))
+        user = template(f"{self._name}.user").fill(**dict(zip(self._holes, texts, strict=True)))
         if not self.grammar.fullmatch(user):
             raise AssertionError("A prompt about vectors does not match its grammar: it must not be asked.")
-        return Prompt("comparison", self.system, user, self.schema_json, MAX_TOKENS, self.template)
+        return Prompt("comparison", self._system, user, self._schema_json, MAX_TOKENS, self._files)
 
     async def prefetch(self, llm: StructuredLlm, questions: Sequence[Sequence[JudgeVector]]) -> None:
         if not questions:
             return
         made = {tuple(vectors): self._made(vectors) for vectors in questions}
-        self.prepared.clear()
-        self.prepared.update(islice(made.items(), MOST_PREPARED))
+        self._prepared.clear()
+        self._prepared.update(islice(made.items(), MOST_PREPARED))
         await llm.prefetch(list(dict.fromkeys(made.values())))
 
 
 def comparison_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
-    return VectorPrompts.of("compare", PAIR, VERDICT_SCHEMA, criteria, schema)
+    return VectorPrompts("compare", PAIR, VERDICT_SCHEMA, criteria, schema)
 
 
 def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, second: JudgeVector) -> Prompt:
@@ -293,7 +283,7 @@ class Ordered:
 
 
 def ordering_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
-    return VectorPrompts.of("order", ("first", "second", "third", "fourth"), ORDER_SCHEMA, criteria, schema)
+    return VectorPrompts("order", ("first", "second", "third", "fourth"), ORDER_SCHEMA, criteria, schema)
 
 
 class OrderingJudge:

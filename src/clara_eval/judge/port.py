@@ -67,7 +67,6 @@ class Llm(Protocol):
     @property
     def name(self) -> str:
         """The name as in CLARA_JUDGES, for example `anthropic:claude-sonnet-4-5`."""
-        ...
 
     async def complete(self, prompt: Prompt) -> Answer: ...
 
@@ -84,11 +83,9 @@ class AnswerBook(Protocol):
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
     async def answered(self, requests: Sequence[str]) -> set[str]:
         """Return those of the requests that have an answer."""
-        ...
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         """Save, unless this request is answered already; return what is saved."""
-        ...
 
 
 class Asker(Protocol):
@@ -103,7 +100,6 @@ class Asker(Protocol):
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         """Return the recorded answer of this request, or a new one that is recorded before it is returned."""
-        ...
 
 
 def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
