@@ -71,7 +71,9 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
         judge = await stack.enter_async_context(_judge(tempo))
         local = _settings(settings, chain, place, judge)
         await _past_rounds(chain, local, say)
-        posting = asyncio.create_task(_keep_posting(chain, _running_story(judge), tempo, say))
+        config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
+        story = replace(rate_limiter(), config=json.dumps(config, indent=1))
+        posting = asyncio.create_task(_keep_posting(chain, story, tempo, say))
         mining = asyncio.create_task(_keep_mining(chain))
         stack.callback(posting.cancel)
         stack.callback(mining.cancel)
@@ -159,11 +161,6 @@ async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
     large = replace(rate_limiter(), title="Rate limiter for the payments API")
     await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=large), large)
     await chain.move_time(2 * HOUR - 60)
-
-
-def _running_story(judge: str) -> Story:
-    config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
-    return replace(rate_limiter(), config=json.dumps(config, indent=1))
 
 
 async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:
