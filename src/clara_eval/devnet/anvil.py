@@ -96,7 +96,6 @@ class Anvil:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the node and wait until it listens."""
         binary = find_anvil()
         self._cache = tempfile.TemporaryDirectory(prefix="clara-anvil-")
         self._process = await asyncio.create_subprocess_exec(
@@ -139,7 +138,6 @@ class Anvil:
             self._cache = None
 
     async def ended(self) -> int:
-        """Wait until the node ends by itself; return its exit code."""
         if self._process is None:
             raise ConfigError("The local node is not running.", remedy="Start it first.")
         return await self._process.wait()
@@ -244,8 +242,6 @@ class DevAccount:
 
 @dataclass(frozen=True, slots=True)
 class DevNode:
-    """One connection to an anvil node."""
-
     rpc_url: str
     session: ClientSession
     accounts: tuple[DevAccount, ...] = ()
@@ -272,7 +268,6 @@ class DevNode:
         return str(await self.rpc("eth_sendTransaction", transaction))
 
     async def receipts(self, hashes: Sequence[str]) -> list[MinedReceipt]:
-        """Wait until all are mined; raise `NodeRefused` if one was reverted."""
         return [await self._receipt(item) for item in hashes]
 
     async def _receipt(self, tx_hash: str) -> MinedReceipt:

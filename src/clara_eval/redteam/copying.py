@@ -109,7 +109,6 @@ def _origin(folder: Path, path: Path) -> str:
 
 
 def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
-    """Each disguise of each file against its original."""
     refused: Counter[str] = Counter()
     similar: Counter[str] = Counter()
     tried: Counter[str] = Counter()
