@@ -163,7 +163,9 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
     on_path = shutil.which("anvil")
     wrapped = Path(on_path).resolve() if on_path else None
     starts = [*((Path(__file__).resolve().parent, Path.cwd()) if near is None else near)]
-    package = Path("node_modules", "@foundry-rs", f"anvil-{_platform_name()}")
+    machine = platform.machine().lower()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    package = Path("node_modules", "@foundry-rs", f"anvil-{sys.platform}-{machine}")
     for start in [*starts, wrapped] if wrapped else starts:
         for folder in (start, *start.parents):
             binary = folder / package / "bin" / ("anvil.exe" if sys.platform == "win32" else "anvil")
@@ -179,11 +181,6 @@ def install_remedy(project: Path) -> str:
     alone = "Run `npm install @foundry-rs/anvil`."
     is_clone = (project / "Makefile").is_file() and (project / "package.json").is_file()
     return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if is_clone else alone
-
-
-def _platform_name() -> str:
-    machine = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-    return f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine().lower())}"
 
 
 def _die_with_parent() -> Callable[[], None] | None:
