@@ -78,37 +78,26 @@ class ListQuery:
         return "/?" + urlencode(kept) if kept else "/"
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    cards: tuple[Card, ...]
-    known: int
-    """Challenges before any filter."""
-    page: int
-    pages: int
-    groups: dict[str, tuple[str, int]]
-    skills: tuple[str, ...]
-
-
 def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> Listed:
+def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> dict[str, object]:
     """One page of the challenges that pass: those being judged first, then by deadline."""
     cards = [card_of(row, now) for row in rows]
     passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
     pages = max(1, -(-len(passing) // PAGE_CARDS))
     page = min(max(1, wanted.page), pages)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
-    return Listed(
-        cards=tuple(passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS]),
-        known=len(cards),
-        page=page,
-        pages=pages,
-        groups={name: (label, sum(card.phase.label in labels for card in cards))
-                for name, (label, labels) in GROUPS.items()},
-        skills=tuple(sorted(skill for skill, _ in skills.most_common(MOST_SKILLS))),
-    )  # fmt: skip
+    labels = Counter(card.phase.label for card in cards)
+    return {
+        "cards": passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS],
+        "known": len(cards),
+        "page": page,
+        "pages": pages,
+        "groups": {name: (heading, sum(labels[one] for one in passed)) for name, (heading, passed) in GROUPS.items()},
+        "skills": sorted(skill for skill, _ in skills.most_common(MOST_SKILLS)),
+    }
 
 
 def _passes(card: Card, wanted: ListQuery) -> bool:
@@ -235,8 +224,6 @@ class Cell:
 
     @property
     def tone(self) -> str:
-        if not self.games:
-            return "none"
         return "won" if self.points > self.games / 2 else "lost" if self.points < self.games / 2 else "even"
 
 
