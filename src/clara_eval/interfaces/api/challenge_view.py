@@ -140,7 +140,7 @@ class LeaderboardView:
     page: int
     pages: int
     line: float | None
-    """The pay line on the scale of the bars."""
+    """The pay line on the scale of the bars: half-way between the last that is paid and the first that is not."""
     fact_names: tuple[str, ...] = ()
 
     @property
@@ -177,6 +177,10 @@ def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
     drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
+    line = None
+    if 0 < paid < len(ranked):
+        last, following = ranked[paid - 1].elo, ranked[paid].elo
+        line = scale.at((last + following) / 2) if last is not None and following is not None else None
     return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         podium=tuple(row for row in drawn[:PODIUM] if row.found.is_paid),
@@ -185,16 +189,8 @@ def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
         paid=paid,
         page=page,
         pages=pages,
-        line=_line(ranked, scale, paid),
+        line=line,
     )
-
-
-def _line(ranked: Sequence[LeaderboardRow], scale: RatingScale, paid: int) -> float | None:
-    """Half-way between the last that is paid and the first that is not."""
-    if not 0 < paid < len(ranked):
-        return None
-    last, following = ranked[paid - 1].elo, ranked[paid].elo
-    return scale.at((last + following) / 2) if last is not None and following is not None else None
 
 
 def around_line(scores: Scores, most: int) -> list[str]:
