@@ -316,11 +316,11 @@ async def test_a_second_contract_version_is_one_file_and_one_entry(
     assert (refused.returncode, "getSubmission" in refused.stderr) == (1, True)
 
     (source / "chain" / "contracts" / "ChallengeV2.json").write_text(json.dumps(made), encoding="utf-8")
-    names = source / "chain" / "contracts" / "__init__.py"
+    names = source / "chain" / "contracts" / "abi.py"
     names.write_text(
         names.read_text(encoding="utf-8").replace('Literal["Challenge",', 'Literal["Challenge", "ChallengeV2",')
     )
-    add(source / "chain" / "contracts" / "versions.py", SECOND_VERSION)
+    add(names, SECOND_VERSION)
     add(source / "config" / "networks.py", SECOND_NETWORK)
     scores = document(await command(source, "evaluate", address, "--json", **settings))
     contract = web3_of(local_chain).eth.contract(address=to_checksum_address(address), abi=made["abi"])

@@ -27,7 +27,7 @@ from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, Ju
 from clara_eval.evaluation.scoring_window import Window
 from clara_eval.judge.comparison import JudgeVector
 from clara_eval.ranking import rank, tally
-from clara_eval.submissions.copies import Likeness, Similar, Taken
+from clara_eval.submissions.copies import Likeness, Similar
 from clara_eval.submissions.model import Rejected, Solution
 
 SRC = Path(__file__).parents[2] / "src" / "clara_eval"
@@ -98,7 +98,7 @@ def paid(found: JudgedRound) -> list[int]:
         (a_round(likeness=Likeness((), similar=(like(0, 4),))), [0, 1]),
         (a_round(likeness=Likeness((), similar=(like(0, 1), like(1, 2)))), [0, 3]),
         (a_round(likeness=Likeness((), similar=(like(0, 1, contested=True),))), [0, 2]),
-        (a_round(likeness=Likeness((), taken=(Taken(account(0), account(4)),))), [1, 2]),
+        (a_round(likeness=Likeness((), taken=((account(0), account(4)),))), [1, 2]),
         (a_round(likeness=Likeness((), dict.fromkeys([account(0), account(1)], account(0)))), [0, 2]),
         (a_round(likeness=Likeness((), dict.fromkeys([account(0), account(1)], account(1)))), [1, 2]),
         (a_round({0: facts("a_flag_of_tomorrow")}), [0, 1]),

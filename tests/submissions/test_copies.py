@@ -549,7 +549,7 @@ def test_the_author_of_the_earliest_version_keeps_the_work() -> None:
     assert (pair.earlier, pair.later, pair.contested) == (thief, author, True)
     found = find_likeness([stolen, solution(ESSAY, 300, who=7, version=2)], versions=first)
     assert (found.clusters, found.similar) == ((), ())
-    assert [(one.account, one.author) for one in found.taken] == [(thief, author)]
+    assert found.taken == ((thief, author),)
 
 
 def test_a_hash_that_was_committed_first_shows_the_author() -> None:

@@ -74,19 +74,18 @@ def parse_span(text: str) -> int | None:
     return round(total)
 
 
-def parse_deadline(text: str, now: int, *, what: str = "deadline") -> int:
+def parse_deadline(text: str, now: int) -> int:
     """Read a future moment: a span from `now`, a timestamp, or a date with its time zone."""
-    moment = _moment(text.strip(), now, what)
+    moment = _moment(text.strip(), now)
     if moment <= now:
-        raise BadInput(
-            f"The {what} {text[:40]!r} is not in the future.", value=text, remedy='Say for example "7 days".'
-        )
+        remedy = 'Say for example "7 days".'
+        raise BadInput(f"The deadline {text[:40]!r} is not in the future.", value=text, remedy=remedy)
     if moment > now + 10 * 366 * 86400:
-        raise BadInput(f"The {what} {text[:40]!r} is more than ten years away.", value=text)
+        raise BadInput(f"The deadline {text[:40]!r} is more than ten years away.", value=text)
     return moment
 
 
-def _moment(text: str, now: int, what: str) -> int:
+def _moment(text: str, now: int) -> int:
     span = parse_span(text)
     if span is not None:
         return now + span
@@ -96,12 +95,12 @@ def _moment(text: str, now: int, what: str) -> int:
         date = datetime.fromisoformat(text)
     except ValueError:
         raise BadInput(
-            f"{what} {text[:40]!r} is not a moment.",
+            f"deadline {text[:40]!r} is not a moment.",
             value=text,
             remedy='Write "7 days", "36h", or a date with its time zone: "2026-12-01T12:00:00Z".',
         ) from None
     if date.tzinfo is None:
-        raise BadInput(f"{what} {text[:40]!r} has no time zone.", value=text, remedy='Add one, such as "Z" for UTC.')
+        raise BadInput(f"deadline {text[:40]!r} has no time zone.", value=text, remedy='Add one, such as "Z" for UTC.')
     return int(date.timestamp())
 
 

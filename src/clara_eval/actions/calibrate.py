@@ -42,6 +42,7 @@ MOST_LABELS = 100_000
 Z = 1.959964
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
+ANSWER_TOKENS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +263,6 @@ def _side(decision: Decision, sides: Mapping[str, Side]) -> Side | None:
     if decision.outage:
         raise Temporary(f"The judges did not answer: {decision.reason}", remedy="Run it again: paid answers are kept.")
     return sides[decision.verdict.winner] if decision.verdict else None
-
-
-ANSWER_TOKENS = 150
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,12 @@ FINALIZATION_SECONDS = 12 * 3600
 COOLDOWN_SECONDS = 3600
 UNSETTLED = 20
 """The newest challenges are always read again: a reorg may have replaced them."""
+MAX_PAGE = 50
+AGENTS_SHOWN = 25
+PAGES_SCANNED = 4
+"""A filter looks through at most this many pages of the newest challenges in one call."""
+KEPT_SECONDS = 10.0
+MOST_KEPT = 2000
 
 
 async def addresses(caller: Caller) -> list[Address]:
@@ -86,14 +92,6 @@ async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
     except Temporary:
         return None  # not every node has old events
     return posted.by if posted else None
-
-
-MAX_PAGE = 50
-AGENTS_SHOWN = 25
-PAGES_SCANNED = 4
-"""A filter looks through at most this many pages of the newest challenges in one call."""
-KEPT_SECONDS = 10.0
-MOST_KEPT = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +157,7 @@ def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFil
 async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
     """Show everything about one challenge, and what the caller submitted to it."""
     challenge = await challenge_at(caller, address)
-    content, problem = await _metadata_bytes(caller, challenge)
+    content, problem = await _metadata(caller, challenge)
     words = json_object(content)
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
@@ -175,7 +173,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         problemStatement=fence(_text(words, "problemStatement"), "poster"),
         evalConfig=None if config_text is None else fence(config_text, "poster"),
         evalConfigHash=challenge.eval_config_hash,
-        configProblem=problem or _config_problem(challenge, content),
+        configProblem=problem,
         scoringDeadline=challenge.scoring_deadline,
         posterBond=str(challenge.poster_bond),
         payoutBps=list(challenge.payout_bps),
@@ -270,24 +268,21 @@ def _text(words: dict[str, object], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-async def _metadata_bytes(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
+async def _metadata(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
+    """Read the metadata, and name a problem of it without quoting the poster."""
     uri = challenge.challenge_uri
     if not caller.is_local and not uri.lower().startswith("data:"):
         return b"", "not_fetched"
     try:
-        return await caller.contents.fetch(uri), None
+        content = await caller.contents.fetch(uri)
     except ClaraError:
         return b"", "unreadable"
-
-
-def _config_problem(challenge: Challenge, content: bytes) -> str | None:
-    """Name the problem without quoting the poster."""
     if challenge.is_scored_by_poster and not json_object(content).get("evalConfig"):
-        return None
+        return content, None
     try:
         read_metadata(content, challenge.eval_config_hash)
     except BadEvalConfig:
-        return "errors"
+        return content, "errors"
     except BadInput:
-        return "not_committed"
-    return None
+        return content, "not_committed"
+    return content, None

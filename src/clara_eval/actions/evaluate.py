@@ -82,7 +82,10 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
         try:
             done = await _attempt(app, address, request, status)
         except Exception as bad:
-            await _say_error(status, gravest(bad))
+            try:
+                await status.say_error(gravest(bad))
+            except Temporary as away:  # a store that fails too does not hide the error
+                _log.warning("status_not_written", problem=str(away))
             raise
         if done.receipt is not None and done.receipt.outcome in {SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE}:
             await publish_after_post(app, address)
@@ -96,14 +99,6 @@ async def check_known(app: App, address: Address) -> None:
     factory = to_address(app.settings.factory)
     if not await app.chain.challenges.is_challenge_of(factory, address):
         raise NotFound(f"{address} is not a challenge of the factory {factory}.", remedy="Check the network.")
-
-
-async def _say_error(status: StatusWriter, bad: BaseException) -> None:
-    """Write the error as status; a store that fails too does not hide it."""
-    try:
-        await status.say_error(bad)
-    except Temporary as away:
-        _log.warning("status_not_written", problem=str(away))
 
 
 async def _attempt(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:

@@ -76,6 +76,20 @@ ANSWERS: dict[Language, dict[str, str]] = {
 }
 """What a submission without work answers, by words for people: nothing, or an expression."""
 _BUILDERS = frozenset({b"constructor", b"__init__", b"__new__"})
+_NOT_TRIED = frozenset(
+    {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}
+)
+_NOT_A_USE = re.compile(
+    r"//[^\n]*|/\*.*?\*/|\bimport\b[^;]*;|\bnew\s+Submission\b|\btype\s*\(\s*Submission\b", re.DOTALL
+)
+TYPED_BY_SUBMISSION = (
+    "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"
+    " signed or smaller than you think. Declare an interface in the harness and hold the submission as that:"
+    " `Task it = Task(address(new Submission()));`."
+)
+REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
+SEED_REMEDY = "Draw its inputs from `seed`, the second argument of the function, or hide the harness."
+OTHER_SEED = "0x" + "5e" * 32
 
 
 def hollow(source: str, language: Language, answer: str = NOTHING) -> str | None:
@@ -100,30 +114,12 @@ def _body(function: Node, body: Node, language: Language, answer: str) -> str:
     return f"{{ return {answer}; }}" if answer else "{}"
 
 
-_NOT_TRIED = frozenset(
-    {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}
-)
-
-
 @dataclass(frozen=True, slots=True)
 class HarnessCheck:
     executed: Executed
     problems: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     """What lets a submission be paid for work that it does not do, each with its remedy."""
-
-
-_NOT_A_USE = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\bimport\b[^;]*;|\bnew\s+Submission\b|\btype\s*\(\s*Submission\b", re.DOTALL
-)
-TYPED_BY_SUBMISSION = (
-    "The harness calls the submission by types that the submission declares (`Submission it`): an answer may be"
-    " signed or smaller than you think. Declare an interface in the harness and hold the submission as that:"
-    " `Task it = Task(address(new Submission()));`."
-)
-REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
-SEED_REMEDY = "Draw its inputs from `seed`, the second argument of the function, or hide the harness."
-OTHER_SEED = "0x" + "5e" * 32
 
 
 def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidden: bool = False) -> HarnessCheck:

@@ -28,6 +28,8 @@ from clara_eval.store.trace_archive import stream_trace
 
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
+SHORTEST_PASSWORD = 12
+FEWEST_SIGNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,6 @@ async def _judges(app: App) -> str:
     jury = parse_jury(app.settings.judges)
     note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
     return ", ".join(judge.text for judge in jury) + note
-
-
-SHORTEST_PASSWORD = 12
-FEWEST_SIGNS = 6
 
 
 def new_key(path: Path, password: SecretStr) -> Address:

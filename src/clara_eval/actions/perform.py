@@ -84,7 +84,12 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
 
 async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
     """Send every step and wait for it; limit and ether are checked before the first."""
-    account = _account(caller, plan)
+    account = caller.account
+    if account is None:
+        remedy = "Set CLARA_WALLET_KEY, or sign the transactions yourself."
+        raise CannotAct("No local wallet key is set.", remedy=remedy)
+    if plan.sender != account.address:
+        raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
     check_limit(caller, plan.spends)
     await _check_ether(caller, account, plan)
     if plan.spends is not None:
@@ -107,17 +112,6 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) 
     await store.forget_entry(run, action.key)
     await report(len(sent), len(sent), "done")
     return sent
-
-
-def _account(caller: Caller, plan: Plan) -> EthereumAccount:
-    account = caller.account
-    if account is None:
-        raise CannotAct(
-            "No local wallet key is set.", remedy="Set CLARA_WALLET_KEY, or sign the transactions yourself."
-        )
-    if plan.sender != account.address:
-        raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
-    return account
 
 
 @contextmanager

@@ -23,6 +23,18 @@ from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.harness import Harness, MissingEngine
 
 NO_HASH = "0x" + "00" * 32
+FREE_OPTION = (
+    "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
+    "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
+)
+_INSTEAD = {
+    "public": "the public harness counts, or none where the config has none",
+    "fail": "nobody is ranked and expire() splits the prize",
+}
+NEWEST = 200
+"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
+OWN = 20
+"""How many of those are compared with this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,16 +158,6 @@ def _service_warnings(caller: Caller, terms: ChallengeTerms) -> list[str]:
     return found
 
 
-FREE_OPTION = (
-    "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
-    "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
-)
-_INSTEAD = {
-    "public": "the public harness counts, or none where the config has none",
-    "fail": "nobody is ranked and expire() splits the prize",
-}
-
-
 async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
     spec = config.harness if config else None
     is_committed = posting.private_set_hash.lower() != NO_HASH
@@ -176,29 +178,19 @@ async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig |
     option = (FREE_OPTION.format(instead=_INSTEAD[spec.if_not_revealed]),) if spec.hidden else ()
     if spec.source is None or spec.reference is None:
         return option
-    return (*option, *await _with_reference(caller, Harness(spec.language, spec.source), spec.reference))
-
-
-async def _with_reference(caller: Caller, harness: Harness, reference: str) -> tuple[str, ...]:
     if not caller.is_local:
-        return (
-            "The harness was not run on its reference: only your own machine does that (clara-eval harness check).",
-        )
+        told = "The harness was not run on its reference: only your own machine does that (clara-eval harness check)."
+        return (*option, told)
+    harness = Harness(spec.language, spec.source)
     try:
         with closing(open_machine(caller.settings)) as machine:
-            found = await asyncio.to_thread(check_harness, machine, harness, reference)
+            found = await asyncio.to_thread(check_harness, machine, harness, spec.reference)
     except MissingEngine as missing:
-        return (f"The harness was not run on its reference. {missing}",)
+        return (*option, f"The harness was not run on its reference. {missing}")
     if found.problems:
         remedy = "Mend the harness or the reference, then post."
         raise BadInput(" ".join(found.problems), path="$.harness.reference", remedy=remedy)
-    return found.warnings
-
-
-NEWEST = 200
-"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
-OWN = 20
-"""How many of those are compared with this one."""
+    return (*option, *found.warnings)
 
 
 def post(posting: Posting, sender: str | None = None) -> Action:
@@ -382,14 +374,6 @@ async def _transactions(
     pay = [transaction(terms.token.address, paid, charged)] if terms.fee.amount else []
     if poster is None:
         return (approve, create, *pay)
-    allowance = await _check_money(caller, terms, poster)
-    if allowance < terms.escrow:
-        return (await with_gas(caller, poster, approve), create, *pay)
-    return (await with_gas(caller, poster, create), *pay)
-
-
-async def _check_money(caller: Caller, terms: ChallengeTerms, poster: Address) -> int:
-    """Return the poster's allowance for the factory; refuse a poster who cannot pay."""
     token, head = caller.chain.challenges.token(terms.token.address), await caller.chain.blocks.head()
     balance = await token.balance_of(head, poster)
     if balance < terms.total:
@@ -398,7 +382,9 @@ async def _check_money(caller: Caller, terms: ChallengeTerms, poster: Address) -
             f"{show_amount(terms.total, terms.token)}.",
             remedy=f"Fund it on {caller.settings.network_name}, or offer a smaller prize.",
         )
-    return await token.allowance(head, poster, caller.factory)
+    if await token.allowance(head, poster, caller.factory) < terms.escrow:
+        return (await with_gas(caller, poster, approve), create, *pay)
+    return (await with_gas(caller, poster, create), *pay)
 
 
 def _params(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:

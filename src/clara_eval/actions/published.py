@@ -191,11 +191,14 @@ class ResultReader:
         archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
         if archived is None or archived.digest != scores.traceDigest:
             return None
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         for part in range(min(archived.parts, _MOST_PARTS)):
             found |= _entries(await trace_part(self.store, self.chain_id, address, part))
             if all(key in found for key in _BEFORE_SUBMISSIONS):
-                return _judging(found)
+                config = json.loads(found["metadata"]["evalConfig"])
+                config = config if isinstance(config, dict) else {}
+                schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
+                return JudgingBasis(str(config.get("criteria", "")), judges, schema, config)
         return None
 
     async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
@@ -237,16 +240,6 @@ def _entries(text: str) -> dict[str, object]:
             if entry["key"] in _BEFORE_SUBMISSIONS:
                 found[entry["key"]] = entry["body"]
     return found
-
-
-def _judging(found: dict[str, Any]) -> JudgingBasis:
-    config = json.loads(found["metadata"]["evalConfig"])
-    return JudgingBasis(
-        criteria=str(config.get("criteria", "")) if isinstance(config, dict) else "",
-        judges=tuple(found["plan"]["judges"]),
-        schema=FeatureSchema.from_json(found["schema"]),
-        config=config if isinstance(config, dict) else {},
-    )
 
 
 def _unknown(address: Address) -> NotFound:

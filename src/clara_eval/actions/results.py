@@ -6,7 +6,7 @@ Invariant: before scores are posted only status and progress are told; the chain
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
@@ -32,7 +32,6 @@ from clara_eval.documents.actions import (
 )
 from clara_eval.documents.results import (
     MEANINGS,
-    STOPPED_STATES,
     EvalStatus,
     EvaluationProgress,
     ExecutedRun,
@@ -52,7 +51,6 @@ STATUS_MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
     **{str(state): meaning for state, meaning in MEANINGS.items()},
 }
-EvalState = Literal["none", State]
 _OVER = frozenset(("finalized", "cancelled", "expired"))
 _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishing"))
 
@@ -60,7 +58,7 @@ _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishi
 async def eval_status(caller: Caller, address: str) -> StatusFound:
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
-    status: EvalState = found.status if found else "complete" if challenge.score_posted_at else "none"
+    status: Literal["none", State] = found.status if found else "complete" if challenge.score_posted_at else "none"
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
     known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
     known |= {"stage": _stage(found), "progress": 100 if status == "complete" else known.get("progress", 0)}
@@ -107,10 +105,6 @@ def is_waiting(status: EvalStatusResult) -> bool:
     return not is_over and status.status in _MAY_CHANGE
 
 
-def has_stopped(status: EvalStatusResult) -> bool:
-    return status.status in STOPPED_STATES
-
-
 async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
     """Show every place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
@@ -152,7 +146,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         )
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
-    games = await _comparisons(caller, challenge.address, account, _nearest(standings, standing)) if is_shown else []
+    games = await _comparisons(caller, challenge.address, standings, standing) if is_shown else []
     return ScoreFound(
         network=caller.settings.network_name,
         address=challenge.address,
@@ -232,17 +226,14 @@ def _closest(standings: list[StandingRow], standing: StandingRow) -> StandingRow
     return min(others, key=lambda item: (abs((item.elo or 0.0) - own), item.rank))
 
 
-def _nearest(standings: list[StandingRow], standing: StandingRow) -> list[Address]:
-    others = [item for item in standings if item.address != standing.address and item.status == "ranked"]
-    others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
-    return [Address(item.address) for item in others[:RIVALS_SHOWN]]
-
-
 async def _comparisons(
-    caller: Caller, address: Address, account: Address, rivals: Iterable[Address]
+    caller: Caller, address: Address, standings: list[StandingRow], standing: StandingRow
 ) -> list[ComparisonRow]:
-    found: list[ComparisonRow] = []
-    for rival in rivals:
+    """Read its comparisons with the rivals that are nearest in rank."""
+    account, found = Address(standing.address), list[ComparisonRow]()
+    others = [item for item in standings if item.address != account and item.status == "ranked"]
+    others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
+    for rival in (Address(item.address) for item in others[:RIVALS_SHOWN]):
         for first, second in ((account, rival), (rival, account)):
             game = await caller.records.comparison(address, first, second)
             if game is None:

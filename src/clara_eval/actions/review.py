@@ -37,6 +37,8 @@ from clara_eval.store.sql_store import SqlStore
 __all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
 Decide = Callable[[SqlStore, int], Awaitable[Review]]
+NEAR = 2
+"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
 
 
 async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
@@ -129,10 +131,6 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
             value=decree.account,
             remedy="`clara-eval review show` lists who did.",
         )
-
-
-NEAR = 2
-"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
 
 
 async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:

@@ -222,10 +222,6 @@ async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
     place = await caller.contents.place_of(content) if caller.is_local else None
     if place is not None:
         return _Solution(place, keccak_hex(content), publishes=content)
-    return _as_data_uri(content)
-
-
-def _as_data_uri(content: bytes) -> _Solution:
     if len(content) > DATA_URI_BYTES:
         raise BadInput(
             f"The content has {len(content):,} bytes; at most {DATA_URI_BYTES:,} can be stored on chain itself.",

@@ -25,7 +25,8 @@ from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
 
 __all__ = ["Checked", "JudgeEvidence"]
-Place = tuple[str, Callable[[], Awaitable[TraceFile]]]
+Place = tuple[str, Callable[[], Awaitable[TraceFile | None]], str]
+"""Its name, how its trace is read, and what to say if it has none."""
 
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:
@@ -95,7 +96,7 @@ async def _served(address: Address, settings: Settings) -> TraceFile | None:
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
     """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
     told: list[str] = []
-    for name, place in _places(address, settings, uris):
+    for name, place, if_none in _places(address, settings, uris):
         try:
             lines = await place()
         except NotFound as bad:
@@ -103,6 +104,9 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
             continue
         except Temporary as bad:
             told.append(f"{name} could not be asked: {bad.message}")
+            continue
+        if lines is None:
+            told.append(f"{name}: {if_none}")
             continue
         found, problem = _digest(lines)
         if found == digest:
@@ -125,31 +129,22 @@ def _digest(lines: TraceFile) -> tuple[str | None, str]:
 
 
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
-    async def from_store() -> TraceFile:
-        if (lines := await _stored(address, settings)) is not None:
-            return lines
-        raise NotFound("It has no trace of this challenge.")
-
-    async def from_service() -> TraceFile:
-        if (lines := await _served(address, settings)) is not None:
-            return lines
-        raise NotFound("It shows no trace of this challenge.")
-
-    async def from_scores() -> TraceFile:
-        async with open_caller(settings) as caller:
-            scores = await caller.records.scores(address)
-        if scores is None or scores.traceCid is None:
-            raise NotFound("The scores name no CID.")
-        return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
-
-    yield "The store here", from_store
+    yield "The store here", partial(_stored, address, settings), "It has no trace of this challenge."
     if settings.api_url is not None:
-        yield f"The service at {settings.api_url}", from_service
-    yield "IPFS, by the scores,", from_scores
+        service = f"The service at {settings.api_url}"
+        yield service, partial(_served, address, settings), "It shows no trace of this challenge."
+    yield "IPFS, by the scores,", partial(_from_scores, address, settings), "The scores name no CID."
     for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
-        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
+        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings), ""
     for path in sorted(settings.trace_dir.glob(f"*{address}*.json")) if settings.trace_dir.is_dir() else ():
-        yield f"The file {path}", partial(_lines_in, path)
+        yield f"The file {path}", partial(_lines_in, path), ""
+
+
+async def _from_scores(address: Address, settings: Settings) -> TraceFile | None:
+    async with open_caller(settings) as caller:
+        scores = await caller.records.scores(address)
+    cid = scores.traceCid if scores else None
+    return await _from_ipfs(f"ipfs://{cid}", settings) if cid is not None else None
 
 
 async def _lines_in(path: Path) -> TraceFile:

@@ -9,9 +9,8 @@ from clara_eval.app.adapters import (
     reputation_registry,
     trace_fetch,
 )
-from clara_eval.app.caller import Caller, make_caller, open_caller
-from clara_eval.app.evaluator import App, open_app
 from clara_eval.app.judges import CALIBRATION_RUN, open_jury, open_reader
+from clara_eval.app.roles import App, Caller, make_caller, open_app, open_caller
 from clara_eval.chain.sender import SendTimeouts
 
 __all__ = [

@@ -225,7 +225,6 @@ class EthereumAccount:
         return Mined(found.tx_hash, found.block_number, found.has_succeeded, is_final=depth >= self._confirmations)
 
     async def fees(self) -> Fees:
-        """Return what a first attempt would pay now."""
         return first_fees(*await self._market(), self._signer().policy.max_fee_per_gas)
 
     async def _market(self) -> tuple[int, int]:

@@ -177,6 +177,7 @@ NULL_MEANS_MISSING = frozenset(
     {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
 )
 MAX_ANSWER_BYTES = 64_000_000
+LARGEST_BATCH = 50
 SMALL_BATCH = 10
 """What a node is offered after it refused a larger batch; after that, single calls."""
 GROWS_AFTER_EXCHANGES = 20
@@ -204,11 +205,11 @@ class NodeDown(Temporary):
 
 
 class Node:
-    def __init__(self, url: str, *, batch_size: int, retries: NodeRetries) -> None:
+    def __init__(self, url: str, retries: NodeRetries) -> None:
         parts, self.host = _parts(url)
         self._retries = retries
         self.url = url
-        self.batch_size = self._largest_batch = batch_size
+        self.batch_size = LARGEST_BATCH
         self._exchanges_since_refusal = 0
         self.is_checked = False
         self.wrong_chain: int | None = None
@@ -240,8 +241,8 @@ class Node:
     def _grow_batches(self) -> None:
         """Offer a larger batch again after many exchanges without a refusal: the node may have been in trouble."""
         self._exchanges_since_refusal += 1
-        if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < self._largest_batch:
-            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else self._largest_batch
+        if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < LARGEST_BATCH:
+            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH
             self._exchanges_since_refusal = 0
 
     async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:

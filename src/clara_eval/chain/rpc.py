@@ -23,18 +23,11 @@ PIECES_AT_ONCE = 4
 
 
 class Rpc:
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        chain_id: int,
-        retries: NodeRetries | None = None,
-        batch_size: int = 50,
-    ) -> None:
+    def __init__(self, urls: Sequence[str], *, chain_id: int, retries: NodeRetries | None = None) -> None:
         if not urls:
             raise ConfigError("CLARA_RPC_URL is empty.", remedy="Give the URL of a node.")
         self.retries = retries or NodeRetries()
-        self.nodes = [Node(url, batch_size=batch_size, retries=self.retries) for url in urls]
+        self.nodes = [Node(url, self.retries) for url in urls]
         self.chain_id = chain_id
         self._session: aiohttp.ClientSession | None = None
         self._first = 0

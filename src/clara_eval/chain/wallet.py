@@ -104,7 +104,6 @@ def evaluator_policy(
     contracts: str = "1",
     challenges: Iterable[Address] = (),
     max_fee_per_gas: int = MAX_FEE_PER_GAS,
-    max_gas: int = MAX_GAS,
     max_wei_per_day: int = MAX_WEI_PER_DAY,
     reputation: Address | None = None,
     now: Callable[[], float] = time.time,
@@ -124,7 +123,7 @@ def evaluator_policy(
             return None
         return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
 
-    return SigningPolicy(chain_id, check_call, vouched, max_gas, max_fee_per_gas, max_wei_per_day, now)
+    return SigningPolicy(chain_id, check_call, vouched, MAX_GAS, max_fee_per_gas, max_wei_per_day, now)
 
 
 def agent_policy(

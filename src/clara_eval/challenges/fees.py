@@ -44,7 +44,8 @@ def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: in
     if mode == "poster":
         amount = _quoted(quote_micro_usd, decimals)
         return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
-    amount = _share(prize_pool_units, decimals)
+    dollar: int = 10**decimals
+    amount = min(max(prize_pool_units * SHARE_BPS // 10_000, MIN_FEE_USD * dollar), MAX_FEE_USD * dollar)
     if amount >= prize_pool_units:
         raise BadInput(
             f"A prize pool of ${dollars(prize_pool_units, decimals)} leaves nothing after the evaluation fee of "
@@ -71,12 +72,6 @@ def _check(mode: str, prize_pool_units: int, decimals: int) -> None:
         raise BadInput("The prize pool has to be more than 0.", path="prizePool", value=prize_pool_units)
     if not 0 <= decimals <= 36:
         raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals", value=decimals)
-
-
-def _share(prize_pool_units: int, decimals: int) -> int:
-    dollar: int = 10**decimals
-    least, most = MIN_FEE_USD * dollar, MAX_FEE_USD * dollar
-    return min(max(prize_pool_units * SHARE_BPS // 10_000, least), most)
 
 
 def _quoted(quote_micro_usd: int | None, decimals: int) -> int:

@@ -224,7 +224,6 @@ class ModelPool:
     def line(
         self, name: str, run: str, budget: RunBudget, seconds: float, ahead: AnswerAhead | None = None
     ) -> CachedLlm:
-        """One model on its line for a run, for so many seconds."""
         judge = parse_judge(name)
         provider = provider_of(judge)
         at_once = provider.most_at_once or self.settings.max_concurrency

@@ -42,13 +42,16 @@ def ratings_svg(ranking: Ranking) -> str:
     """One row per item: Elo as a dot, the 95 % interval as a bar, paid places in colour."""
     shown = ranking.standings[:MOST_ROWS]
     left, right, top, step = 210, 780, 64, 22
-    low, high = _round_out(min(s.low for s in shown), max(s.high for s in shown))
+    low, high = min(s.low for s in shown), max(s.high for s in shown)
+    pad = max(10.0, 0.04 * (high - low))
+    low, high = low - pad, high + pad
 
     def x(value: float) -> float:
         return left + (right - left) * (value - low) / (high - low)
 
     bottom = top + step * len(shown)
-    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, _pay_line(ranking), "soft")]
+    margin = replace(ranking.margin, item=_short(ranking.margin.item), next_item=_short(ranking.margin.next_item))
+    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, margin.sentence, "soft")]
     for tick in _ticks(low, high):
         parts.append(_line(x(tick), top - 8, x(tick), bottom, "grid"))
         parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "soft mid"))
@@ -106,7 +109,6 @@ def _rating_row(standing: Standing, winner_count: int, y: float, x: Callable[[fl
 
 
 def _shares(items: Sequence[str], table: Tally) -> npt.NDArray[np.float64]:
-    """By the order of the items."""
     size = len(items)
     key = table.first * size + table.second
     points = np.bincount(key, table.points, size * size).reshape(size, size)
@@ -139,16 +141,6 @@ def _ticks(low: float, high: float) -> list[float]:
     unit = 10.0 ** np.floor(np.log10(raw))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
     return [round(float(k * step), 10) for k in range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)]
-
-
-def _round_out(low: float, high: float) -> tuple[float, float]:
-    pad = max(10.0, 0.04 * (high - low))
-    return low - pad, high + pad
-
-
-def _pay_line(ranking: Ranking) -> str:
-    margin = ranking.margin
-    return replace(margin, item=_short(margin.item), next_item=_short(margin.next_item)).sentence
 
 
 def _short(text: str) -> str:

@@ -38,7 +38,6 @@ def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at:
 
 
 def plots_document(result: EvaluationResult, digest: str) -> dict[str, str]:
-    """The pictures of one ranking as SVG, with the digest of its trace."""
     if result.ranking is None:
         return {"traceDigest": digest}
     items = [standing.item for standing in result.ranking.standings]

@@ -19,7 +19,6 @@ from clara_eval.store.sql_store import PublicKeys
 
 
 async def post_result(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Receipt:
-    """Post these winners, save the scores with the receipt, and say how it ended."""
     await status.say("publishing", 92)
     challenge, ports, store = case.challenge, case.ports, case.ports.store
     if not ports.sender.can_sign and case.is_open:

@@ -127,7 +127,8 @@ class StatusWriter:
         every_seconds: float = 0.25,
     ) -> None:
         self._keys, self._chain_id, self._address = keys, chain_id, address
-        self._listener, self._now, self._every = listener, now, every_seconds
+        self._tell = listener or (lambda _status: None)
+        self._now, self._every = now, every_seconds
         self.meter: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
         self._began = now()
         self._stage_began: dict[str, tuple[float, int]] = {}
@@ -167,11 +168,9 @@ class StatusWriter:
         self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
 
     def expect(self, estimate_usd: float | None) -> None:
-        """Publish what the run is expected to cost."""
         self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
 
     def warn(self, warning: str | None) -> None:
-        """Publish a warning about the round, in every state."""
         self.status = self.status.model_copy(update={"warning": warning})
 
     async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
@@ -199,7 +198,7 @@ class StatusWriter:
             retryAt=None,
             stage=self._progress(stage, done, total),
         )
-        self._tell()
+        self._tell(self.status)
         due = self._now() - self._written >= self._every
         if due and (self._writing is None or self._writing.done()):
             self._written = self._now()
@@ -244,7 +243,7 @@ class StatusWriter:
             postsAt=posts_at,
             stage=None if state in _BETWEEN_STAGES else self.status.stage,
         )
-        self._tell()
+        self._tell(self.status)
         await self._write(self.status)
 
     async def explain(self, reason: str) -> None:
@@ -255,10 +254,6 @@ class StatusWriter:
         if writing is not None:
             with suppress(Temporary):  # the next state is written anyway
                 await writing
-
-    def _tell(self) -> None:
-        if self._listener is not None:
-            self._listener(self.status)
 
     async def _write(self, status: EvalStatus) -> None:
         await self._keys.put(self._chain_id, status_key(self._address), plain_json(status.model_dump()))

@@ -7,7 +7,7 @@ An agent's result counts once its block is deep enough, so nothing in a record i
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -186,11 +186,11 @@ async def _ranked(
 
 
 def _earned(entries: Sequence[AgentEntry]) -> list[Earned]:
-    sums: dict[str, int] = {}
+    sums = Counter[str]()
     tokens = {entry.token.address: entry.token for entry in entries}
     for entry in entries:
         if entry.prizeAmount is not None:
-            sums[entry.token.address] = sums.get(entry.token.address, 0) + int(entry.prizeAmount)
+            sums[entry.token.address] += int(entry.prizeAmount)
     return [Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(sums.items())]
 
 

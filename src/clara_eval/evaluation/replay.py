@@ -116,16 +116,6 @@ class Replay:
     @property
     def open_points(self) -> tuple[str, ...]:
         """What a replay cannot show."""
-        unsigned = [one.judge for one in self.judges if one.signed < one.answers]
-        points = [UNSIGNED.format(judges=", ".join(unsigned))] if unsigned else []
-        if self.keys:
-            points.extend(SIGNED_LIMITS)
-        if any(not key.enclave.status for key in self.keys.values()):
-            points.append(f"that the quotes of the signing keys are Intel's: nothing checks them here ({INSTALL})")
-        return (*self._open, *self.unchecked, *points, *NOT_PROVEN)
-
-    @property
-    def _open(self) -> list[str]:
         found = []
         if self.plan.max_games is not None:
             found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
@@ -142,7 +132,15 @@ class Replay:
             found.append("that the person who is named approved this result: approvals are not signed")
         elif not by_default and any(flag.severity == "review" for flag in self.result.flags):
             found.append("that a person approved this result, which its flags ask for: no approval is recorded")
-        return found
+        found.extend(self.unchecked)
+        unsigned = [one.judge for one in self.judges if one.signed < one.answers]
+        if unsigned:
+            found.append(UNSIGNED.format(judges=", ".join(unsigned)))
+        if self.keys:
+            found.extend(SIGNED_LIMITS)
+        if any(not key.enclave.status for key in self.keys.values()):
+            found.append(f"that the quotes of the signing keys are Intel's: nothing checks them here ({INSTALL})")
+        return (*found, *NOT_PROVEN)
 
 
 async def replay(

@@ -87,7 +87,9 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     """Every entry of the trace; `plan` is the one before rulings."""
     yield "header", {"software": f"clara-eval {__version__}", "rules": RULES, **venue.header}
     yield from venue.facts
-    yield "plan", _plan(plan)
+    # Without `tokens` and `reading` if the round was planned without them.
+    planned: dict[str, object] = to_camel_json(plan)
+    yield "plan", {key: one for key, one in planned.items() if one is not None or key not in {"tokens", "reading"}}
     yield "rulings", RULINGS.body(result.rulings)
     yield from venue.disputes
     yield "metadata", _metadata(result.given)
@@ -117,12 +119,6 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     yield "placed", to_camel_json(result.placed)
     yield "flags", to_camel_json(result.flags)
     yield from venue.outcome
-
-
-def _plan(plan: EvaluationPlan) -> dict[str, object]:
-    """Without `tokens` and `reading` if the round was planned without them."""
-    body: dict[str, object] = to_camel_json(plan)
-    return {key: value for key, value in body.items() if value is not None or key not in {"tokens", "reading"}}
 
 
 def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:

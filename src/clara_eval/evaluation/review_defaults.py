@@ -15,7 +15,6 @@ from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Placed
 from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
-from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.review_rules import CALIBRATION, DOUBT, OBJECTION, PRIZE, JudgedRound, round_flags
 from clara_eval.evaluation.scoring_window import (
     LAST_SHARE,
@@ -229,13 +228,13 @@ def _yielding(flag: Flag, found: JudgedRound) -> list[Address]:
         case Then.LATER_GIVES_WAY:
             return _later_members(account, found)
         case Then.WITH_A_SIGN:
-            return [account] if account in found.features and _has_sign(found.features[account]) else []
+            facts = found.features.get(account)
+            signs = facts is not None and (
+                facts.second_view == "missing" or any(flag.code in SIGNS for flag in facts.flags)
+            )
+            return [account] if signs else []
         case Then.STAYS | Then.PERSON:
             return []
-
-
-def _has_sign(facts: SubmissionFacts) -> bool:
-    return facts.second_view == "missing" or any(flag.code in SIGNS for flag in facts.flags)
 
 
 def _later_members(account: Address, found: JudgedRound) -> list[Address]:
@@ -247,7 +246,6 @@ def _later_members(account: Address, found: JudgedRound) -> list[Address]:
 
 
 def gave_way_flags(behind: dict[Address, str]) -> tuple[Flag, ...]:
-    """A public flag for every account that the clock moved."""
     return tuple(
         Flag(
             GAVE_WAY,

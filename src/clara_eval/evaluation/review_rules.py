@@ -31,8 +31,6 @@ UNDECIDED_REVIEW = 0.05
 
 @dataclass(frozen=True, slots=True)
 class JudgedRound:
-    """Everything that is known when the winners are."""
-
     given: Round
     ranking: Ranking | None
     placed: Sequence[Placed]
@@ -54,7 +52,6 @@ class JudgedRound:
 
 
 def round_flags(found: JudgedRound) -> tuple[Flag, ...]:
-    """All flags of one round, in a fixed order."""
     return tuple(flag for rule in RULES for flag in rule(found))
 
 
@@ -126,14 +123,10 @@ def _similar_work(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _earlier_authors(found: JudgedRound) -> Iterator[Flag]:
-    for one in found.likeness.taken:
-        yield Flag(
-            "earlier_author",
-            "review" if one.account in found.near_money else "warn",
-            f"{one.account}: {one.author} handed in these very bytes first, and replaced them later.",
-            one.account,
-            {"other": one.author},
-        )
+    for account, author in found.likeness.taken:
+        severity: Severity = "review" if account in found.near_money else "warn"
+        sentence = f"{account}: {author} handed in these very bytes first, and replaced them later."
+        yield Flag("earlier_author", severity, sentence, account, {"other": author})
 
 
 def _paid_families(found: JudgedRound) -> Iterator[Flag]:

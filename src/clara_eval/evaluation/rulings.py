@@ -109,14 +109,9 @@ def _headed_by(cluster: Cluster, account: Address) -> Cluster:
 def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:
     for ruling in rulings:
         if ruling.kind == "judge" and ruling.judge is not None:
-            changes = {"reader": ruling.judge} if ruling.stage == "reading" else {"judges": (ruling.judge,)}
-            plan = _keeping_reader(plan, **changes)
+            first = next(iter(plan.readers), None)
+            if ruling.stage == "reading":
+                plan = replace(plan, reader=ruling.judge or first)
+            else:  # another judge for the games does not read the submissions as well
+                plan = replace(plan, reader=first, judges=(ruling.judge,))
     return plan
-
-
-def _keeping_reader(
-    plan: EvaluationPlan, reader: str | None = None, judges: tuple[str, ...] | None = None
-) -> EvaluationPlan:
-    """Another judge for the games does not read the submissions as well."""
-    first = next(iter(plan.readers), None)
-    return replace(plan, reader=reader or first, judges=judges or plan.judges)

@@ -54,7 +54,6 @@ async def hold_tournament(
     families: Mapping[Address, Address],
     listener: ProgressListener,
 ) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
-    """Compare the entries with these content hashes and rank them."""
     given, judges = jury.given, jury.judges()
     items = canonical_order(given.name, keccaks)
     schedule = choose_schedule(

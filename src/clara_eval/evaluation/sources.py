@@ -343,7 +343,6 @@ class _RecordedAsker:
 
 
 def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
-    """The versions and settings that differ, in words."""
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
     told = [f"{name} {_word(theirs, name)} (here: {_word(ours, name)})" for name in names[:SHOWN_DIFFERENCES]]
     more = f", and {len(names) - len(told)} more that differ" if len(names) > len(told) else ""

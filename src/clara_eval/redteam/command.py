@@ -17,6 +17,7 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, emit_json
 from clara_eval.interfaces.cli.screen import agree_to_cost, console
 from clara_eval.judge.costs.prices import FREE, estimated_tokens
+from clara_eval.judge.provider import JudgeName
 from clara_eval.judge.providers.registry import models_of, parse_jury, price_cards
 from clara_eval.redteam.corpus import Payload
 from clara_eval.redteam.injection import measure_own, planned_prompts
@@ -61,27 +62,21 @@ async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> 
     models = models_of(parse_jury(judges))
     if not models:
         raise ConfigError(f"{judges!r} names no model.", remedy="Name one as in CLARA_JUDGES; rules cannot be fooled.")
-    step = max(1, len(load_payloads(attack)) // count)
-    chosen = load_payloads(attack)[::step][:count]
-    _tell_cost(settings, judges, chosen, yes=yes)
+    payloads = load_payloads(attack)
+    chosen = payloads[:: max(1, len(payloads) // count)][:count]
+    _tell_cost(settings, models[0], chosen, yes=yes)
     async with open_reader(settings, judges) as asker:
         assert asker is not None, "the jury has a model"
         figures = tuple(replace(figure, section="own judge") for figure in await measure_own(asker, chosen))
     return RedteamReport(figures, attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
 
 
-def _tell_cost(settings: Settings, judges: str, chosen: list[Payload], *, yes: bool) -> None:
-    """What it will cost at most, before anything is asked."""
-    model = models_of(parse_jury(judges))[0]
+def _tell_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *, yes: bool) -> None:
+    """Print what it will cost at most, before anything is asked."""
     card, prompts = price_cards(settings, [model])[model.text], planned_prompts(chosen)
     tokens = sum(estimated_tokens(prompt.system) + estimated_tokens(prompt.user) for prompt in prompts)
-    price = (
-        "an unknown price"
-        if card is None
-        else "nothing"
-        if card == FREE
-        else (f"at most ${usd(sum(card.worst(prompt) for prompt in prompts))}")
-    )
+    price = "an unknown price" if card is None else f"at most ${usd(sum(card.worst(prompt) for prompt in prompts))}"
+    price = "nothing" if card == FREE else price
     console().print(
         f"{len(prompts)} questions to {model.text}, about {tokens:,} tokens, {price}; an answer that cannot be read is "
         "asked for again, twice at most."

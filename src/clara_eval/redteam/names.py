@@ -188,7 +188,6 @@ def carried() -> Iterator[tuple[str, str, Callable[[int, str], str]]]:
 
 
 def plain_program(language: str, mark: int) -> str:
-    """The program without words."""
     return _program_of(language, {})(mark, "")
 
 
@@ -229,7 +228,7 @@ class NameRound:
 
 
 def _honest_level(rng: random.Random, number: int) -> int:
-    """From 0 to 3, better for later entries: the first is the worst."""
+    """Return 0 to 3, better for later entries: the first is the worst."""
     return max(0, min(3, round(3 * number / (ENTRIES - 1) + rng.gauss(0, 0.4)))) if number else 0
 
 

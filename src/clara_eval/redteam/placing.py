@@ -26,7 +26,7 @@ def _ranking(items: Iterable[str], results: Sequence[Result], order: dict[str, i
 
 
 def _trial(seed: str) -> tuple[random.Random, dict[str, float]]:
-    """Chance, and entries with a merit each."""
+    """Return a source of chance, and entries with a merit each."""
     rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
     return rng, {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import math
@@ -65,7 +64,6 @@ class MemoryAsker(Asker):
 
 
 def in_memory(llm: Llm) -> StructuredLlm:
-    """Ask a scripted model for typed values, with its answers kept in memory."""
     return StructuredLlm(MemoryAsker(llm))
 
 
@@ -74,8 +72,6 @@ def answer_of(text: str, stop: Literal["end", "max_tokens", "refusal"] = "end") 
 
 
 class Property(TypedDict, total=False):
-    """One field of an answer's schema."""
-
     type: Required[str]
     description: str
     enum: list[str]
@@ -105,8 +101,7 @@ class Task:
 
     def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
         """A complete answer with a right canary and this value for each feature."""
-        lines = line_buckets(self.data)
-        known = {"check": self.check, "check_lines": next(iter(sorted(lines)))}
+        known = {"check": self.check, "check_lines": min(line_buckets(self.data))}
         evidence = {name for name, kind in self.fields.items() if "A line that shows" in str(kind)}
         rest = {
             name: self.shown_line if name in evidence else value(name, kind["anyOf"][0])
@@ -216,7 +211,6 @@ def worst_value(kind: Property) -> object:
 
 
 def _bound(kind: Property, *, best: bool) -> object:
-    """The legal maximum or minimum."""
     if "enum" in kind:
         return kind["enum"][-1 if best else 0]
     bound = bounds(kind)[best]
@@ -278,7 +272,6 @@ def gullible_judge(schema: FeatureSchema, attacker: Literal["A", "B"]) -> Callab
 
 
 def shown_vectors(prompt: Prompt) -> tuple[dict[str, Value], dict[str, Value]]:
-    """The two vectors of a comparison prompt."""
     found = _VECTORS.match(prompt.user)
     assert found is not None
     return json.loads(found.group(1)), json.loads(found.group(2))
@@ -304,23 +297,18 @@ class FaultyProvider:
         return self.llm.name
 
     async def complete(self, prompt: Prompt) -> Answer:
-        answer = await self.llm.complete(prompt)
-        match self.fault(prompt):
-            case None:
-                return answer
-            case "refusal":
-                return answer_of("", "refusal")
-            case "cut":
-                return answer_of(answer.text[: len(answer.text) // 2], "max_tokens")
-            case "malformed":
-                return answer_of(answer.text[:-1])
-            case "empty":
-                return answer_of("")
-            case "rate_limit":
-                raise RateLimited("Scripted: too many requests.", retry_after_seconds=0.0)
-            case "timeout":
-                await asyncio.sleep(0)
-                raise Temporary("Scripted: no answer in time.")
+        answer, fault = await self.llm.complete(prompt), self.fault(prompt)
+        if fault == "rate_limit":
+            raise RateLimited("Scripted: too many requests.", retry_after_seconds=0.0)
+        if fault == "timeout":
+            raise Temporary("Scripted: no answer in time.")
+        broken: dict[Fault | None, Answer] = {
+            "refusal": answer_of("", "refusal"),
+            "cut": answer_of(answer.text[: len(answer.text) // 2], "max_tokens"),
+            "malformed": answer_of(answer.text[:-1]),
+            "empty": answer_of(""),
+        }
+        return broken.get(fault, answer)
 
 
 def capacity_bits(feature: Feature) -> float:
@@ -329,7 +317,6 @@ def capacity_bits(feature: Feature) -> float:
         return 0.0
     if feature.type in ("boolean", "enum"):
         return math.log2(len(feature.values or (False, True)) + 1)
-    if feature.min is not None and feature.max is not None:
-        whole = feature.max - feature.min + 1 if feature.type == "integer" else STEPS + 1
-        return math.log2(min(whole, 900 * 13 * 2) + 1 if feature.type == "integer" else whole + 1)
-    return math.log2(2 * 900 * 30)
+    if feature.min is None or feature.max is None:
+        return math.log2(2 * 900 * 30)
+    return math.log2((min(feature.max - feature.min + 1, 900 * 13 * 2) if feature.type == "integer" else STEPS + 1) + 1)

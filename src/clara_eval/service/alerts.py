@@ -22,6 +22,7 @@ from clara_eval.service.metrics import Metrics
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10
 _MOST_REMEMBERED = 10_000
+REPEAT_SECONDS = 3600
 
 Severity = Literal["warning", "critical"]
 
@@ -51,24 +52,18 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 
 class Alerts:
     def __init__(
-        self,
-        metrics: Metrics,
-        webhook: Webhook | None = None,
-        *,
-        repeat_seconds: float = 3600,
-        clock: Callable[[], float] = time.time,
+        self, metrics: Metrics, webhook: Webhook | None = None, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._metrics = metrics
         self._webhook = webhook
-        self._repeat_seconds = repeat_seconds
         self._clock = clock
         self._sent: dict[tuple[str, str | None], float] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
 
     def raise_alert(self, alert: Alert) -> bool:
-        """Log, count and deliver the alert; False if it was raised within `repeat_seconds`."""
+        """Log, count and deliver the alert; False if it was raised within `REPEAT_SECONDS`."""
         key, now = (alert.name, alert.challenge), self._clock()
-        if now - self._sent.get(key, float("-inf")) < self._repeat_seconds:
+        if now - self._sent.get(key, float("-inf")) < REPEAT_SECONDS:
             return False
         if len(self._sent) >= _MOST_REMEMBERED:
             self._sent.clear()

@@ -57,6 +57,7 @@ UNKNOWN_SECONDS = 30
 STALLED_SECONDS = 60
 LONG_SECONDS = 600
 """A wait this long raises an alert at once, not after the third failure."""
+STALLED_ALERTS = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,7 @@ def _outage(
 
 
 def stalled_alert(bad: Stalled, address: str) -> Alert:
-    names = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
-    return Alert(names[bad.cause], "critical", str(bad), address)
+    return Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:

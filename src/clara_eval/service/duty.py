@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
@@ -12,13 +14,15 @@ import structlog
 
 from clara_eval.app import App
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus
+from clara_eval.challenges.challenge_index import read_many
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import STATES
+from clara_eval.documents.results import STATES, EvalStatus
+from clara_eval.documents.store_keys import INDEX, status_key
 from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.due import ChallengeState, Due
+from clara_eval.service.due import ALARM_SHARE, ChallengeState, Due, Memory, due
 from clara_eval.service.metrics import Metrics
 
 LAST_TICK = "engine:last-tick"
@@ -139,11 +143,31 @@ class Tick:
         nearest = self.report.nearest_deadline_seconds
         self.report.nearest_deadline_seconds = left if nearest is None else min(nearest, left)
         self.report.window_used = max(self.report.window_used, found.window_used)
-        if found.is_at_risk:
+        if found.window_used >= ALARM_SHARE:
             gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
             self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
+
+
+def due_now(app: App, challenge: ChallengeState, memory: Memory, head: Block) -> Due:
+    now, can_sign = time.time(), app.sender.can_sign
+    return due(challenge, memory, evaluator=app.evaluator, chain_now=head.timestamp, wall_now=now, can_sign=can_sign)
 
 
 def unexpected(bad: Exception) -> Exception | None:
     """Return the error if it is none of ours and its traceback belongs in the log."""
     return None if isinstance(bad, (ClaraError, TimeoutError)) else bad
+
+
+async def count(tick: Tick) -> None:
+    app, report = tick.app, tick.report
+    over = {key.removeprefix(OVER): name for key, name in await app.store.items(app.chain_id, OVER)}
+    going = [address for address in await tick.addresses(INDEX) if address not in over]
+    known = await read_many(app.store, app.chain_id, EvalStatus, status_key, going)
+    states = [known[address].status if address in known else "pending" for address in going]
+    report.statuses = dict(Counter([*over.values(), *states]))
+    report.reviews = report.statuses.get("review", 0)
+    month = time.strftime("%Y-%m", time.gmtime(report.at))
+    spends = await app.store.spends(since=report.at - 32 * 86400)
+    counted = (s for s in spends if time.strftime("%Y-%m", time.gmtime(s.at)) == month)
+    settled = (s.reserved_micro_usd if s.settled_micro_usd is None else s.settled_micro_usd for s in counted)
+    report.month_spend_usd = sum(settled) / 1_000_000

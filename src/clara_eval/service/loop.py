@@ -20,10 +20,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import Stalled
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.attempt_runner import stalled_alert
-from clara_eval.service.count import count
 from clara_eval.service.discover import discover
 from clara_eval.service.due import Due, DueAction
-from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, unexpected
+from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, count, unexpected
 from clara_eval.service.feedback import give_feedback
 from clara_eval.service.finalize import finalize_all, finalize_challenge
 from clara_eval.service.metrics import Metrics

@@ -56,7 +56,6 @@ class Queue:
         return name
 
     async def active(self) -> frozenset[Address]:
-        """List the challenges whose evaluation is queued or running in any process, in one query."""
         before = f"evaluate:{self.app.chain_id}:"
         found = await answered(
             DBOS.list_workflows_async(

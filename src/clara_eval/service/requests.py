@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +18,8 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet
 from clara_eval.documents.results import FINAL_STATES, EvalStatus, read
 from clara_eval.documents.store_keys import status_key
-from clara_eval.service.due import DueAction, Memory, due
+from clara_eval.service.due import DueAction, Memory
+from clara_eval.service.duty import due_now
 from clara_eval.service.queue import Queue
 
 
@@ -42,14 +42,7 @@ class ServiceRequests:
         await save_summary(app.store, challenge, None)
         status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
         state = status.status if status else None
-        found = due(
-            challenge,
-            Memory("review" if state == "review" else None),
-            evaluator=app.evaluator,
-            chain_now=challenge.block.timestamp,
-            wall_now=time.time(),
-            can_sign=app.sender.can_sign,
-        )
+        found = due_now(app, challenge, Memory("review" if state == "review" else None), challenge.block)
         if found.action is not DueAction.EVALUATE:
             raise NotYet(f"Challenge {address} is not evaluated now: {found.why}.")
         attempts = (await read_attempts(app.store, app.chain_id, address)).at_once()

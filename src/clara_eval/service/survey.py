@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -27,8 +26,8 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Document, EvalStatus, Summary
 from clara_eval.documents.store_keys import INDEX, index_key, status_key
-from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, due, is_over
-from clara_eval.service.duty import ANNOUNCED, OVER, Tick, unexpected
+from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, is_over
+from clara_eval.service.duty import ANNOUNCED, OVER, Tick, due_now, unexpected
 
 PLACE = "engine:changes"
 """Up to which safe block events are read, and the challenges to read again."""
@@ -125,7 +124,7 @@ class Survey:
         if is_over(state, memory, self.tick.app.evaluator):
             await self.tick.app.store.put(self.tick.app.chain_id, OVER + state.address, memory.status or "pending")
             return False
-        found = self._due(state, memory)
+        found = due_now(self.tick.app, state, memory, self.tick.head)
         if found.may_change_unseen or (found.action is not DueAction.NONE and not self.is_active(state, found)):
             return True
         self.tick.watch_deadline(state, found)
@@ -133,17 +132,6 @@ class Survey:
 
     def is_active(self, challenge: ChallengeState, found: Due) -> bool:
         return found.action is DueAction.EVALUATE and challenge.address in self.active
-
-    def _due(self, challenge: ChallengeState, memory: Memory) -> Due:
-        app = self.tick.app
-        return due(
-            challenge,
-            memory,
-            evaluator=app.evaluator,
-            chain_now=self.tick.head.timestamp,
-            wall_now=time.time(),
-            can_sign=app.sender.can_sign,
-        )
 
     async def _memory(self, challenge: ChallengeState) -> Memory:
         app, address = self.tick.app, challenge.address
@@ -200,4 +188,4 @@ class Survey:
         self.texts |= await app.store.get_many(app.chain_id, [key(address) for key in _KEYS])
         status = self._stored(EvalStatus, status_key(address))
         await save_summary(app.store, challenge, status.postedBy if status else None)
-        return challenge, self._due(challenge, await self._memory(challenge))
+        return challenge, due_now(app, challenge, await self._memory(challenge), self.tick.head)

@@ -23,7 +23,6 @@ class RunEntries:
         return rows[0][0] if rows else None
 
     async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
-        """List (key, value) below `prefix`, in order of key."""
         rows = await self.driver.fetch(
             "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?", (run, *below(prefix))
         )
@@ -80,7 +79,6 @@ class PublicKeys:
         return sorted(row[0] for row in rows)
 
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]:
-        """List (key, value) below `prefix`, in order of key."""
         rows = await self.driver.fetch(
             "SELECT key, value FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?",
             (chain_id, *below(prefix)),

@@ -80,7 +80,6 @@ class SqliteDriver:
 class SqliteStore:
     @staticmethod
     async def open(path: Path | str) -> SqlStore:
-        """Open or create the file and its folder."""
         place = Path(path)
         try:
             make_private(place)

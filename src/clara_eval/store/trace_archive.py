@@ -28,8 +28,6 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class TraceDraft:
-    """A trace that is written and not kept yet."""
-
     digest: str
     lines: IO[str]
 
@@ -86,7 +84,6 @@ async def archived_trace(keys: PublicKeys, chain_id: int, address: str) -> Archi
 
 
 async def stream_trace(keys: PublicKeys, chain_id: int, address: str) -> AsyncIterator[str]:
-    """Yield the archived text part by part."""
     archived = await archived_trace(keys, chain_id, address)
     for part in range(archived.parts if archived else 0):
         yield await trace_part(keys, chain_id, address, part)

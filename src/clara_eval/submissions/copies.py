@@ -7,7 +7,7 @@ with this content.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
@@ -112,14 +112,11 @@ class Cluster:
         return any(copy.may_be_first for copy in self.copies)
 
     def rejected(self) -> tuple[Rejected, ...]:
-        """The verdict about each copy."""
-        return tuple(Rejected(copy.solution.submission, "copy", self._reason(copy)) for copy in self.copies)
-
-    def _reason(self, copy: Copy) -> str:
         first = self.original.submission
-        how = "Identical to" if copy.kind == "exact" else "Identical, without comments and formatting, to"
         at = datetime.fromtimestamp(first.submitted_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"{how} the submission of {first.submitter} at {at}, which is ranked."
+        ranked = f"the submission of {first.submitter} at {at}, which is ranked."
+        how = {"exact": "Identical to", "normalised": "Identical, without comments and formatting, to"}
+        return tuple(Rejected(copy.solution.submission, "copy", f"{how[copy.kind]} {ranked}") for copy in self.copies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,6 @@ class Similar:
 
     @property
     def sentence(self) -> str:
-        """What they have in common, for people."""
         what = {
             "tokens": "text without formatting",
             "renamed": "code without names",
@@ -149,23 +145,14 @@ class Similar:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A ranked entry whose very bytes somebody else handed in first, and replaced later."""
-
-    account: Address
-    author: Address
-
-
-@dataclass(frozen=True, slots=True)
 class Likeness:
-    """What the entries of a round have to do with one another."""
-
     clusters: tuple[Cluster, ...]
     families: dict[Address, Address] = field(default_factory=dict)
     """The earliest of those that are similar, by steps, or sent for one agent; for each of them."""
     similar: tuple[Similar, ...] = ()
     """For each later entry the earliest one that it resembles."""
-    taken: tuple[Taken, ...] = ()
+    taken: tuple[tuple[Address, Address], ...] = ()
+    """Ranked entries whose very bytes another account handed in first, and replaced later; with that account."""
 
 
 def find_likeness(
@@ -184,7 +171,12 @@ def find_likeness(
     clusters = tuple(_with_author(authors, [ordered[n] for n in group]) for group in copies)
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
     similar = [
-        _oriented(authors, [_head(heads, ordered[n]) for n in (one.earlier, one.later)], one.kind, one.share)
+        _oriented(
+            authors,
+            [heads.get(ordered[n].submission.submitter, ordered[n]) for n in (one.earlier, one.later)],
+            one.kind,
+            one.share,
+        )
         for one in alike
     ]
     ranked = [one for one in ordered if one.submission.submitter not in heads]
@@ -192,12 +184,8 @@ def find_likeness(
         clusters,
         _families(ranked, similar),
         _once(similar),
-        tuple(Taken(account, author) for account, author in sorted(authors.taken(ranked))),
+        tuple(sorted(authors.taken(ranked))),
     )
-
-
-def _head(heads: Mapping[Address, Solution], solution: Solution) -> Solution:
-    return heads.get(solution.submission.submitter, solution)
 
 
 def _with_author(authors: Authors, works: Sequence[Solution]) -> Cluster:

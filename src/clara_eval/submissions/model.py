@@ -136,15 +136,11 @@ def check_submission(
     try:
         return _check(submission, fetched, limits or SubmissionLimits(), language)
     except BadSubmission as bad:
-        if fetched.immutable or not _names_content(submission.solution_uri):
+        # An ipfs: address is a hash of the content: other bytes are not the submitter's doing.
+        if fetched.immutable or not submission.solution_uri.lower().startswith("ipfs:"):
             return Rejected(submission, bad.code, str(bad))
         told = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
         return Rejected(submission, bad.code, told, is_outage=True)
-
-
-def _names_content(uri: str) -> bool:
-    """Whether the address is a hash of the content, so that other bytes are not the submitter's doing."""
-    return uri.lower().startswith("ipfs:")
 
 
 def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, language: str | None) -> Solution:

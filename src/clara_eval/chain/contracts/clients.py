@@ -32,8 +32,6 @@ SYMBOL_CHARS = 12
 
 
 class _Contract:
-    """A contract at an address, and the ABI it speaks."""
-
     IS_FOREIGN: ClassVar[bool] = False
 
     def __init__(self, reader: Blocks, address: Address, spoken: Abi) -> None:

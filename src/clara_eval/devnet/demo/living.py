@@ -47,8 +47,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """How fast the demo goes on."""
-
     answer_seconds: float = 1.6
     """Of the slow judge; a round asks it 42 times, one after the other."""
     open_seconds: int = 25
@@ -61,7 +59,6 @@ class Tempo:
 
 @asynccontextmanager
 async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None) -> AsyncIterator[Settings]:
-    """The chain with its rounds, and the settings of a service on it."""
     tempo = tempo or Tempo()
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
@@ -71,7 +68,9 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
         judge = await stack.enter_async_context(_judge(tempo))
         local = _settings(settings, chain, place, judge)
         await _past_rounds(chain, local, say)
-        posting = asyncio.create_task(_keep_posting(chain, _running_story(judge), tempo, say))
+        config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
+        story = replace(rate_limiter(), config=json.dumps(config, indent=1))
+        posting = asyncio.create_task(_keep_posting(chain, story, tempo, say))
         mining = asyncio.create_task(_keep_mining(chain))
         stack.callback(posting.cancel)
         stack.callback(mining.cancel)
@@ -159,11 +158,6 @@ async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
     large = replace(rate_limiter(), title="Rate limiter for the payments API")
     await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=large), large)
     await chain.move_time(2 * HOUR - 60)
-
-
-def _running_story(judge: str) -> Story:
-    config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
-    return replace(rate_limiter(), config=json.dumps(config, indent=1))
 
 
 async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:

@@ -62,7 +62,6 @@ class ReadingContext:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The names that the poster asks for."""
         source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
         return wanted_names(self.statement, source, language)
 
@@ -91,8 +90,14 @@ async def extract_features(
     kept: dict[str, Value] = {one.name: measured[one.name] for one in schema.features if one.name in measured}
     kept |= executed_values(schema, executed)
     read = _Read(Claims({}, {}), (), ())
-    if asked_features(schema):
-        read = await _read(_needed(llm, schema), schema, solution, reading)
+    if asked := asked_features(schema):
+        if llm is None:
+            names = ", ".join(feature.name for feature in asked)
+            raise ConfigError(
+                f"The features {names} need a language model, and CLARA_JUDGES names none.",
+                remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
+            )
+        read = await _read(llm, schema, solution, reading)
     vector, flags = choose_values(schema, kept, read.claims.values)
     return SubmissionFacts(
         vector=vector,
@@ -106,27 +111,15 @@ async def extract_features(
     )
 
 
-def _needed(llm: StructuredLlm | None, schema: FeatureSchema) -> StructuredLlm:
-    if llm is not None:
-        return llm
-    names = ", ".join(feature.name for feature in asked_features(schema))
-    raise ConfigError(
-        f"The features {names} need a language model, and CLARA_JUDGES names none.",
-        remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
-    )
-
-
 def questions_for(
     schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> dict[str, tuple[Question, ...]]:
-    """Return every question about one submission, by view."""
     return _questions(schema, solution, reading)[1]
 
 
 def _questions(
     schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> tuple[SecondView, dict[str, tuple[Question, ...]]]:
-    """Return the questions by view, and whether there is a second view."""
     asked, language = FeatureQuestion.of(reading.statement, reading.language), reading.language or solution.language
     full = prompt_view(solution.text).text
     texts = {"full": full}

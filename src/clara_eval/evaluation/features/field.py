@@ -348,7 +348,6 @@ def _claimed_values(schema: FeatureSchema, facts: SubmissionFacts) -> tuple[Valu
 
 
 def _claimed_merit(schema: FeatureSchema, facts: SubmissionFacts) -> float | None:
-    """Return the mean goodness of the claims, from 0 to 1."""
     values = facts.vector.as_dict()
     counted = [goodness(feature, values[feature.name]) for feature in _claimed(schema, facts)]
     return math.fsum(counted) / len(counted) if counted else None

@@ -146,16 +146,13 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
     text = line[head:-1]
     framed = line.startswith(_BEFORE_HASH) and line[head - len(_BEFORE_ENTRY) : head] == _BEFORE_ENTRY
     if not framed or not line.endswith("}"):
-        name = _name(text, seq)
-        raise BadTrace(f"Entry {name} is not framed as an entry.", entry=name)
+        raise _bad(text, seq, "is not framed as an entry.")
     actual = sha256_hex(text.encode())
     if actual != claimed:
-        name = _name(text, seq)
-        raise BadTrace(f"Entry {name} was changed: its bytes hash to {actual}, the line says {claimed}.", entry=name)
+        raise _bad(text, seq, f"was changed: its bytes hash to {actual}, the line says {claimed}.")
     entry = _entry(text, seq)
     if entry["prev"] != previous or entry["seq"] != seq:
-        name = _name(text, seq)
-        raise BadTrace(f"Entry {name} does not follow the entry before it.", entry=name)
+        raise _bad(text, seq, "does not follow the entry before it.")
     return TraceEntry(seq, str(entry["key"]), entry["body"], actual)
 
 
@@ -165,18 +162,12 @@ def _entry(text: str, seq: int) -> dict[str, object]:
         entry = _DECODER.decode(text)
         is_plain = plain_json(entry) == text and _is_encodable(entry)
     except (ValueError, RecursionError) as bad:
-        name = _name(text, seq)
-        raise BadTrace(f"Entry {name} is not JSON ({type(bad).__name__}).", entry=name) from None
+        raise _bad(text, seq, f"is not JSON ({type(bad).__name__}).") from None
     if not is_plain:
-        name = _name(text, seq)
-        raise BadTrace(
-            f"Entry {name} is not in the plain JSON form: a key twice or out of order, white space, or another escape "
-            "or form of a number than ours.",
-            entry=name,
-        )
+        why = "a key twice or out of order, white space, or another escape or form of a number than ours"
+        raise _bad(text, seq, f"is not in the plain JSON form: {why}.")
     if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
-        name = _name(text, seq)
-        raise BadTrace(f"Entry {name} has not the fields {', '.join(sorted(_FIELDS))}.", entry=name)
+        raise _bad(text, seq, f"has not the fields {', '.join(sorted(_FIELDS))}.")
     return entry
 
 
@@ -198,31 +189,22 @@ def _is_encodable(value: object) -> bool:
     return True
 
 
-def _name(text: str, seq: int) -> str:
-    """The entry's key if it can still be read, with its number."""
+def _bad(text: str, seq: int, problem: str) -> BadTrace:
+    """The error about an entry, named by its number and its key if that can still be read."""
     try:
-        return f"#{seq} {str(_DECODER.decode(text)['key'])[:120]}"
+        name = f"#{seq} {str(_DECODER.decode(text)['key'])[:120]}"
     except (ValueError, KeyError, TypeError, RecursionError):
-        return f"#{seq}"
+        name = f"#{seq}"
+    return BadTrace(f"Entry {name} {problem}", entry=name)
 
 
 def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> list[Approval]:
     """The approvals in the last line: it must be exactly what they and the entries give."""
-    approvals = _approvals(line, digest)
-    if line != _ending(digest, approvals):
-        raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
-    if next(rest, None) is not None:
-        raise BadTrace("Something follows the digest.", entry="digest")
-    return approvals
-
-
-def _approvals(line: str, digest: str) -> list[Approval]:
-    """The approvals in the last line; nothing if it is not readable, which its comparison then shows."""
     try:
         links = _DECODER.decode("{" + line.removeprefix("],")).get("approvals", [])
         found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return []
+        found = []  # the comparison below shows that the line is not readable
     for approval in found:
         typed = (
             type(approval.at) is int
@@ -234,4 +216,8 @@ def _approvals(line: str, digest: str) -> list[Approval]:
             raise BadTrace(
                 f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
             )
+    if line != _ending(digest, found):
+        raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
+    if next(rest, None) is not None:
+        raise BadTrace("Something follows the digest.", entry="digest")
     return found

@@ -22,13 +22,13 @@ from clara_eval.actions.challenges import ChallengeFilter, browse, detail
 from clara_eval.actions.objections import ObjectionInput, object_or_show
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
-from clara_eval.actions.results import eval_status, has_stopped, is_waiting
+from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.app import Caller, open_caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.documents.results import ChainStatus
+from clara_eval.documents.results import STOPPED_STATES, ChainStatus
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, emit_json, read_text
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
@@ -85,7 +85,7 @@ def watch(
     found = ask(lambda caller: _watch(caller, address, every))
     if json:
         emit_json(found)
-    if has_stopped(found):
+    if found.status in STOPPED_STATES:
         raise typer.Exit(1)
 
 

@@ -135,7 +135,6 @@ async def _put_result(
 
 
 async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
-    """The lasting URI of this trace, if it has one."""
     found = json.loads(await store.get(chain_id, trace_uri_key(address)) or "{}")
     return found["uri"] if found.get("digest") == digest else None
 

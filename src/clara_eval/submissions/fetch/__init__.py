@@ -19,7 +19,7 @@ __all__ = ["FetchLimits", "IpfsContents", "UriFetch", "Web"]
 
 @dataclass(frozen=True, slots=True)
 class UriFetch:
-    """Fulfils `solutions.Fetch`. Holds no connection: every fetch opens and closes its own."""
+    """Holds no connection: every fetch opens and closes its own."""
 
     ipfs_gateway: str = "https://ipfs.io"
     """One or several, separated by commas: the next is asked where one cannot give the content."""

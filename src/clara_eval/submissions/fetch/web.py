@@ -8,7 +8,8 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
@@ -140,8 +141,7 @@ class Web:
     exempt: Exempt = frozenset()
 
     async def get(self, text: str) -> WebReply:
-        """GET a stranger's URL, following redirects."""
-        async with self._clock(text):
+        async with _clock(self.limits.total_seconds, text):
             for _ in range(self.limits.max_redirects + 1):
                 url = check_url(text, exempt=self.exempt)
                 reply = await self._get_once(url, PublicResolver(self._inner(), exempt=self.exempt))
@@ -153,28 +153,24 @@ class Web:
     async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> WebReply:
         """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
         try:
-            async with self._clock(text):
-                return await self._follow_trusted(URL(text), headers, max_bytes)
+            async with _clock(self.limits.total_seconds, text):
+                url = URL(text)
+                reply = await self._get_once(url, self._inner(), headers, max_bytes)
+                for _ in range(self.limits.max_redirects):
+                    if reply.location is None:
+                        return reply
+                    url = check_url(_join(url, reply.location), exempt=self.exempt)
+                    public = PublicResolver(self._inner(), exempt=self.exempt)
+                    reply = await self._get_once(url, public, headers, max_bytes)
+                raise Outage(f"The gateway redirects more than {self.limits.max_redirects} times.")
         except BadSubmission as bad:
             if bad.code == "too_large":
                 raise
             # A gateway's certificate, encoding or redirect says nothing about the submission.
             raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
 
-    async def _follow_trusted(self, url: URL, headers: Mapping[str, str], max_bytes: int) -> WebReply:
-        reply = await self._get_once(url, self._inner(), headers, max_bytes)
-        for _ in range(self.limits.max_redirects):
-            if reply.location is None:
-                return reply
-            url = check_url(_join(url, reply.location), exempt=self.exempt)
-            reply = await self._get_once(url, PublicResolver(self._inner(), exempt=self.exempt), headers, max_bytes)
-        raise Outage(f"The gateway redirects more than {self.limits.max_redirects} times.")
-
     def _inner(self) -> AbstractResolver:
         return self.resolver or aiohttp.ThreadedResolver()
-
-    def _clock(self, text: str) -> _Clock:
-        return _Clock(self.limits.total_seconds, text)
 
     async def _get_once(
         self,
@@ -205,24 +201,17 @@ class Web:
             raise _explain(url, bad) from bad
 
 
-class _Clock:
+@asynccontextmanager
+async def _clock(seconds: float, text: str) -> AsyncIterator[None]:
     """`asyncio.timeout` that ends in an Outage naming the URL."""
-
-    def __init__(self, seconds: float, text: str) -> None:
-        self._seconds = seconds
-        self._text = text
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: type[BaseException] | None, bad: BaseException | None, tb: object) -> None:
-        try:
-            await self._timeout.__aexit__(kind, bad, tb)  # type: ignore[arg-type]  # the traceback is passed on unread
-        except TimeoutError:
-            raise Outage(
-                f"{_short(self._text)} was not read within {self._seconds:g} seconds.", code="timeout"
-            ) from None
+    timeout = asyncio.timeout(seconds)
+    try:
+        async with timeout:
+            yield
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        raise Outage(f"{_short(text)} was not read within {seconds:g} seconds.", code="timeout") from None
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> WebReply:
