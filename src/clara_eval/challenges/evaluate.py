@@ -102,7 +102,6 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
             ports.fetch,
             models,
             ports.machine,
-            options.retry_after_seconds,
             await left_unanswered(case.journal),
             options.gives_up,
             prepared.rulings,

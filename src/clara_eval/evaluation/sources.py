@@ -101,7 +101,6 @@ class LiveSources:
     fetch: Fetch
     models: ModelSource
     machine: Machine
-    retry_after_seconds: tuple[float, ...] = ()
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """Requests that a finished run left unanswered, each with the reason: they stay so."""
     gives_up: bool = False
@@ -119,7 +118,7 @@ class LiveSources:
         missed = await self.journal.saved(_MISSED_KEY + account, RECEIVED)
         if missed is not None and not self.tries_again:
             return SubmissionResult.of(submission, missed, language)
-        limits = SubmissionLimits(retry_after_seconds=() if missed is not None else self.retry_after_seconds)
+        limits = SubmissionLimits() if missed is None else SubmissionLimits(retry_after_seconds=())
         received = Received.of(await fetch_submission(self.fetch, submission, limits))
         found = SubmissionResult.of(submission, received, language)
         if missed is not None and found.is_outage:

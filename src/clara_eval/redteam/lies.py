@@ -104,7 +104,6 @@ def _mark(number: int) -> str:
 
 
 def _level_at(feature: Feature, share_of: float) -> Value:
-    """The value that lies at this share of the way from worst to best."""
     up = min(1.0, max(0.0, share_of))
     along = up if feature.better == "higher" else 1.0 - up
     if feature.type == "boolean":
@@ -169,8 +168,6 @@ async def _read(
 
 @dataclass(frozen=True, slots=True)
 class LieVerdict:
-    """What became of one entry."""
-
     is_paid: bool
     is_flagged: bool
     is_untold: bool

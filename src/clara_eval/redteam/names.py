@@ -188,7 +188,6 @@ def carried() -> Iterator[tuple[str, str, Callable[[int, str], str]]]:
 
 
 def plain_program(language: str, mark: int) -> str:
-    """The program without words."""
     return _program_of(language, {})(mark, "")
 
 

@@ -17,8 +17,6 @@ from clara_eval.redteam.report import Figure, share
 
 @dataclass(frozen=True, slots=True)
 class HarnessAttack:
-    """A submission that wants tests or a metric it did not earn."""
-
     name: str
     """Short and unique within its language: `shadowed_require`."""
     what: str

@@ -47,8 +47,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """How fast the demo goes on."""
-
     answer_seconds: float = 1.6
     """Of the slow judge; a round asks it 42 times, one after the other."""
     open_seconds: int = 25
@@ -61,7 +59,6 @@ class Tempo:
 
 @asynccontextmanager
 async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None) -> AsyncIterator[Settings]:
-    """The chain with its rounds, and the settings of a service on it."""
     tempo = tempo or Tempo()
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
