@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.support.collector import Collector, collecting, facts
 
-from clara_eval.service.model_metrics import Telemetry
+from clara_eval.service.metrics import Telemetry
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.answers import MOST_AT_ONCE, WriteBatcher
+from clara_eval.store.sql_store import MOST_AT_ONCE, WriteBatcher
 from clara_eval.store.sqlite import SqliteStore
 
 

@@ -37,7 +37,7 @@ FAST = EngineOptions(
     retry_seconds_max=4,
 )
 _LATE_IMPORTS = (
-    "anyio._backends._asyncio", "clara_eval.judge.providers.openai", "clara_eval.interfaces.mcp.asgi", "dbos",
+    "anyio._backends._asyncio", "clara_eval.judge.providers.openai", "clara_eval.interfaces.mcp.server", "dbos",
     "numpy.ma", "psycopg", "psycopg_pool", "rich.logging",
     "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite.pysqlite", "truststore",
     "uvicorn.lifespan.on", "uvicorn.protocols.http.auto",

@@ -130,7 +130,14 @@ def finalize(address: str, sender: str | None = None) -> Action:
 async def plan_finalize(caller: Caller, address: str, sender: str | None = None) -> Plan:
     account = sender_of(caller, sender)
     challenge = await challenge_at(caller, address)
-    _check_finalizable(challenge)
+    name, at = challenge.status.name.capitalize(), challenge.address
+    if challenge.status is ChallengeStatus.FINALIZED:
+        raise CannotAct(f"The challenge {at} is finalized already.", see="claim", about=at)
+    if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
+        raise CannotAct(f"The challenge {at} is {name}: there is nothing to finalize.")
+    if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
+        raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
+    _check_waited(challenge, "Finalize")
     data = caller.chain.challenges.contract(challenge.address).bare_call("finalize")
     planned = transaction(challenge.address, data, "Finalize the challenge, which is due")
     return Plan(
@@ -141,14 +148,3 @@ async def plan_finalize(caller: Caller, address: str, sender: str | None = None)
         summary=f"The winners of {challenge.address} can claim, and the poster gets the bond back.",
         challenge=challenge.address,
     )
-
-
-def _check_finalizable(challenge: Challenge) -> None:
-    name, at = challenge.status.name.capitalize(), challenge.address
-    if challenge.status is ChallengeStatus.FINALIZED:
-        raise CannotAct(f"The challenge {at} is finalized already.", see="claim", about=at)
-    if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
-        raise CannotAct(f"The challenge {at} is {name}: there is nothing to finalize.")
-    if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
-        raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
-    _check_waited(challenge, "Finalize")

@@ -76,21 +76,7 @@ class App(Connections):
         dry_run: bool = False,
         gives_up: bool = False,
     ) -> Options:
-        return Options(
-            network=self.settings.network,
-            plan=plan,
-            review_above_usd=self.settings.review_above_usd,
-            review_doubt_usd=self.settings.review_doubt_usd,
-            review_doubt_share=self.settings.review_doubt_share,
-            calibration=self.settings.calibration,
-            calibration_floor=self.settings.calibration_floor,
-            objection_window=self.settings.objection_window,
-            objection_judge=self.settings.objection_judge,
-            seconds=seconds,
-            dry_run=dry_run,
-            gives_up=gives_up,
-            sent=sent,
-        )
+        return Options(self.settings, plan, seconds, gives_up=gives_up, dry_run=dry_run, sent=sent)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from clara_eval.evaluation.play import RuledComparisons
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
-from clara_eval.evaluation.rulings import rule_by_clock
+from clara_eval.evaluation.round import rule_by_clock
 from clara_eval.judge.calibration_gate import known, prompt_hash, why_not_alone, work_hash
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."
@@ -38,7 +38,7 @@ async def before_post(case: RoundCase, found: RecordedResult, status: StatusWrit
         return PostDecision("post", review)
     if review is not None and review.state != "approved":
         return await _wait_for_review(case, found, review, status)
-    if case.options.objection_window and found.disputed is None:
+    if case.options.settings.objection_window and found.disputed is None:
         held = await _hear_objections(case, found, status)
         if held is not None:
             return held
@@ -89,15 +89,15 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
 
 
 async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
-    options, challenge = case.options, case.challenge
-    worth = worth_micro_usd(challenge.token, challenge.prize_pool, options.network)
+    settings, challenge = case.options.settings, case.challenge
+    worth = worth_micro_usd(challenge.token, challenge.prize_pool, settings.network)
     raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
     return ReviewTerms(
         None if worth is None else worth / 1_000_000,
-        options.review_above_usd,
+        settings.review_above_usd,
         result.ranking.misallocation if result.ranking else 0.0,
-        options.review_doubt_usd,
-        options.review_doubt_share,
+        settings.review_doubt_usd,
+        settings.review_doubt_share,
         await _uncalibrated(case, result),
         tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
     )
@@ -112,7 +112,7 @@ async def _uncalibrated(case: RoundCase, result: EvaluationResult) -> str | None
         return None
     work, prompt = work_hash(case.given.config, result.schema), prompt_hash()
     found = [await known(case.ports.store, case.challenge.chain_id, judge, prompt, work) for judge in voters]
-    return why_not_alone(voters, found, case.options.calibration, case.options.calibration_floor)
+    return why_not_alone(voters, found, case.options.settings.calibration, case.options.settings.calibration_floor)
 
 
 def _default_words(result: EvaluationResult) -> str:
@@ -127,7 +127,7 @@ def _default_words(result: EvaluationResult) -> str:
 async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
     """Announce the result, wait until the window for objections is over, and have disputed steps done again."""
     now = await case.chain_now()
-    store, window, seconds = case.ports.store, window_of(case.challenge).at(now), case.options.objection_window
+    store, window, seconds = case.ports.store, window_of(case.challenge).at(now), case.options.settings.objection_window
     draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
     if now < draft.until:
         await status.say("publishing", 91, reason=ANNOUNCED, objections_until=draft.until)
@@ -135,6 +135,6 @@ async def _hear_objections(case: RoundCase, found: RecordedResult, status: Statu
     objections = await raised(case.journal, draft.digest)
     if not objections:
         return None
-    judge = case.options.objection_judge or None
+    judge = case.options.settings.objection_judge or None
     await reopen(Disputed(draft.digest, draft.until, draft.places, objections, judge), case.journal)
     return PostDecision("run again")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from clara_eval.chain.model import Challenge, PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
@@ -115,43 +115,38 @@ def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Addre
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     runs = result.execution.summaries if result.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
-    ranked = list(result.ranking.standings) if result.ranking else []
     places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}
-    rows = [
-        LeaderboardRow(
-            address=s.item,
-            agentId=agents[Address(s.item)],
-            rank=places[Address(s.item)],
-            score=s.score,
-            elo=s.elo,
-            low=s.low,
-            high=s.high,
-            pTop=s.p_top,
-            rankLow=s.rank_low,
-            rankHigh=s.rank_high,
-            wins=s.wins,
-            losses=s.losses,
-            ties=s.ties,
-            tiedWith=list(result.ranking.tied_with(s.item)) if result.ranking else [],
-            prizeAmount=prizes.get(Address(s.item)),
-            status="ranked",
-            executed=executed.get(Address(s.item)),
+
+    def row(account: Address, score: int, **more: Any) -> LeaderboardRow:
+        return LeaderboardRow(
+            address=account,
+            agentId=agents[account],
+            rank=places[account],
+            score=score,
+            prizeAmount=prizes.get(account),
+            executed=executed.get(account),
+            **more,
         )
-        for s in ranked
-    ]
-    for refused in result.rejected:
-        account = refused.submission.submitter
-        rows.append(
-            LeaderboardRow(
-                address=account,
-                agentId=agents[account],
-                rank=places[account],
-                score=0,
-                prizeAmount=prizes.get(account),
-                status="rejected",
-                code=refused.code,
-                reason=refused.reason,
-                executed=executed.get(account),
+
+    rows = []
+    if result.ranking:
+        rows += [
+            row(
+                Address(s.item),
+                s.score,
+                status="ranked",
+                elo=s.elo,
+                low=s.low,
+                high=s.high,
+                pTop=s.p_top,
+                rankLow=s.rank_low,
+                rankHigh=s.rank_high,
+                wins=s.wins,
+                losses=s.losses,
+                ties=s.ties,
+                tiedWith=list(result.ranking.tied_with(s.item)),
             )
-        )
-    return [row.model_dump() for row in sorted(rows, key=lambda row: places[Address(row.address)])]
+            for s in result.ranking.standings
+        ]
+    rows += [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
+    return [one.model_dump() for one in sorted(rows, key=lambda one: places[Address(one.address)])]

@@ -91,7 +91,7 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         return None
     disputed = await read_disputed(case.journal)
     is_announced = await announced(store, challenge.chain_id, challenge.address, digest) is not None
-    if case.options.objection_window and disputed is None and not is_announced:
+    if case.options.settings.objection_window and disputed is None and not is_announced:
         return None  # its places have to be announced first
     trace = await TraceFile.of(stream_trace(store, challenge.chain_id, challenge.address))
     if trace is None:

@@ -65,6 +65,8 @@ _SPAN: dict[Stage, tuple[int, int]] = {
     "extracting": (20, 40),
     "comparing": (40, 90),
 }
+WRITE_SECONDS = 0.25
+"""Progress is written at most this often."""
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage runs any more."""
 
@@ -124,32 +126,23 @@ class StatusWriter:
         *,
         listener: Callable[[EvalStatus], None] | None = None,
         now: Callable[[], float] = time.time,
-        every_seconds: float = 0.25,
     ) -> None:
         self._keys, self._chain_id, self._address = keys, chain_id, address
-        self._tell = listener or (lambda _status: None)
-        self._now, self._every = now, every_seconds
+        self._tell, self._now = listener or (lambda _status: None), now
         self.meter: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
-        self._began = now()
         self._stage_began: dict[str, tuple[float, int]] = {}
         self._written = 0.0
         self._writing: asyncio.Task[None] | None = None
         self._earlier: EvalStatus | None = None
-        start = int(self._began)
+        start = int(now())
         self.status = EvalStatus(status="pending", progress=0, startedAt=start, updatedAt=start)
 
     @classmethod
     async def resumed(
-        cls,
-        keys: PublicKeys,
-        chain_id: int,
-        address: str,
-        *,
-        listener: Callable[[EvalStatus], None] | None = None,
-        now: Callable[[], float] = time.time,
+        cls, keys: PublicKeys, chain_id: int, address: str, *, listener: Callable[[EvalStatus], None] | None = None
     ) -> StatusWriter:
         """A writer that keeps the start of what is written, and its progress unless that had ended."""
-        writer = cls(keys, chain_id, address, listener=listener, now=now)
+        writer = cls(keys, chain_id, address, listener=listener)
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
         if (earlier := writer._earlier) is not None:
@@ -187,7 +180,7 @@ class StatusWriter:
         await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
-        """Take the progress of a stage; written at most every quarter of a second, in the background."""
+        """Take the progress of a stage; it is written in the background."""
         low, high = _SPAN[stage]
         share = done / total if total else 1.0
         state: State = "comparing" if stage == "comparing" else "extracting"
@@ -199,7 +192,7 @@ class StatusWriter:
             stage=self._progress(stage, done, total),
         )
         self._tell(self.status)
-        due = self._now() - self._written >= self._every
+        due = self._now() - self._written >= WRITE_SECONDS
         if due and (self._writing is None or self._writing.done()):
             self._written = self._now()
             self._writing = asyncio.get_running_loop().create_task(self._write(self.status))

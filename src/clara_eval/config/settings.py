@@ -21,22 +21,6 @@ from clara_eval.core.constants import INTERFACES
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.web_origin import read_origin
 
-SECRETS = (
-    "CLARA_EVALUATOR_KEY",
-    "CLARA_EVALUATOR_PASSWORD",
-    "CLARA_SIGNER_URL",
-    "CLARA_WALLET_KEY",
-    "CLARA_ADMIN_API_KEY",
-    "CLARA_WEBHOOK_SECRET",
-    "CLARA_KV_TOKEN",
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "CLARA_ENDPOINT_KEYS",
-)
-
-FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
-"""What may be named by NAME_FILE: every secret, and addresses that may hold one."""
-
 
 def _address(value: object) -> object:
     if value is None or value == "":
@@ -318,6 +302,11 @@ class Settings(BaseModel):
             return cls.model_validate(chosen)
         except ValidationError as bad:
             raise ConfigError(_first_problem(bad), remedy="See .env.example for every setting.") from None
+
+
+SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)
+FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
+"""What may be named by NAME_FILE: every secret, and addresses that may hold one."""
 
 
 def _secret_from_file(name: str, path: str) -> str:

@@ -96,7 +96,6 @@ class Anvil:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the node and wait until it listens."""
         binary = find_anvil()
         self._cache = tempfile.TemporaryDirectory(prefix="clara-anvil-")
         self._process = await asyncio.create_subprocess_exec(
@@ -139,7 +138,6 @@ class Anvil:
             self._cache = None
 
     async def ended(self) -> int:
-        """Wait until the node ends by itself; return its exit code."""
         if self._process is None:
             raise ConfigError("The local node is not running.", remedy="Start it first.")
         return await self._process.wait()
@@ -165,7 +163,9 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
     on_path = shutil.which("anvil")
     wrapped = Path(on_path).resolve() if on_path else None
     starts = [*((Path(__file__).resolve().parent, Path.cwd()) if near is None else near)]
-    package = Path("node_modules", "@foundry-rs", f"anvil-{_platform_name()}")
+    machine = platform.machine().lower()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    package = Path("node_modules", "@foundry-rs", f"anvil-{sys.platform}-{machine}")
     for start in [*starts, wrapped] if wrapped else starts:
         for folder in (start, *start.parents):
             binary = folder / package / "bin" / ("anvil.exe" if sys.platform == "win32" else "anvil")
@@ -181,11 +181,6 @@ def install_remedy(project: Path) -> str:
     alone = "Run `npm install @foundry-rs/anvil`."
     is_clone = (project / "Makefile").is_file() and (project / "package.json").is_file()
     return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if is_clone else alone
-
-
-def _platform_name() -> str:
-    machine = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-    return f"{sys.platform}-{machine.get(platform.machine().lower(), platform.machine().lower())}"
 
 
 def _die_with_parent() -> Callable[[], None] | None:
@@ -244,8 +239,6 @@ class DevAccount:
 
 @dataclass(frozen=True, slots=True)
 class DevNode:
-    """One connection to an anvil node."""
-
     rpc_url: str
     session: ClientSession
     accounts: tuple[DevAccount, ...] = ()
@@ -272,7 +265,6 @@ class DevNode:
         return str(await self.rpc("eth_sendTransaction", transaction))
 
     async def receipts(self, hashes: Sequence[str]) -> list[MinedReceipt]:
-        """Wait until all are mined; raise `NodeRefused` if one was reverted."""
         return [await self._receipt(item) for item in hashes]
 
     async def _receipt(self, tx_hash: str) -> MinedReceipt:

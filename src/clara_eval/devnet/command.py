@@ -131,7 +131,6 @@ def _account(account: DevAccount) -> dict[str, object]:
 
 
 def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[str, str]) -> dict[str, object]:
-    """Return everything that a user of the chain has to know."""
     return {
         "network": "local",
         "chainId": LOCAL_CHAIN_ID,

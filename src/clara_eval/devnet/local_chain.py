@@ -97,8 +97,6 @@ class Handed:
 
 
 class DevClock:
-    """The blocks of a development chain: its time, its history."""
-
     def __init__(self, node: DevNode) -> None:
         self.node = node
         self.rpc_url = node.rpc_url
@@ -114,7 +112,6 @@ class DevClock:
         return await self.node.move_to(await self.now() + seconds)
 
     async def move_to(self, timestamp: int) -> int:
-        """Mine a block at exactly that time; the clock goes on from there."""
         return await self.node.move_to(timestamp)
 
     async def mine(self, blocks: int = 1) -> None:
@@ -206,7 +203,6 @@ class LocalChain(DevClock):
     async def submit(
         self, agent: DevAccount, challenge: Address, solution_uri: str, solution_hash: str | None = None
     ) -> MinedReceipt:
-        """Submit one solution; the agent is registered first if needed."""
         return (await self.submit_all(challenge, [Handed(agent, solution_uri, solution_hash)]))[0]
 
     async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
@@ -248,7 +244,6 @@ def create_params(chain: LocalChain, terms: PostedTerms, now: int) -> tuple[obje
 
 @asynccontextmanager
 async def local_chain(options: AnvilOptions | None = None) -> AsyncIterator[LocalChain]:
-    """Start a node, deploy everything, and end the node on leaving."""
     async with Anvil(options) as node:
         chain = await LocalChain.deploy(node.rpc_url)
         try:

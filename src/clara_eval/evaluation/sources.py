@@ -16,7 +16,7 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace, Temporary
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.execution import REVEAL, Reveal, run_here
-from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.round import RULINGS, Ruling
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Executed, Harness, Machine, MissingEngine
 from clara_eval.harness import HarnessSubmission as Program
@@ -24,7 +24,6 @@ from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
 from clara_eval.judge.completion import check_signed, signing
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
-from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
 from clara_eval.submissions.model import (
     Fetch,
     Fetched,
@@ -33,6 +32,8 @@ from clara_eval.submissions.model import (
     SubmissionLimits,
     check_submission,
     fetch_submission,
+    is_data_uri,
+    read_data_uri,
 )
 
 
@@ -101,7 +102,6 @@ class LiveSources:
     fetch: Fetch
     models: ModelSource
     machine: Machine
-    retry_after_seconds: tuple[float, ...] = ()
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """Requests that a finished run left unanswered, each with the reason: they stay so."""
     gives_up: bool = False
@@ -119,7 +119,7 @@ class LiveSources:
         missed = await self.journal.saved(_MISSED_KEY + account, RECEIVED)
         if missed is not None and not self.tries_again:
             return SubmissionResult.of(submission, missed, language)
-        limits = SubmissionLimits(retry_after_seconds=() if missed is not None else self.retry_after_seconds)
+        limits = SubmissionLimits() if missed is None else SubmissionLimits(retry_after_seconds=())
         received = Received.of(await fetch_submission(self.fetch, submission, limits))
         found = SubmissionResult.of(submission, received, language)
         if missed is not None and found.is_outage:

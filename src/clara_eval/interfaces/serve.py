@@ -25,8 +25,7 @@ from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine, Mode
 from clara_eval.service.logs import configure_logs
-from clara_eval.service.metrics import Metrics
-from clara_eval.service.model_metrics import watch_models
+from clara_eval.service.metrics import Metrics, watch_models
 from clara_eval.service.options import EngineOptions
 
 _log = structlog.get_logger(__name__)

@@ -52,8 +52,11 @@ class RealFile:
 def default_folders() -> list[Path]:
     """Where real programs are: Python's library, its packages, and what npm and the project hold here, if anything."""
     paths = sysconfig.get_paths()
-    here = Path.cwd()
-    return [Path(paths["stdlib"]), Path(paths["purelib"]), *(here / name for name in ("node_modules", "solidity"))]
+    return [
+        Path(paths["stdlib"]),
+        Path(paths["purelib"]),
+        *(Path.cwd() / name for name in ("node_modules", "solidity")),
+    ]
 
 
 def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages: Iterable[str] = ()) -> list[RealFile]:
@@ -61,8 +64,9 @@ def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages:
     wanted = {language_name(one) for one in languages} or set(ENDINGS.values())
     by_language: dict[str, list[tuple[Path, Path]]] = {name: [] for name in sorted(wanted)}
     for folder in folders:
-        for path in _sources(folder):
-            if (language := ENDINGS.get(path.suffix, "")) in by_language:
+        for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+            language = ENDINGS.get(path.suffix, "")
+            if language in by_language and not any(part in path.as_posix() for part in _LEFT_OUT):
                 by_language[language].append((folder, path))
     rng = random.Random(seed)  # noqa: S311 - which files, not a secret
     queues = {name: iter(rng.sample(held, len(held))) for name, held in by_language.items() if held}
@@ -77,12 +81,6 @@ def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages:
     return found
 
 
-def _sources(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if path.suffix in ENDINGS and not any(part in path.as_posix() for part in _LEFT_OUT):
-            yield path
-
-
 def _read(place: tuple[Path, Path]) -> RealFile | None:
     folder, path = place
     try:
@@ -92,9 +90,8 @@ def _read(place: tuple[Path, Path]) -> RealFile | None:
         return None
     language = ENDINGS[path.suffix]
     facts = measure(text, language) if text else {}
-    if not facts.get("parses") or not facts.get("functions") or (facts.get("code_lines") or 0) < 25:
-        return None
-    if _GENERATED.search(text[:400]):
+    is_program = facts.get("parses") and facts.get("functions") and (facts.get("code_lines") or 0) >= 25
+    if not is_program or _GENERATED.search(text[:400]):
         return None
     return RealFile(path, language, text, _origin(folder, path))
 
@@ -109,10 +106,7 @@ def _origin(folder: Path, path: Path) -> str:
 
 
 def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
-    """Each disguise of each file against its original."""
-    refused: Counter[str] = Counter()
-    similar: Counter[str] = Counter()
-    tried: Counter[str] = Counter()
+    refused, similar, tried = Counter[str](), Counter[str](), Counter[str]()
     for n, file in enumerate(files):
         others = [other for other in files if other.language == file.language and other is not file]
         program = Program(file.text, file.language, others[n % len(others)].text if others else "")
@@ -238,7 +232,11 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
     """Files that are refused, or called similar, for one from another package, among all of their language at once."""
     refused = similar = pairs = 0
     for language in sorted({file.language for file in files}):
-        held = _one_of_each_origin([file for file in files if file.language == language])
+        kept: dict[tuple[str, int], RealFile] = {}
+        for file in files:
+            if file.language == language:  # one of each name and size: packages carry each other's sources
+                kept.setdefault((file.path.name, len(file.text)), file)
+        held = list(kept.values())
         pairs += len(held) * (len(held) - 1) // 2
         solutions = [solution_of(file.text, n, language) for n, file in enumerate(held, start=1)]
         origins = {one.submission.submitter: file.origin for one, file in zip(solutions, held, strict=True)}
@@ -248,11 +246,3 @@ def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
             refused += sum(origins[copy.solution.submission.submitter] != first for copy in cluster.copies)
         similar += sum(origins[pair.earlier] != origins[pair.later] for pair in found.similar)
     return refused, similar, pairs
-
-
-def _one_of_each_origin(files: Sequence[RealFile]) -> list[RealFile]:
-    """All files, but of those with the same name and size only one: packages carry each other's sources."""
-    kept: dict[tuple[str, int], RealFile] = {}
-    for file in files:
-        kept.setdefault((file.path.name, len(file.text)), file)
-    return list(kept.values())

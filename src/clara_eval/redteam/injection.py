@@ -184,7 +184,6 @@ def _only(mark: str, fault: Fault) -> Callable[[Prompt], Fault | None]:
 
 
 def _pairs(payloads: Sequence[Payload]) -> list[tuple[str, str]]:
-    """Each attacked text with its control."""
     found, put = [], POSITIONS["middle"]
     for payload, carrier in zip(payloads, cycle(("comment", "docstring", "string")), strict=False):
         other = ("some words about fees and pools " * (1 + len(payload.text) // 32))[: len(payload.text)]

@@ -346,7 +346,6 @@ def truncated(program: Program, _: random.Random) -> str | None:
 
 
 def wrapped(program: Program, _: random.Random) -> str | None:
-    """Everything one level deeper."""
     inside = "".join(f"    {line}\n" for line in program.text.split("\n"))
     if program.language == "python":
         return f"if True:\n{inside}"
@@ -354,7 +353,6 @@ def wrapped(program: Program, _: random.Random) -> str | None:
 
 
 def strings_changed(program: Program, rng: random.Random) -> str | None:
-    """Other words in every message."""
     source = program.text.encode("utf-8", "replace")
     code = read_code(source, program.language)
     if code is None:
@@ -364,7 +362,6 @@ def strings_changed(program: Program, rng: random.Random) -> str | None:
 
 
 def joined(program: Program, _: random.Random) -> str | None:
-    """Two programs of about the same size as one."""
     part = program.other[: len(program.text)].rpartition("\n")[0]
     return part + "\n\n" + program.text if part else None
 

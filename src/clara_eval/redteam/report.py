@@ -54,14 +54,12 @@ class Figure:
 def share(
     name: str, what: str, hits: int, trials: int, *, at_most: Bound = None, at_least: Bound = None, **detail: object
 ) -> Figure:
-    """A share of trials, with the interval that so many allow."""
     low, high = interval(hits, trials)
     value = hits / trials if trials else 0.0
     return Figure(name, what, value, trials, low, high, at_most, at_least, {"hits": hits, **detail})
 
 
 def number(name: str, what: str, values: Sequence[float], *, at_most: Bound = None, at_least: Bound = None) -> Figure:
-    """The mean of a number over trials, with its normal interval."""
     count = len(values)
     mean = math.fsum(values) / count if count else 0.0
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1))

@@ -47,7 +47,6 @@ def load_payloads(attack: Attack) -> list[Payload]:
 
 
 def run_attack(attack: Attack) -> RedteamReport:
-    """Every section asked for, one after the other."""
     unknown = [name for name in attack.sections if name not in SECTIONS]
     if unknown:
         raise BadInput(f"There is no section {unknown[0]!r}.", value=unknown[0], remedy=f"Use {', '.join(SECTIONS)}.")

@@ -7,6 +7,7 @@ An attack with the honest solution gains if a cost is below the honest one; any 
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import NamedTuple
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Language, Machine, RunOutcome
@@ -399,8 +400,6 @@ HARNESSES: dict[Language, tuple[str, str, tuple[HarnessAttack, ...]]] = {
 
 
 class HarnessGain(NamedTuple):
-    """What an attack got that it did not earn."""
-
     tests: list[str]
     metrics: list[str]
 
@@ -412,7 +411,6 @@ def run_script(machine: Machine, language: Language, source: str) -> Executed:
 
 
 def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> HarnessGain:
-    """Tests and metrics that were not earned, by name."""
     passed = {call.name: call for call in found.calls if call.outcome == RunOutcome.PASSED and call.kind != "setUp"}
     fair = {call.name: call for call in honest.calls}
     if HARNESSES[found.language][1] not in attack.source:
@@ -423,12 +421,8 @@ def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> Harness
 
 
 def measure_scripts() -> list[Figure]:
-    """Undeserved tests and metrics, for each language; with the honest solution's own cost beside them."""
-    machine = Machine()
-    try:
+    with closing(Machine()) as machine:
         return [figure for language in HARNESSES for figure in _measured(machine, language)]
-    finally:
-        machine.close()
 
 
 def _measured(machine: Machine, language: Language) -> list[Figure]:

@@ -64,7 +64,6 @@ class MemoryAsker(Asker):
 
 
 def in_memory(llm: Llm) -> StructuredLlm:
-    """Ask a scripted model for typed values, with its answers kept in memory."""
     return StructuredLlm(MemoryAsker(llm))
 
 
@@ -73,8 +72,6 @@ def answer_of(text: str, stop: Literal["end", "max_tokens", "refusal"] = "end") 
 
 
 class Property(TypedDict, total=False):
-    """One field of an answer's schema."""
-
     type: Required[str]
     description: str
     enum: list[str]
@@ -214,7 +211,6 @@ def worst_value(kind: Property) -> object:
 
 
 def _bound(kind: Property, *, best: bool) -> object:
-    """The legal maximum or minimum."""
     if "enum" in kind:
         return kind["enum"][-1 if best else 0]
     bound = bounds(kind)[best]
@@ -276,7 +272,6 @@ def gullible_judge(schema: FeatureSchema, attacker: Literal["A", "B"]) -> Callab
 
 
 def shown_vectors(prompt: Prompt) -> tuple[dict[str, Value], dict[str, Value]]:
-    """The two vectors of a comparison prompt."""
     found = _VECTORS.match(prompt.user)
     assert found is not None
     return json.loads(found.group(1)), json.loads(found.group(2))

@@ -82,10 +82,6 @@ class Due:
     may_change_unseen: bool = False
     """The contract can move on without an event, or a reorg can undo it: read it at every tick."""
 
-    @property
-    def is_at_risk(self) -> bool:
-        return self.window_used >= ALARM_SHARE
-
 
 def due(
     challenge: ChallengeState, memory: Memory, *, evaluator: Address, chain_now: int, wall_now: float, can_sign: bool

@@ -22,7 +22,7 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import STATES, EvalStatus
 from clara_eval.documents.store_keys import INDEX, status_key
 from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.due import ChallengeState, Due, Memory, due
+from clara_eval.service.due import ALARM_SHARE, ChallengeState, Due, Memory, due
 from clara_eval.service.metrics import Metrics
 
 LAST_TICK = "engine:last-tick"
@@ -143,7 +143,7 @@ class Tick:
         nearest = self.report.nearest_deadline_seconds
         self.report.nearest_deadline_seconds = left if nearest is None else min(nearest, left)
         self.report.window_used = max(self.report.window_used, found.window_used)
-        if found.is_at_risk:
+        if found.window_used >= ALARM_SHARE:
             gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
             self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
 

@@ -1,18 +1,257 @@
-"""The store in SQL: the same statements for SQLite and Postgres, one class for each kind of data."""
+"""The store in SQL: the same statements for SQLite and Postgres, one class for each kind of data.
+
+Invariant: caps of spending are checked and a reservation written under one exclusive lock: they hold for all workers.
+Paid answers that arrive together are written in one statement: a caller continues when its answer is in the database,
+and a rejected row does not fail the rest of its batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field
-from functools import partial
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
 
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.judge.port import PaidAnswer
-from clara_eval.store.answers import RunAnswers, WriteBatcher, write_answers
-from clara_eval.store.driver import BULK, Driver, below, placeholders
+from clara_eval.core.errors import Deferred, Temporary
+from clara_eval.core.hashing import plain_json
+from clara_eval.judge.attestation import Signed
+from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend
+from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.store.driver import BULK, Driver, Row, SqlValue, below, placeholders
 from clara_eval.store.leases import Leases
-from clara_eval.store.ledger import SpendLedger
+
+MOST_AT_ONCE = 80
+"""Six values each: below the 999 that SQLite takes at the least."""
+_PAGE = 1000
+_ANSWER_COLUMNS = "request, run, llm, purpose, answer, cost_micro_usd"
+_ANSWER_FIELDS = tuple(one.name for one in fields(Answer))
+
+Write = Callable[[Sequence[PaidAnswer]], Awaitable[set[str]]]
+"""Writes all or none and returns the requests that had no answer before."""
+Place = tuple[PaidAnswer, "asyncio.Future[bool]"]
+
+
+class RunAnswers:
+    driver: Driver
+    answer_listeners: list[Callable[[PaidAnswer], None]]
+    batcher: WriteBatcher
+
+    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
+        return {row[0]: _paid(row) for row in await self._select(_ANSWER_COLUMNS, requests)}
+
+    async def answered(self, requests: Sequence[str]) -> set[str]:
+        return {row[0] for row in await self._select("request", requests)}
+
+    async def _select(self, columns: str, requests: Sequence[str]) -> list[Row]:
+        found: list[Row] = []
+        for start in range(0, len(requests), BULK):
+            part = requests[start : start + BULK]
+            query = f"SELECT {columns} FROM answers WHERE request IN ({placeholders(part)})"  # noqa: S608 - only placeholders are put in
+            found += await self.driver.fetch(query, part)
+        return found
+
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        """Save the first answer of a request, and return the one that is saved now."""
+        if not await self.batcher.is_first(paid):
+            # Two workers may have asked the same at once: both go on with the answer that was first.
+            return (await self.answers((paid.request,))).get(paid.request, paid)
+        for listen in self.answer_listeners:
+            listen(paid)
+        return paid
+
+    async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
+        last = ""
+        while True:
+            rows = await self.driver.fetch(
+                f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE run = ? AND request > ? ORDER BY request LIMIT {_PAGE}",  # noqa: S608 - constants
+                (run, last),
+            )
+            for row in rows:
+                yield _paid(row)
+            if len(rows) < _PAGE:
+                return
+            last = rows[-1][0]
+
+
+async def write_answers(driver: Driver, arrived: Sequence[PaidAnswer]) -> set[str]:
+    """Write all or none, and return the requests that had no answer before."""
+    rows = await driver.fetch(_insert(len(arrived)), [value for paid in arrived for value in _row(paid)])
+    return {row[0] for row in rows}
+
+
+class WriteBatcher:
+    """Write in one statement what arrives in one turn of the event loop, or while another write is under way."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._waiting: list[Place] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def is_first(self, paid: PaidAnswer) -> bool:
+        place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((paid, place))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work())
+        return await place
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                together, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
+                await self._settle(together)
+        finally:
+            self._task = None
+            for _, place in self._waiting:  # only when this task is cancelled from outside
+                place.cancel()
+            self._waiting = []
+
+    async def _settle(self, together: Sequence[Place]) -> None:
+        try:
+            new = await self._write([paid for paid, _ in together])
+        except asyncio.CancelledError:
+            for _, place in together:
+                place.cancel()
+            raise
+        except Exception as bad:  # noqa: BLE001 - each caller gets its own
+            if len(together) > 1 and not isinstance(bad, Temporary):
+                for alone in together:
+                    await self._settle((alone,))
+                return
+            for _, place in together:
+                if not place.done():
+                    place.set_exception(bad)
+            return
+        for paid, place in together:
+            if not place.done():
+                place.set_result(paid.request in new)
+            new.discard(paid.request)  # the second answer of one request is not the first
+
+
+@lru_cache(maxsize=128)
+def _insert(count: int) -> str:
+    rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
+    return f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES {rows} ON CONFLICT DO NOTHING RETURNING request"  # noqa: S608 - only placeholders are put in
+
+
+def _row(paid: PaidAnswer) -> tuple[SqlValue, ...]:
+    answer = {name: getattr(paid.answer, name) for name in _ANSWER_FIELDS}
+    if paid.answer.signed is not None:
+        answer["signed"] = asdict(paid.answer.signed)
+    return (paid.request, paid.run, paid.llm, paid.purpose, plain_json(answer), paid.cost_micro_usd)
+
+
+def _paid(row: Row) -> PaidAnswer:
+    request, run, llm, purpose, answer, cost = row
+    told = json.loads(answer)
+    signed = told.pop("signed", None)
+    return PaidAnswer(request, run, llm, purpose, Answer(**told, signed=Signed(**signed) if signed else None), cost)
+
+
+ROOM_SECONDS = 60
+"""When to look again at a cap that only running evaluations fill."""
+_UNSURE = "unsure"
+"""The purpose of a run's line for calls that were sent and never answered."""
+
+
+class SpendLedger:
+    driver: Driver
+    now: Callable[[], float] | None
+
+    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
+        moment = datetime.fromtimestamp(self._wall_now(), UTC)
+        async with self.driver.exclusive() as tx:
+            await _check_caps(tx, run, poster, purpose, micro_usd, caps, moment)
+            rows = await tx.fetch(
+                "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, at) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (run, purpose) DO UPDATE SET reserved_micro_usd = excluded.reserved_micro_usd, "
+                "settled_micro_usd = NULL, at = excluded.at RETURNING id",
+                (run, poster, purpose, micro_usd, int(moment.timestamp())),
+            )
+        return int(rows[0][0])
+
+    async def settle_spend(self, spend_id: int, micro_usd: int) -> None:
+        await self.driver.fetch("UPDATE spends SET settled_micro_usd = ? WHERE id = ?", (micro_usd, spend_id))
+
+    async def add_unsure(self, run: str, micro_usd: int) -> None:
+        await self.driver.fetch(
+            "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, settled_micro_usd, at) "
+            "SELECT run, poster, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT) FROM spends "
+            "WHERE run = ? ORDER BY id LIMIT 1 ON CONFLICT (run, purpose) DO UPDATE SET "
+            "reserved_micro_usd = spends.reserved_micro_usd + excluded.reserved_micro_usd, "
+            "settled_micro_usd = spends.settled_micro_usd + excluded.settled_micro_usd, at = excluded.at",
+            (_UNSURE, micro_usd, micro_usd, int(self._wall_now()), run),
+        )
+
+    async def unsure_of(self, run: str) -> int:
+        rows = await self.driver.fetch(
+            "SELECT settled_micro_usd FROM spends WHERE run = ? AND purpose = ?", (run, _UNSURE)
+        )
+        return int(rows[0][0]) if rows else 0
+
+    async def spends(self, *, since: int = 0) -> list[Spend]:
+        rows = await self.driver.fetch(
+            "SELECT id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at FROM spends WHERE at >= ? "
+            "ORDER BY id",
+            (since,),
+        )
+        return [Spend(*row) for row in rows]
+
+    def _wall_now(self) -> float:
+        return time.time() if self.now is None else self.now()
+
+
+_NEW_POSTERS = "month for new posters"
+_KNOWN = "SELECT poster FROM spends WHERE settled_micro_usd > 0 AND at <= ?"
+
+
+async def _new_posters_cap(tx: Driver, poster: str, caps: Caps, known_at: int) -> int | None:
+    """The cap that new posters share; None for a known poster."""
+    if caps.new_posters_month is None:
+        return None
+    known = await tx.fetch(f"{_KNOWN} AND poster = ? LIMIT 1", (known_at, poster))
+    return None if known else caps.new_posters_month
+
+
+async def _check_caps(
+    tx: Driver, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps, moment: datetime
+) -> None:
+    """Raise Deferred if what all other lines spent or reserved leaves too little under a cap."""
+    day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    month = day.replace(day=1)
+    next_month = (month + timedelta(days=32)).replace(day=1)
+    known_at = int(moment.timestamp()) - KNOWN_AFTER_SECONDS
+    scopes = (
+        ("challenge", caps.per_challenge, "run = ?", (run,), None),
+        ("poster and day", caps.per_poster_day, "poster = ? AND at >= ?", (poster, int(day.timestamp())),
+         int((day + timedelta(days=1)).timestamp())),
+        ("month", caps.per_month, "at >= ?", (int(month.timestamp()),), int(next_month.timestamp())),
+        (_NEW_POSTERS, await _new_posters_cap(tx, poster, caps, known_at),
+         f"at >= ? AND poster NOT IN ({_KNOWN})", (int(month.timestamp()), known_at), int(next_month.timestamp())),
+    )  # fmt: skip
+    for scope, cap, where, values, retry_at in scopes:
+        if cap is None:
+            continue
+        rows = await tx.fetch(
+            "SELECT COALESCE(SUM(COALESCE(settled_micro_usd, reserved_micro_usd)), 0), "  # noqa: S608 - `where` is one of these constants
+            "COALESCE(SUM(CASE WHEN settled_micro_usd IS NULL THEN reserved_micro_usd ELSE 0 END), 0) FROM spends "
+            f"WHERE {where} AND NOT (run = ? AND purpose = ?)",
+            (*values, run, purpose),
+        )
+        spent, waiting = int(rows[0][0]), int(rows[0][1])
+        if spent + micro_usd > cap:
+            # Running evaluations give back what they do not use: if only they are in the way, look again soon.
+            is_soon = spent - waiting + micro_usd <= cap
+            raise Deferred(
+                f"The budget per {scope} of ${cap / 1e6:.2f} does not allow another ${micro_usd / 1e6:.2f}: "
+                f"${spent / 1e6:.2f} is spent or reserved.",
+                remedy=f"Raise {'CLARA_NEW_POSTERS_SHARE' if scope == _NEW_POSTERS else 'the cap'}, or wait.",
+                retry_at=int(moment.timestamp()) + ROOM_SECONDS if is_soon else retry_at,
+            )
 
 
 class RunEntries:

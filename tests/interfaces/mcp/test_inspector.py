@@ -33,7 +33,7 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.store_keys import draft_key
-from clara_eval.interfaces.mcp.asgi import create_asgi
+from clara_eval.interfaces.mcp.server import create_asgi
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]

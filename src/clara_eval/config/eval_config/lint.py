@@ -46,7 +46,12 @@ def lint_criteria(report: ProblemReport, criteria: str) -> None:
 
 
 def lint_feature(report: ProblemReport, path: str, feature: Feature | BareName) -> None:
-    _lint_name(report, path, feature.name)
+    orders = _ORDERS.findall(feature.name)
+    if len(orders) >= 2:
+        remedy = "Name what is observed, such as novelty."
+        report.forbid(path, feature.name, "The name is a command, not a property.", remedy)
+    elif orders:
+        report.warn(path, feature.name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
     if isinstance(feature, BareName):
         return
     lint_text(report, at(path, "description"), feature.description)
@@ -71,7 +76,15 @@ def lint_text(report: ProblemReport, path: str, text: str) -> None:
         found = re.search(pattern, text)
         if found:
             report.forbid(path, found.group(), f"The text holds {what}.", remedy[0].upper() + remedy[1:] + ".")
-    _lint_phrases(report, path, text)
+    for quoted in _QUOTED.finditer(text):
+        phrase = quoted.group(1) or quoted.group(2)
+        if len(phrase.split()) >= 3 or _MAGIC.search(text[max(0, quoted.start() - 80) : quoted.start()]):
+            report.warn(
+                path,
+                phrase,
+                "A quoted phrase can be a signal between poster and submitter.",
+                "Describe the property instead of quoting words; the judge sees typed features and no text.",
+            )
     found = _WHO_OR_WHEN.search(text)
     if found:
         report.warn(
@@ -80,26 +93,6 @@ def lint_text(report: ProblemReport, path: str, text: str) -> None:
             f"The text speaks of who submitted or when ({found.group()!r}).",
             "The judge sees neither; a tie already goes to the earlier submission.",
         )
-
-
-def _lint_phrases(report: ProblemReport, path: str, text: str) -> None:
-    for found in _QUOTED.finditer(text):
-        phrase = found.group(1) or found.group(2)
-        if len(phrase.split()) >= 3 or _MAGIC.search(text[max(0, found.start() - 80) : found.start()]):
-            report.warn(
-                path,
-                phrase,
-                "A quoted phrase can be a signal between poster and submitter.",
-                "Describe the property instead of quoting words; the judge sees typed features and no text.",
-            )
-
-
-def _lint_name(report: ProblemReport, path: str, name: str) -> None:
-    orders = _ORDERS.findall(name)
-    if len(orders) >= 2:
-        report.forbid(path, name, "The name is a command, not a property.", "Name what is observed, such as novelty.")
-    elif orders:
-        report.warn(path, name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
 
 
 def _lint_direction(report: ProblemReport, path: str, feature: Feature) -> None:

@@ -110,7 +110,6 @@ async def _judge_and_pay(
 
 
 async def write_trace(app: App, address: Address) -> Path:
-    """Write the archived trace to a file."""
     app.settings.trace_dir.mkdir(parents=True, exist_ok=True)
     path = app.settings.trace_dir / f"{address}.trace.json"
     with path.open("w", encoding="utf-8") as out:
@@ -134,7 +133,6 @@ async def _claim(
 
 
 def demo_document(told: DemoResult) -> dict[str, object]:
-    """Return the JSON document of `clara-eval demo --json`."""
     evaluation, walk = told.evaluation, told.evaluation.result
     standings = walk.ranking.standings if walk.ranking else ()
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}

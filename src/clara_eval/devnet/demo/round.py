@@ -68,8 +68,6 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class DemoRound:
-    """A posted round, with a name for each submitter."""
-
     address: Address
     names: dict[Address, str]
 

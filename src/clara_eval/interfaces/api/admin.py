@@ -24,15 +24,12 @@ Header = Annotated[str | None, Depends(_header)]
 
 class AdminKey:
     def __init__(self, key: SecretStr | None) -> None:
-        self._digest: bytes | None = None
-        if key is None:
-            return
-        if len(key.get_secret_value()) < SHORTEST_KEY:
+        if key is not None and len(key.get_secret_value()) < SHORTEST_KEY:
             raise ConfigError(
                 f"CLARA_ADMIN_API_KEY is shorter than {SHORTEST_KEY} characters.",
                 remedy="Use a long random one, for example from `openssl rand -hex 32`.",
             )
-        self._digest = _digest(key.get_secret_value())
+        self._digest = _digest(key.get_secret_value()) if key is not None else None
 
     @property
     def is_set(self) -> bool:

@@ -117,7 +117,7 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
 def _mount_tools(app: FastAPI, context: ApiContext) -> None:
     """Mount the agents' tools, if the extra `mcp` is installed."""
     if importlib.util.find_spec("mcp") is not None:
-        module = importlib.import_module("clara_eval.interfaces.mcp.asgi")
+        module = importlib.import_module("clara_eval.interfaces.mcp.server")
         caller = make_caller(context.settings, is_local=False, store=context.reader.store)
         app.state.tools = module.create_asgi(caller)
         app.mount("/mcp", app.state.tools)

@@ -78,37 +78,26 @@ class ListQuery:
         return "/?" + urlencode(kept) if kept else "/"
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    cards: tuple[Card, ...]
-    known: int
-    """Challenges before any filter."""
-    page: int
-    pages: int
-    groups: dict[str, tuple[str, int]]
-    skills: tuple[str, ...]
-
-
 def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> Listed:
+def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> dict[str, object]:
     """One page of the challenges that pass: those being judged first, then by deadline."""
     cards = [card_of(row, now) for row in rows]
     passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
     pages = max(1, -(-len(passing) // PAGE_CARDS))
     page = min(max(1, wanted.page), pages)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
-    return Listed(
-        cards=tuple(passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS]),
-        known=len(cards),
-        page=page,
-        pages=pages,
-        groups={name: (label, sum(card.phase.label in labels for card in cards))
-                for name, (label, labels) in GROUPS.items()},
-        skills=tuple(sorted(skill for skill, _ in skills.most_common(MOST_SKILLS))),
-    )  # fmt: skip
+    labels = Counter(card.phase.label for card in cards)
+    return {
+        "cards": passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS],
+        "known": len(cards),
+        "page": page,
+        "pages": pages,
+        "groups": {name: (heading, sum(labels[one] for one in passed)) for name, (heading, passed) in GROUPS.items()},
+        "skills": sorted(skill for skill, _ in skills.most_common(MOST_SKILLS)),
+    }
 
 
 def _passes(card: Card, wanted: ListQuery) -> bool:
@@ -151,7 +140,7 @@ class LeaderboardView:
     page: int
     pages: int
     line: float | None
-    """The pay line on the scale of the bars."""
+    """The pay line on the scale of the bars: half-way between the last that is paid and the first that is not."""
     fact_names: tuple[str, ...] = ()
 
     @property
@@ -188,6 +177,10 @@ def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
     drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
+    line = None
+    if 0 < paid < len(ranked):
+        last, following = ranked[paid - 1].elo, ranked[paid].elo
+        line = scale.at((last + following) / 2) if last is not None and following is not None else None
     return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         podium=tuple(row for row in drawn[:PODIUM] if row.found.is_paid),
@@ -196,16 +189,8 @@ def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
         paid=paid,
         page=page,
         pages=pages,
-        line=_line(ranked, scale, paid),
+        line=line,
     )
-
-
-def _line(ranked: Sequence[LeaderboardRow], scale: RatingScale, paid: int) -> float | None:
-    """Half-way between the last that is paid and the first that is not."""
-    if not 0 < paid < len(ranked):
-        return None
-    last, following = ranked[paid - 1].elo, ranked[paid].elo
-    return scale.at((last + following) / 2) if last is not None and following is not None else None
 
 
 def around_line(scores: Scores, most: int) -> list[str]:
@@ -235,8 +220,6 @@ class Cell:
 
     @property
     def tone(self) -> str:
-        if not self.games:
-            return "none"
         return "won" if self.points > self.games / 2 else "lost" if self.points < self.games / 2 else "even"
 
 

@@ -189,7 +189,14 @@ async def review(address: AddressPath, body: rest.ReviewRequest, context: Contex
     known = to_address(address)
     with _well_formed():
         if body.decision == "rule":
-            await context.engine.rule(known, _decree(body), body.traceDigest)
+            asked = body.ruling
+            if asked is None:
+                raise BadInput(
+                    "The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled."
+                )
+            account = to_address(asked.account) if asked.account else None
+            decree = Decree(asked.kind, account, asked.judge, asked.stage, body.note, body.by)
+            await context.engine.rule(known, decree, body.traceDigest)
         else:
             await context.engine.decide(known, body.decision, body.note, body.traceDigest, body.by)
     return rest.ReviewRecord(challengeAddress=known, decision=body.decision, note=body.note, by=body.by)
@@ -227,14 +234,6 @@ async def object_(address: AddressPath, body: rest.ObjectionRequest, context: Co
     with _well_formed():
         kept = await context.engine.object(known, body.about, body.reason, body.signature)
     return rest.ObjectionRecord(challengeAddress=known, submitter=kept.submitter, about=kept.about, reason=kept.reason)
-
-
-def _decree(body: rest.ReviewRequest) -> Decree:
-    asked = body.ruling
-    if asked is None:
-        raise BadInput("The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled.")
-    account = to_address(asked.account) if asked.account else None
-    return Decree(asked.kind, account, asked.judge, asked.stage, body.note, body.by)
 
 
 @router.get(

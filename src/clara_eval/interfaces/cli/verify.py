@@ -42,9 +42,10 @@ def verify(
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     if not json:
         print_verified(checked)
-    foreseen = partial(_ask_cost, yes=yes)
-    asked = rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=foreseen) if again else None
-    found = asyncio.run(asked) if asked else None
+    found = None
+    if again:
+        cost = partial(_ask_cost, yes=yes)
+        found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
     if json:
         emit_json({**verified_document(checked), "rejudged": to_camel_json(found) if found else None})
     elif found:
