@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -346,9 +347,17 @@ class CompileCache:
         return found
 
     def put(self, key: str, answer: Compiled) -> None:
+        """Keep an answer, on disk by best effort: a cache that cannot be written only costs time."""
         self._keep(key, answer)
-        if self._folder is not None:
-            self._write(self._folder, key, answer)
+        folder = self._folder
+        if folder is None:
+            return
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as part:
+                part.write(json.dumps(answer))
+            Path(part.name).replace(folder / f"{key}.json")
+            _prune(folder)
 
     def _keep(self, key: str, answer: Compiled) -> None:
         self._memory[key] = answer
@@ -364,17 +373,6 @@ class CompileCache:
         except (OSError, ValueError):
             return None  # not there, or half written by somebody else: compile again
         return found
-
-    def _write(self, folder: Path, key: str, answer: Compiled) -> None:
-        """Best effort: a cache that cannot be written only costs time."""
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as part:
-                part.write(json.dumps(answer))
-            Path(part.name).replace(folder / f"{key}.json")
-            _prune(folder)
-        except OSError:
-            return
 
 
 def _prune(folder: Path) -> None:
