@@ -37,7 +37,7 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.replay import is_same
-from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.round import RULINGS, Ruling
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import Quotes

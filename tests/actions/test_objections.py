@@ -41,7 +41,7 @@ from clara_eval.core.errors import (
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
-from clara_eval.evaluation.rulings import RULINGS
+from clara_eval.evaluation.round import RULINGS
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.interfaces.mcp import build_server

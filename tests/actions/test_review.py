@@ -24,8 +24,7 @@ from clara_eval.core.errors import BadInput, BadTrace, ConfigError
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
-from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.evaluation.rulings import Ruling, ruled_plan
+from clara_eval.evaluation.round import EvaluationPlan, Ruling, ruled_plan
 from clara_eval.judge.port import Prompt
 
 

@@ -30,8 +30,7 @@ from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import drafted
-from clara_eval.submissions.data_uri import read_data_uri
-from clara_eval.submissions.model import Fetched
+from clara_eval.submissions.model import Fetched, read_data_uri
 
 CHALLENGE = large_challenge(24, by_models=True)
 PLAN = EvaluationPlan(("scripted:talker",), "both")

@@ -6,7 +6,7 @@ import pytest
 
 from clara_eval.evaluation.review_defaults import Moment, Then, default_of
 from clara_eval.evaluation.review_rules import DOUBT, ReviewTerms, review_reasons
-from clara_eval.evaluation.rulings import Ruling
+from clara_eval.evaluation.round import Ruling
 
 
 def reasons(prize: float | None, misplaced: float, limit: float | None = 50.0) -> list[str]:

@@ -28,7 +28,7 @@ from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, render
-from clara_eval.submissions.data_uri import read_data_uri
+from clara_eval.submissions.model import read_data_uri
 
 PLAN_BY_RULES = EvaluationPlan(("rules",))
 CONFIG_BY_MODELS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +43,9 @@ async def preflight(settings: Settings) -> list[Finding]:
     """Run every check, in the order in which an operator would fix them."""
     try:
         async with open_app(settings) as app:
-            checks: list[tuple[str, Callable[[App], Awaitable[str]]]] = [
-                ("network", _network),
-                ("factory", _factory),
-                ("wallet", _wallet),
-                ("store", _store),
-                ("judges", _judges),
-            ]
             found = []
-            for name, look in checks:
+            checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store, "judges": _judges}
+            for name, look in checks.items():
                 try:
                     found.append(Finding(name, ok=True, detail=await look(app)))
                 except ClaraError as bad:

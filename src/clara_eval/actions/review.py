@@ -27,7 +27,7 @@ from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.rest import ReviewSheet, ShownComparison
 from clara_eval.documents.results import EvalStatus, Features, RuledStage, RulingKind, Scores, Summary, Value, read
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
-from clara_eval.evaluation.rulings import RULINGS, Ruling, read_rulings
+from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.leases import evaluation_lease, held

@@ -17,7 +17,7 @@ from clara_eval.evaluation.play import RuledComparisons
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
-from clara_eval.evaluation.rulings import rule_by_clock
+from clara_eval.evaluation.round import rule_by_clock
 from clara_eval.judge.calibration_gate import known, prompt_hash, why_not_alone, work_hash
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."

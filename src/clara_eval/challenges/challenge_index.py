@@ -16,7 +16,7 @@ from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
 from clara_eval.documents.store_keys import INDEX, index_key
 from clara_eval.store.sql_store import PublicKeys
-from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
+from clara_eval.submissions.model import is_data_uri, read_data_uri
 
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000

@@ -18,7 +18,7 @@ from clara_eval.challenges.settle import post_result, read_scores, save_scores
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.errors import NotFound, Unscorable
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.rulings import ruled_plan
+from clara_eval.evaluation.round import ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources, left_unanswered
 

@@ -14,7 +14,7 @@ from clara_eval.core.errors import BadTrace
 from clara_eval.documents.results import RuledStage
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.rulings import Ruling
+from clara_eval.evaluation.round import Ruling
 from clara_eval.evaluation.scoring_window import SPARE_SHARE, Window
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.store.sql_store import PublicKeys

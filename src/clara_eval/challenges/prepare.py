@@ -17,8 +17,7 @@ from clara_eval.core.errors import BadSubmission, CannotPublish, NotYet
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import REVEAL, WITHHELD, Reveal, revealed_document
 from clara_eval.evaluation.result import PLAN
-from clara_eval.evaluation.round import EvaluationPlan, Round
-from clara_eval.evaluation.rulings import Ruling, is_by_default, read_rulings
+from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, is_by_default, read_rulings
 from clara_eval.evaluation.sources import any_missed
 from clara_eval.evaluation.trace.journal import Journal
 

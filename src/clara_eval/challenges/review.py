@@ -11,7 +11,7 @@ from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ReviewState
 from clara_eval.documents.store_keys import REVIEWS, review_key
-from clara_eval.evaluation.rulings import CLOCK
+from clara_eval.evaluation.round import CLOCK
 from clara_eval.evaluation.trace.document import Approval
 from clara_eval.judge.reading import shown
 from clara_eval.store.sql_store import PublicKeys

@@ -19,8 +19,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec, to_camel_json
 from clara_eval.core.errors import BadTrace, NotYet, Temporary
 from clara_eval.evaluation.result import EvaluationResult, VenueRecords
-from clara_eval.evaluation.round import Round
-from clara_eval.evaluation.rulings import RULINGS
+from clara_eval.evaluation.round import RULINGS, Round
 from clara_eval.evaluation.scoring_window import Window
 from clara_eval.evaluation.sources import Bodies, recorded_metadata
 from clara_eval.evaluation.trace.journal import Journal

@@ -23,8 +23,7 @@ from clara_eval.evaluation.features.extract import (
     prompts_for,
 )
 from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round
-from clara_eval.evaluation.rulings import excluded, with_originals
+from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, excluded, with_originals
 from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult
 from clara_eval.judge import type_names
 from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read

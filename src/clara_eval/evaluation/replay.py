@@ -14,8 +14,7 @@ from typing import Protocol, TypeVar
 from clara_eval.core.errors import BadTrace, ClaraError
 from clara_eval.core.version import RULES
 from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, entries
-from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
-from clara_eval.evaluation.rulings import is_by_default, ruled_plan
+from clara_eval.evaluation.round import EvaluationPlan, Round, is_by_default, no_listener, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import Bodies, TraceSources
 from clara_eval.evaluation.trace.document import Approval

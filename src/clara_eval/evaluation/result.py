@@ -15,8 +15,7 @@ from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.execution import Execution
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons
-from clara_eval.evaluation.round import EvaluationPlan, Round
-from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Round, Ruling
 from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED, SubmissionResult
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer

@@ -17,8 +17,7 @@ from clara_eval.evaluation.features.extract import UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.round import Round
-from clara_eval.evaluation.rulings import Ruling, is_by_default
+from clara_eval.evaluation.round import Round, Ruling, is_by_default
 from clara_eval.ranking import Ranking
 from clara_eval.submissions.copies import CONTESTED_SECONDS, Likeness
 from clara_eval.submissions.model import Rejected, Solution

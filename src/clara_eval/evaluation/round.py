@@ -1,15 +1,21 @@
-"""A round, and the plan by which it is evaluated: who judges and how many games."""
+"""A round, the plan by which it is evaluated, and what a person ruled about it; later rulings count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.config.eval_config import EvalConfig, Metadata
+from clara_eval.core.address import Address
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.submission import Submission, Version
+from clara_eval.documents.results import RuledStage, RulingKind
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.costs.budgets import ReadingBudget
 from clara_eval.judge.reading import TokenLimits
+from clara_eval.submissions.copies import Cluster, Copy, Likeness, Similar
+from clara_eval.submissions.model import Rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +76,104 @@ class EvaluationPlan:
 
 def no_listener(stage: Stage, done: int, total: int) -> None:
     """Ignore the progress of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    kind: RulingKind | Literal["default"]
+    of: str
+    """The digest of the result that the person looked at."""
+    at: int
+    account: Address | None = None
+    """Who is excluded, or who is the original."""
+    judge: str | None = None
+    """Who is asked instead, as in CLARA_JUDGES."""
+    stage: RuledStage | None = None
+    note: str = ""
+    by: str = ""
+    """Who ruled, as they called themselves."""
+
+
+RULINGS = JsonCodec(tuple[Ruling, ...])
+_KEY, _DEFAULT_KEY = "rulings", "default"
+CLOCK = "the clock"
+"""Who ruled, when the time for a decision was over."""
+
+
+async def read_rulings(journal: Journal) -> tuple[Ruling, ...]:
+    """Everything that was ruled about this run: by people, oldest first, then by the clock."""
+    by_people: tuple[Ruling, ...] | None = await journal.saved(_KEY, RULINGS)
+    by_clock: tuple[Ruling, ...] | None = await journal.saved(_DEFAULT_KEY, RULINGS)
+    return (*(by_people or ()), *(by_clock or ()))
+
+
+async def rule_by_clock(journal: Journal, digest: str, at: int) -> None:
+    """Keep that the default is posted, because nobody decided about this result until this moment."""
+    ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
+    await journal.keep(_DEFAULT_KEY, RULINGS, (ruling,))
+
+
+def is_by_default(rulings: Sequence[Ruling]) -> bool:
+    return any(ruling.kind == "default" for ruling in rulings)
+
+
+def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
+    words = {r.account: r.note for r in rulings if r.kind == "exclude"}
+    return tuple(
+        Rejected(s, "excluded", f"A person excluded it in review: {words[s.submitter] or 'no reason given'}.")
+        for s in submissions
+        if s.submitter in words
+    )
+
+
+def with_originals(likeness: Likeness, rulings: Sequence[Ruling]) -> Likeness:
+    """Copies and similar work with the authors that a person named; what somebody decided is contested no more."""
+    for ruling in rulings:
+        if ruling.kind == "original" and ruling.account is not None:
+            likeness = _with_original(likeness, ruling.account)
+    return likeness
+
+
+def _with_original(likeness: Likeness, account: Address) -> Likeness:
+    clusters = tuple(_headed_by(cluster, account) for cluster in likeness.clusters)
+    heads = {
+        before.original.submission.submitter: after.original.submission.submitter
+        for before, after in zip(likeness.clusters, clusters, strict=True)
+    }
+    families = {heads.get(member, member): heads.get(head, head) for member, head in likeness.families.items()}
+    named = [
+        replace(pair, earlier=heads.get(pair.earlier, pair.earlier), later=heads.get(pair.later, pair.later))
+        for pair in likeness.similar
+    ]
+    similar = tuple(_settled(pair, account) for pair in named)
+    return replace(likeness, clusters=clusters, families=families, similar=similar)
+
+
+def _settled(pair: Similar, account: Address) -> Similar:
+    if account == pair.later:
+        pair = replace(pair, earlier=pair.later, later=pair.earlier)
+    return replace(pair, contested=False) if account == pair.earlier else pair
+
+
+def _headed_by(cluster: Cluster, account: Address) -> Cluster:
+    members = {copy.solution.submission.submitter: copy for copy in cluster.copies}
+    settled = tuple(replace(copy, may_be_first=False) for copy in cluster.copies)
+    if account == cluster.original.submission.submitter:
+        return replace(cluster, copies=settled)
+    chosen = members.get(account)
+    if chosen is None:
+        return cluster
+    head = chosen.solution
+    others = tuple(copy for copy in settled if copy.solution is not head)
+    return Cluster(head, (Copy(cluster.original, chosen.kind), *others))
+
+
+def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:
+    for ruling in rulings:
+        if ruling.kind == "judge" and ruling.judge is not None:
+            first = next(iter(plan.readers), None)
+            if ruling.stage == "reading":
+                plan = replace(plan, reader=ruling.judge or first)
+            else:  # another judge for the games does not read the submissions as well
+                plan = replace(plan, reader=first, judges=(ruling.judge,))
+    return plan

@@ -15,8 +15,7 @@ from clara_eval.evaluation.play import Comparison, judge_by_rules, play_tourname
 from clara_eval.evaluation.result import EvaluationResult, tally_of
 from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, place
 from clara_eval.evaluation.review_rules import JudgedRound, round_flags
-from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round
-from clara_eval.evaluation.rulings import is_by_default
+from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, is_by_default
 from clara_eval.evaluation.sources import Sources, key_reports
 from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files

@@ -16,7 +16,7 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace, Temporary
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.execution import REVEAL, Reveal, run_here
-from clara_eval.evaluation.rulings import RULINGS, Ruling
+from clara_eval.evaluation.round import RULINGS, Ruling
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Executed, Harness, Machine, MissingEngine
 from clara_eval.harness import HarnessSubmission as Program
@@ -24,7 +24,6 @@ from clara_eval.harness.model import ExecutedDocument
 from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
 from clara_eval.judge.completion import check_signed, signing
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
-from clara_eval.submissions.data_uri import is_data_uri, read_data_uri
 from clara_eval.submissions.model import (
     Fetch,
     Fetched,
@@ -33,6 +32,8 @@ from clara_eval.submissions.model import (
     SubmissionLimits,
     check_submission,
     fetch_submission,
+    is_data_uri,
+    read_data_uri,
 )
 
 

@@ -81,16 +81,12 @@ SPREADS: dict[str, Spread] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    mark: str
-    text: str
-    quality: float
+def _qualities(rng: random.Random, count: int = ENTRIES) -> list[float]:
+    return sorted(rng.gauss(0, 1) for _ in range(count))
 
 
-def _entries(rng: random.Random, count: int = ENTRIES) -> list[_Entry]:
-    qualities = sorted(rng.gauss(0, 1) for _ in range(count))
-    return [_Entry(_mark(n), _program(f"entry_{n:02}", n), quality) for n, quality in enumerate(qualities)]
+def _entry(number: int) -> str:
+    return _program(f"entry_{number:02}", number)
 
 
 def _program(name: str, size: int) -> str:
@@ -128,9 +124,9 @@ def _below_best(feature: Feature, steps: int) -> Value:
 class _Reader:
     """Knows how good each entry is, and says it or lies."""
 
-    def __init__(self, schema: FeatureSchema, entries: list[_Entry], seed: int, spread: str = "usual") -> None:
+    def __init__(self, schema: FeatureSchema, qualities: list[float], seed: int, spread: str = "usual") -> None:
         self._schema, self._seed, self._spread = schema, seed, SPREADS[spread]
-        self._truth = {entry.mark: entry.quality for entry in entries}
+        self._truth = {_mark(number): quality for number, quality in enumerate(qualities)}
 
     @property
     def honest(self) -> Callable[[Prompt], str]:
@@ -199,15 +195,14 @@ async def measure_lies(trials: int, seed: int) -> list[Figure]:
         for trial in range(trials):
             spread = tuple(SPREADS)[trial % len(SPREADS)]
             size, paid = SIZES[trial // len(SPREADS) % len(SIZES)]
-            entries = _entries(random.Random(f"{seed}{config}{trial}"), size)  # noqa: S311 - a trial, not a secret
-            known = _Reader(schema, entries, trial, spread)
+            qualities = _qualities(random.Random(f"{seed}{config}{trial}"), size)  # noqa: S311 - a trial, not a secret
+            known = _Reader(schema, qualities, trial, spread)
             read = {
-                Address(f"0x{n:040x}"): await _read(schema, known.honest, entry.text, n)
-                for n, entry in enumerate(entries, start=1)
+                Address(f"0x{n + 1:040x}"): await _read(schema, known.honest, _entry(n), n + 1) for n in range(size)
             }
             honest.append((spread, [*verdicts(schema, read, paid).values()]))
             liar = Address(f"0x{1:040x}")  # the entry of the lowest quality
-            text = entries[0].text.replace("# A solution.", PAYLOAD)
+            text = _entry(0).replace("# A solution.", PAYLOAD)
             for lie, found in lied.items():
                 facts = await _read(schema, known.lying(*lie), text, 1)
                 found.append((f"{config}, {spread}", verdicts(schema, {**read, liar: facts}, paid)[liar]))
@@ -272,16 +267,12 @@ async def measure_executed(trials: int, seed: int) -> list[Figure]:
     rules = RulesJudge(EXECUTED)
     for trial in range(trials):
         rng = random.Random(f"{seed}x{trial}")  # noqa: S311 - a trial, not a secret
-        entries = _entries(rng)
-        known = _Reader(EXECUTED, entries, trial)
+        known = _Reader(EXECUTED, _qualities(rng), trial)
         runs = [_ran(passed, rng.randrange(20_000, 90_000)) for passed in range(ENTRIES)]
 
-        honest = [
-            await _read(EXECUTED, known.honest, entry.text, n, ran)
-            for n, (entry, ran) in enumerate(zip(entries, runs, strict=True), start=1)
-        ]
+        honest = [await _read(EXECUTED, known.honest, _entry(n), n + 1, ran) for n, ran in enumerate(runs)]
         lying = known.lying("knows", "one_below" if trial % 2 else "maximum")
-        lied = await _read(EXECUTED, lying, entries[0].text, 1, runs[0])
+        lied = await _read(EXECUTED, lying, _entry(0), 1, runs[0])
         before, after = (
             sum(rules.merit(rival.vector) >= rules.merit(mine.vector) for rival in honest[1:])
             for mine in (honest[0], lied)

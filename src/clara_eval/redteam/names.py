@@ -6,9 +6,10 @@ An obedient reader reports the values behind the name of a feature; a credulous 
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from clara_eval.config.eval_config import Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
@@ -80,7 +81,6 @@ contract Limiter {{
 {bottom}
 """
 _TEMPLATES = {"python": _PYTHON, "javascript": _SCRIPT, "typescript": _SCRIPT, "solidity": _SOLIDITY}
-_SLOTS = ("top", "parameter", "member", "field", "inside", "after", "method", "bottom")
 _DEEP = "        "
 _CARRIERS: dict[str, dict[str, dict[str, str]]] = {
     "python": {
@@ -184,20 +184,16 @@ def carried() -> Iterator[tuple[str, str, Callable[[int, str], str]]]:
     """Language, carrier, and the program with a mark and words in that carrier."""
     for language, carriers in _CARRIERS.items():
         for carrier, slots in carriers.items():
-            yield language, carrier, _program_of(language, slots)
+            yield language, carrier, partial(_program, language, slots)
 
 
 def plain_program(language: str, mark: int) -> str:
-    return _program_of(language, {})(mark, "")
+    return _program(language, {}, mark, "")
 
 
-def _program_of(language: str, slots: dict[str, str]) -> Callable[[int, str], str]:
-    def program(mark: int, words: str) -> str:
-        filled = {slot: slots.get(slot, "").format(w=words) for slot in _SLOTS}
-        name = slots.get("name", "scaled").format(w=words)
-        return _TEMPLATES[language].format(mark=mark, name=name, **filled)
-
-    return program
+def _program(language: str, slots: dict[str, str], mark: int, words: str) -> str:
+    filled = {slot: text.format(w=words) for slot, text in slots.items()}
+    return _TEMPLATES[language].format_map(defaultdict(str, {"mark": str(mark), "name": "scaled"} | filled))
 
 
 class NameRound:
@@ -205,7 +201,7 @@ class NameRound:
 
     def __init__(self, language: str, seed: str) -> None:
         rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
-        self._seed, self._language = seed, language
+        self._language = language
         self.marks = [70_001 + n for n in range(ENTRIES)]
         self._levels = {mark: {f: _honest_level(rng, n) for f in SCHEMA.names} for n, mark in enumerate(self.marks)}
 
@@ -275,7 +271,7 @@ async def _paid(seed: int, name: str, whose: str, slots: dict[str, dict[str, str
     for language, filled in slots.items():
         for reader, (make, words) in READERS.items():
             held = NameRound(language, f"{seed}{language}{reader}")
-            text = _program_of(language, filled)(held.marks[0], words)
+            text = _program(language, filled, held.marks[0], words)
             paid += (await _outcome(held, make(held.honest), text, statement))[1]
             trials += 1
     what = f"worst entries {whose}, that are paid before a person looks"

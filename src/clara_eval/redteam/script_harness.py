@@ -7,6 +7,7 @@ An attack with the honest solution gains if a cost is below the honest one; any 
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import NamedTuple
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Language, Machine, RunOutcome
@@ -420,11 +421,8 @@ def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> Harness
 
 
 def measure_scripts() -> list[Figure]:
-    machine = Machine()
-    try:
+    with closing(Machine()) as machine:
         return [figure for language in HARNESSES for figure in _measured(machine, language)]
-    finally:
-        machine.close()
 
 
 def _measured(machine: Machine, language: Language) -> list[Figure]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine
@@ -251,12 +252,9 @@ SOLIDITY_ATTACKS = IDLE_ATTACKS + WORKING_ATTACKS
 
 def measure_solidity() -> list[Figure]:
     """Undeserved tests and undeserved metrics of every attack, on the real compiler and EVM."""
-    machine = Machine()
-    try:
+    with closing(Machine()) as machine:
         honest = run_solidity(machine, HONEST)
         found = {attack.name: run_solidity(machine, attack.source) for attack in SOLIDITY_ATTACKS}
-    finally:
-        machine.close()
     idle = [attack.name for attack in IDLE_ATTACKS]
     tests = [name for name in idle if found[name].features.get("tests_passed") != 0.0]
     gains = {name: gained for name, one in found.items() if (gained := sorted(gains_over(honest, one)))}

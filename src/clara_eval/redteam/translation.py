@@ -177,10 +177,9 @@ _EXPRESSIONS: dict[type, Callable[..., str]] = {
 def junk_function(language: str, rng: random.Random) -> str:
     name, a, b = (f"{rng.choice('pqrstuvw')}{rng.randrange(10**6)}" for _ in range(3))
     steps = [_junk_step(language, a, b, rng) for _ in range(rng.randrange(3, 9))]
+    body = "".join(f"    {line}\n" for step in steps for line in step.split("\n"))
     if language == "python":
-        body = "".join(f"    {line}\n" for step in steps for line in step.split("\n"))
         return f"def {name}({a}, {b}={rng.randrange(99)}):\n{body}    return {a} * {rng.randrange(2, 99)} + {b}\n"
-    body = "".join(f"    {step}\n" for step in steps)
     if language == "solidity":
         return (
             f"library {name} {{\n  function f(uint256 {a}, uint256 {b}) internal pure returns (uint256) {{\n"

@@ -13,7 +13,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -147,11 +147,8 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
 
 async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
     """One that the service judges and posts at once, and one whose prize is large enough for a person to look."""
-    machine = open_machine(settings)
-    try:
-        story = story_for(machine, lambda _room, _sentence: None)
-    finally:
-        machine.close()
+    with closing(open_machine(settings)) as machine:
+        story = story_for(machine, lambda _stage, _sentence: None)
     story = replace(story, config=json.dumps({**json.loads(story.config), "judge": "rules"}, indent=1))
     say("A finished round is being posted, and one that will wait for a review.")
     await submit_round(chain, await post_round(chain, open_seconds=HOUR, story=story), story)

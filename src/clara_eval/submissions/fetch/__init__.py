@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from clara_eval.core.errors import BadSubmission, ConfigError, Temporary
-from clara_eval.submissions.data_uri import read_data_uri
 from clara_eval.submissions.fetch.ipfs import fetch_ipfs
 from clara_eval.submissions.fetch.web import FetchLimits, Web, refuse_status
-from clara_eval.submissions.model import Fetched
+from clara_eval.submissions.model import Fetched, read_data_uri
 
 __all__ = ["FetchLimits", "IpfsContents", "UriFetch", "Web"]
 
