@@ -12,15 +12,16 @@ import pytest
 from dbos import DBOS, SetEnqueueOptions, SetWorkflowID
 
 from clara_eval.core.errors import ConfigError
-from clara_eval.service.dbos_runtime import (
+from clara_eval.service.options import EngineOptions
+from clara_eval.service.queue import (
     EVALUATIONS,
     JsonSerializer,
+    Orphans,
     launched,
     step_apart,
     system_url,
+    take_over,
 )
-from clara_eval.service.options import EngineOptions
-from clara_eval.service.queue import Orphans, take_over
 from clara_eval.store.sqlite import SqliteStore
 
 FAST = EngineOptions(poll_seconds=0.05, worker_evaluations=1, lease_seconds=1)

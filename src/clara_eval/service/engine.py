@@ -25,13 +25,12 @@ from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.core.private_file import make_private
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
-from clara_eval.service.dbos_runtime import Workflow, interrupt, launched, step_apart
 from clara_eval.service.duty import TickReport, read_report, save_report, show_report
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
-from clara_eval.service.queue import Orphans, Queue, take_over
+from clara_eval.service.queue import Orphans, Queue, Workflow, interrupt, launched, step_apart, take_over
 from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
