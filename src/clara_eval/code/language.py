@@ -110,15 +110,11 @@ def _guess(head: str) -> str | None:
         # Every TypeScript file also shows the signs of JavaScript.
         counts["typescript"] += counts["javascript"]
     best = max(counts, key=lambda name: counts[name])
-    return best if counts[best] >= 2 else _by_single_sign(head)
-
-
-def _by_single_sign(head: str) -> str | None:
-    """One sign is enough where prose practically never shows it."""
-    for name, number in (("solidity", 0), ("python", 0), ("go", 1), ("rust", 0)):
-        if _shows(head, name, number):
-            return name
-    return None
+    if counts[best] >= 2:
+        return best
+    # One sign is enough if prose practically never shows it.
+    certain = (("solidity", 0), ("python", 0), ("go", 1), ("rust", 0))
+    return next((name for name, number in certain if _shows(head, name, number)), None)
 
 
 def _shows(head: str, name: str, number: int) -> bool:

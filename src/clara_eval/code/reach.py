@@ -347,9 +347,8 @@ class _Reader:
 
     def _is_test(self, item: Item, names: frozenset[str]) -> bool:
         starts = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
-        if any(name.startswith(starts.get(self._language, ())) for name in names) and self._language in starts:
-            return True
-        return item in self._after_test_attribute
+        is_named = any(name.startswith(starts.get(self._language, ())) for name in names)
+        return is_named or item in self._after_test_attribute
 
     def _test_call(self, item: Item) -> str:
         """A test, or a group of them, as scripts write them; empty for anything else."""

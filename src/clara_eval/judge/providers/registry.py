@@ -151,20 +151,19 @@ def _unknown(name: str) -> ConfigError:
 
 
 def _checked_url(url: str) -> str:
+    reason = ""
     try:
         parts = urlsplit(url)
         port_is_good = parts.port is None or parts.port > 0
+        if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
+            reason = "it is not http(s)://host/path"
+        elif parts.username or parts.password or parts.query or parts.fragment:
+            reason = "it holds a user, a password or a query, and judges' names are public"
     except ValueError:
-        raise _bad_url("it cannot be read") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
-        raise _bad_url("it is not http(s)://host/path")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise _bad_url("it holds a user, a password or a query, and judges' names are public")
+        reason = "it cannot be read"
+    if reason:
+        raise ConfigError(
+            f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
+            remedy="Write openai:MODEL@https://host/v1, and the key in OPENAI_API_KEY or CLARA_ENDPOINT_KEYS.",
+        )
     return url.rstrip("/")
-
-
-def _bad_url(reason: str) -> ConfigError:
-    return ConfigError(
-        f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
-        remedy="Write openai:MODEL@https://host/v1, and the key in OPENAI_API_KEY or CLARA_ENDPOINT_KEYS.",
-    )
