@@ -140,8 +140,6 @@ DEFAULTS = (
 )
 _BY_CODE = {code: row for row in DEFAULTS for code in row.codes}
 _UNLISTED = ReviewDefault((), "an entry", Then.STAYS, "")
-
-
 HIGHEST_SCORE = 10_000
 """The largest score of an entry (`ranking.elo.score`)."""
 

@@ -80,8 +80,6 @@ class SubmissionResult:
 
 
 RECEIVED = JsonCodec(Received)
-
-
 _UNANSWERED = JsonCodec(dict[str, str])
 _EXECUTED = JsonCodec(ExecutedDocument)
 _RECEIVED_KEY, _MISSED_KEY = "received/", "outage/"

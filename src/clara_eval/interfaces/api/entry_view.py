@@ -105,12 +105,8 @@ def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow
 
 def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
     """The rival at the pay line: the last that is paid, or the first that is not."""
-    if not row.is_ranked:
-        return None
-    paid = [other for other in ranked if other.is_paid]
-    if row.is_paid:
-        return next((other for other in ranked if not other.is_paid), None)
-    return paid[-1] if paid else None
+    across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
+    return across[0 if row.is_paid else -1] if across else None
 
 
 def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[Match]:

@@ -47,7 +47,7 @@ from clara_eval.interfaces.cli.screen import (
     print_lines,
     print_next,
     print_text,
-    print_warning,
+    print_warnings,
     print_wrapped,
     safe,
 )
@@ -73,8 +73,7 @@ def init(
         emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
     print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
-    for sentence in warnings:
-        print_warning(sentence)
+    print_warnings(warnings)
     print_next(
         [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
     )
@@ -140,8 +139,7 @@ def hash_(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the evalConfigHash: keccak256 of the exact bytes, or of the canonical form."""
-    content = read_bytes(file)
-    config = usable_config(file, content, as_json=as_json)
+    config, content = read_config(file, as_json=as_json)
     hashed = config.canonical if canonical else content
     form, found = "canonical" if canonical else "bytes", config_hash(hashed)
     document = {"ok": True, "file": str(file), "hash": found, "form": form, "bytes": len(hashed)}
@@ -162,8 +160,7 @@ def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> N
         text = _describe(feature, is_judged=feature in schema.judged, is_untyped=feature.name in untyped)
         print_text(f"  {feature.name:28} {text}")
     print_lines(f"evalConfigHash {found['hash']}")
-    for sentence in found["warnings"]:
-        print_warning(sentence)
+    print_warnings(found["warnings"])
 
 
 def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
@@ -191,7 +188,7 @@ def quote(
     as_json: JsonFlag = False,
 ) -> None:
     """Say what an evaluation will cost, stage by stage, beside the specification's table."""
-    config = read_config(file, as_json=as_json)
+    config, _ = read_config(file, as_json=as_json)
     size_asked = quoting.Size(submissions, 0, size, batch)
     found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
     if as_json:
@@ -199,8 +196,7 @@ def quote(
         return
     _print_quote(found.quote, found.schedule)
     print_lines(*found.notes)
-    for warning in found.warnings:
-        print_warning(warning)
+    print_warnings(found.warnings)
 
 
 def _print_quote(found: quoting.Quote, schedule: str) -> None:
@@ -240,7 +236,7 @@ def rehearse(
     as_json: JsonFlag = False,
 ) -> None:
     """Compile the schema as an evaluation would, try it on samples, and freeze it as a fully typed config."""
-    config = read_config(file, as_json=as_json)
+    config, _ = read_config(file, as_json=as_json)
     if write is not None and write.exists():
         raise exists_already(write)  # before a model is paid for nothing
     texts = {str(path): read_text(path) for path in sample or []}
@@ -274,25 +270,20 @@ def rehearse(
         for feature_name, value in read.vector.as_dict().items():
             print_text(f"  {feature_name:28} {value}")
         print_lines(*(f"  flag: {safe(flag.sentence, 400)}" for flag in read.flags))
-    for warning in found.warnings:
-        print_warning(warning)
+    print_warnings(found.warnings)
     if write is not None:
         print_lines(f"Wrote {safe(str(write))}.")
 
 
-def read_config(file: Path, *, as_json: bool) -> EvalConfig:
-    return usable_config(file, read_bytes(file), as_json=as_json)
-
-
-def usable_config(file: Path, content: bytes, *, as_json: bool) -> EvalConfig:
-    """Check a config; one that is not usable ends the command with its problems and exit code 1."""
+def read_config(file: Path, *, as_json: bool) -> tuple[EvalConfig, bytes]:
+    """Read and check a config; one that is not usable ends the command with its problems and exit code 1."""
+    content = read_bytes(file)
     try:
-        return parse_eval_config(content)
+        return parse_eval_config(content), content
     except BadEvalConfig as bad:
-        if as_json:
-            emit_json({"ok": False, "file": str(file), "problems": [one.to_json() for one in bad.problems]})
-        else:
-            print_problems(bad.problems)
+        problems = bad.problems
+        document = {"ok": False, "file": str(file), "problems": [one.to_json() for one in problems]}
+        answer(document, as_json, lambda: print_problems(problems))
         raise typer.Exit(1) from None
 
 

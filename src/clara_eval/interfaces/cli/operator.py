@@ -45,13 +45,10 @@ def check(*, json: JsonFlag = False) -> None:
     """Check settings, node, wallet, store and judges, and say what is ready and what is not."""
     findings = asyncio.run(preflight(Settings.from_env()))
     is_ready = all(finding.ok for finding in findings)
-    if json:
-        rows = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in findings]
-        emit_json({"ok": is_ready, "checks": rows})
-    else:
-        for finding in findings:
-            mark = "[green]ok[/green]  " if finding.ok else "[red]no[/red]  "
-            print_lines(f"{mark}{finding.name:<10} {safe(finding.detail, 1000)}")
+    rows = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in findings]
+    marks = {True: "[green]ok[/green]  ", False: "[red]no[/red]  "}
+    lines = [f"{marks[one.ok]}{one.name:<10} {safe(one.detail, 1000)}" for one in findings]
+    answer({"ok": is_ready, "checks": rows}, json, lambda: print_lines(*lines))
     if not is_ready:
         raise typer.Exit(1)
 

@@ -76,9 +76,8 @@ def print_next(commands: Sequence[str]) -> None:
         print_labelled("" if number else "Next", f"{program()} {words}")
 
 
-def print_warning(sentence: str | None) -> None:
-    if sentence:
-        print_lines(f"[yellow]warning[/] {safe(sentence, 800)}")
+def print_warnings(sentences: Sequence[str]) -> None:
+    print_lines(*(f"[yellow]warning[/] {safe(sentence, 800)}" for sentence in sentences))
 
 
 def program() -> str:
