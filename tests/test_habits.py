@@ -134,7 +134,7 @@ UNTYPED = {
     "chain/contracts/abi.py": "values of an ABI, decoded by its own types",
     "config/eval_config/catalogue.py": "rows of its JSON file",
     "config/eval_config/shape.py": "pydantic's errors, and the schema itself",
-    "service/dbos_runtime.py": "DBOS's workflows and serializer",
+    "service/queue.py": "DBOS's workflows and serializer",
     "service/engine.py": "what DBOS hands to workflows and back",
     "interfaces/mcp/schema.py": "the MCP library's tools and contexts",
     "interfaces/cli/commands.py": "typer's and click's commands",
