@@ -177,3 +177,10 @@ def test_a_change_touches_few_files_and_real_ones() -> None:
     assert [title for title, made, changed in recipes if not 1 <= len(made) + len(changed) <= 5] == []
     assert [file for _, _, changed in recipes for file in changed if not (ROOT / file).is_file()] == []
     assert [file for _, made, _ in recipes for file in made if not (ROOT / file).parent.is_dir()] == []
+
+
+def test_no_test_imports_a_test() -> None:
+    """Shared set-up lives in `tests/support`: no module imports another one's tests."""
+    files = [*(ROOT / "tests").rglob("*.py")]
+    pattern = re.compile(r"^(?:from|import) tests\.(?!support)[\w.]*\btest_", re.MULTILINE)
+    assert [str(path) for path in files if pattern.search(path.read_text(encoding="utf-8"))] == []

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
-from tests.challenges.test_attestation import signed_round
-from tests.challenges.test_models import Dropping, judged, script
-from tests.evaluation.test_execution import public_round
-from tests.evaluation.test_replay import traced
+from tests.support.attested_rounds import signed_round
+from tests.support.executed_rounds import public_round
 from tests.support.forged_trace import Entries, forged
 from tests.support.large_round import large_lines
+from tests.support.model_rounds import Dropping, judged, script
+from tests.support.replay import traced
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 from tests.support.signing_endpoint import SigningEndpoint

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_attestation import FORGERIES as FORGED_ANSWERS
-from tests.challenges.test_attestation import signed_round
-from tests.evaluation.test_execution import public_round
+from tests.support.attested_rounds import FORGERIES as FORGED_ANSWERS
+from tests.support.attested_rounds import signed_round
+from tests.support.executed_rounds import public_round
 from tests.support.forged_trace import Change, Entries, forged
 from tests.support.large_round import large_lines
 from tests.support.signing_endpoint import SigningEndpoint

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_models import judged, model_round, script
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.labels import HEAD
+from tests.support.model_rounds import judged, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_judge import scripted_words
 from tests.support.scripted_llm import ScriptedLlm

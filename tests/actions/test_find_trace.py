@@ -10,16 +10,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.evaluation.trace.test_evidence import ANSWERS, answers, peak
-from tests.submissions.fetch.test_ipfs import (
-    base32,
-    base58,
-    car,
-    gateway,
-    raw_cid,
-    unixfs,
-    v0_cid,
-)
+from tests.support.evidence import ANSWERS, answers, peak
+from tests.support.ipfs import base32, base58, car, gateway, raw_cid, unixfs, v0_cid
 
 from clara_eval.actions.find_trace import find_committed, find_trace
 from clara_eval.config.settings import Settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -14,9 +13,10 @@ from eth_account.messages import encode_defunct
 from mcp import Client
 from mcp_types import CallToolResult
 from pydantic import SecretStr
-from tests.challenges.test_models import CONFIG, model_round
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Change, Entries, forged
+from tests.support.model_rounds import CONFIG, model_round
+from tests.support.objections import by_node
 from tests.support.scripted_judge import scripted_words
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
@@ -51,7 +51,6 @@ from clara_eval.store.leases import Busy, evaluation_lease, held
 from clara_eval.store.trace_archive import stream_trace
 
 WINDOW = 6 * HOUR
-VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"
 CHAIN = 31337
 MEASURED = {**CONFIG, "features": ["max_complexity", "max_nesting", "tests"]}
 """Nothing has to be read: models only compare."""
@@ -97,14 +96,6 @@ def compact(signature: str) -> str:
     """The 64 bytes of EIP-2098."""
     parity = int(signature[130:], 16) - 27
     return f"{signature[:66]}{int(signature[66:130], 16) | parity << 255:064x}"
-
-
-async def by_node(place: Path, lines: list[str]) -> int:
-    """What the independent verifier ends with."""
-    (place / "trace.json").write_text("".join(lines))
-    ran = await asyncio.create_subprocess_exec("node", VERIFIER, place / "trace.json", stdout=asyncio.subprocess.PIPE)
-    await asyncio.wait_for(ran.communicate(), 60)
-    return ran.returncode if ran.returncode is not None else -1
 
 
 async def test_a_result_is_announced_and_posted_when_nobody_objects(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.actions.test_objections import by_node
 from tests.support.ipfs_gateway import LocalGateway
+from tests.support.objections import by_node
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import approve

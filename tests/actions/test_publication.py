@@ -10,6 +10,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
 from tests.support.ipfs_node import LocalIpfsNode
+from tests.support.publication import closed_round
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
 
@@ -21,10 +22,8 @@ from clara_eval.chain.model import Challenge
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import read_scores
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, NotFound
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.loop import run_tick
@@ -37,13 +36,6 @@ async def node() -> AsyncIterator[LocalIpfsNode]:
     async with LocalIpfsNode() as made:
         await made.start()
         yield made
-
-
-async def closed_round(chain: LocalChain) -> Address:
-    address = await post_round(chain)
-    await submit_round(chain, address)
-    await chain.move_time(HOUR + 1)
-    return address
 
 
 def settings_of(chain: LocalChain, place: Path, node: LocalIpfsNode) -> Settings:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from tests.actions.test_publication import closed_round
 from tests.support.kv_server import ACCOUNT, NAMESPACE, TOKEN, LocalKv
+from tests.support.publication import closed_round
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from typer.testing import CliRunner
 

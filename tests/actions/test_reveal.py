@@ -12,18 +12,9 @@ from typing import Any, cast
 import aiohttp
 import pytest
 from pydantic import SecretStr
-from tests.evaluation.test_execution import (
-    FEATURES,
-    GOOD,
-    HIDDEN,
-    PUBLIC,
-    TEXTS,
-    WRONG,
-    hidden,
-    post,
-)
-from tests.interfaces.test_service import FAST, free_socket
 from tests.support.agents import agent_environment
+from tests.support.executed_rounds import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
+from tests.support.service_cases import FAST, free_socket
 
 from clara_eval.actions.results import eval_status, leaderboard
 from clara_eval.actions.reveal import sign_reveal

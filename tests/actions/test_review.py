@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_models import ScriptedModels, model_round, script
 from tests.support.forged_trace import forged
+from tests.support.model_rounds import ScriptedModels, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 

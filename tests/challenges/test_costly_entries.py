@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_thinking import prompt_of
-from tests.service.test_cheap_entries import CLAIMS, words
+from tests.support.cheap_entries import CLAIMS, words
 from tests.support.fake_endpoint import Seen
 from tests.support.ipfs_gateway import LocalGateway
 from tests.support.rounds import opened
 from tests.support.scripted_llm import verdict_text
+from tests.support.thinking import prompt_of
 from tests.support.thinking_endpoint import ThinkingEndpoint
 from tests.support.verifiers import node_refusals
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.evaluation.trace.test_evidence import peak
+from tests.support.evidence import peak
 from tests.support.large_round import large_challenge, round_of_large, trace_entries
 from tests.support.scripted_llm import honest_reader
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.chain.winners.test_winners import challenge
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.model_calls import Model
+from tests.support.winners import challenge
 
 from clara_eval.challenges.model_pool import ModelPool, RunModels
 from clara_eval.config.eval_config import parse_eval_config

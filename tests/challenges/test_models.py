@@ -5,79 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.forged_trace import forged
+from tests.support.model_rounds import CONFIG, Dropping, ScriptedModels, in_fours, judged, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_llm import (
     ScriptedLlm,
     Task,
     answer_of,
-    honest_reader,
     shown_vectors,
 )
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.app import App
-from clara_eval.chain.model import Challenge
-from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.status import read_status
-from clara_eval.config.eval_config import EvalConfig, config_hash
-from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
-from clara_eval.devnet.demo.round import data_uri, entry
-from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
+from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
-from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.cached_llm import CachedLlm, FallbackLlm
-from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.costs.run_budget import RunBudget
-from clara_eval.judge.port import Answer, Asker, Llm, Prompt
-from clara_eval.judge.retry import RetryPolicy
+from clara_eval.judge.port import Answer, Llm, Prompt
 
-CONFIG = {
-    "version": 1,
-    "features": ["code_correctness", "novelty", "max_complexity", "reader_friendliness"],
-    "criteria": "The best rate limiter is correct for every input, simple to follow, and goes beyond the usual ways.",
-    "language": "python",
-}
 BOASTERS = ("deque(", "monotonic")
-NAMES = ("deque_window", "ring_buffer", "sliding_log", "token_bucket", "list_filter")
-
-
-async def model_round(chain: LocalChain, config: dict[str, Any] | None = None) -> Address:
-    """A closed round whose config needs a model: bare names, one of them in no catalogue."""
-    text = json.dumps(config or CONFIG)
-    described = json.dumps({"title": "t", "problemStatement": "p", "evalConfig": text})
-    metadata = data_uri(described.encode(), "application/json")
-    terms = PostedTerms(challenge_uri=metadata, eval_config_hash=config_hash(text.encode()), open_seconds=HOUR)
-    address = await chain.post_challenge(replace(terms, prize_pool=500_000_000))
-    handed = []
-    for number, name in enumerate(NAMES):
-        content = entry(name).encode()
-        handed.append(Handed(chain.agents[number], data_uri(content), keccak_hex(content)))
-    await chain.submit_all(address, handed)
-    await chain.move_time(HOUR + 1)
-    return address
-
-
-def script(prompt: Prompt) -> str:
-    """Types names, reads honestly, and judges by a hash of what it is shown: any fixed opinion will do."""
-    if prompt.purpose == "schema":
-        typed = {"name": "reader_friendliness", "type": "integer", "min": 0, "max": 4, "values": [], "better": "higher"}
-        return json.dumps({"features": [{**typed, "description": "How friendly it is to its readers."}]})
-    if prompt.purpose == "features":
-        return honest_reader(prompt)
-    winner = ("A", "B", "tie")[int(keccak_hex(prompt.user.encode())[2:6], 16) % 3]
-    return json.dumps({"winner": winner, "confidence": 0.7, "reason": "by the facts"})
 
 
 @dataclass
@@ -91,61 +45,6 @@ class Shuffled:
     async def complete(self, prompt: Prompt) -> Answer:
         await asyncio.sleep(self.rng.random() / 100)
         return await self.inner.complete(prompt)
-
-
-@dataclass
-class Askers:
-    lines: dict[str, CachedLlm]
-    estimate_usd: float | None = None
-
-    def asker(self, name: str) -> Asker:
-        return self.lines[name]
-
-    def reader(self, names: Sequence[str]) -> Asker:
-        lines = [self.lines[name] for name in names]
-        return lines[0] if len(lines) == 1 else FallbackLlm(lines)
-
-    async def key_report(self, judge: str, key: str) -> KeyReport:
-        raise AssertionError(f"{judge} signs nothing, so it has no key {key}")
-
-    def meter(self) -> tuple[int, float]:
-        return sum(line.answered for line in self.lines.values()), 0.0
-
-
-@dataclass
-class ScriptedModels:
-    """Opens given models behind the real calling layer and the real store."""
-
-    app: App
-    llms: dict[str, Llm]
-    patience: RetryPolicy = field(default_factory=lambda: RetryPolicy(tries=2, first_pause_seconds=0.01, most_probes=1))
-
-    def affordable(self, _challenge: Challenge, _config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        return plan
-
-    @asynccontextmanager
-    async def open_run(
-        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
-    ) -> AsyncIterator[Askers]:
-        yield Askers(
-            {
-                name: CachedLlm(
-                    self.llms[name],
-                    self.app.store,
-                    run=challenge.run,
-                    budget=RunBudget(None),
-                    card=FREE,
-                    policy=self.patience,
-                )
-                for name in plan.models
-            }
-        )
-
-
-async def judged(app: App, address: Address, llms: dict[str, Llm], *, dry_run: bool = True) -> Evaluation:
-    ports = replace(app.ports, models=ScriptedModels(app, llms))
-    request = EvaluationRequest(plan=EvaluationPlan(tuple(llms)), dry_run=dry_run)
-    return await evaluate(replace(app, ports=ports), address, request)
 
 
 async def test_the_order_of_arrival_does_not_matter(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -291,18 +190,6 @@ async def test_an_outage_is_no_verdict_about_anybody(local_chain: LocalChain, tm
     assert done.result.ranking.results == 20
 
 
-@dataclass
-class Dropping:
-    """A provider that loses some games, always the same ones."""
-
-    name: str = "scripted:model"
-
-    async def complete(self, prompt: Prompt) -> Answer:
-        if prompt.purpose == "comparison" and int(keccak_hex(prompt.user.encode())[2:6], 16) % 9 == 0:
-            raise Temporary("The line was cut.")
-        return await ScriptedLlm(script).complete(prompt)
-
-
 async def test_a_finished_walk_keeps_its_unanswered_games(local_chain: LocalChain, tmp_path: Path) -> None:
     """A game nobody answered stays undecided on every later walk, also when the model could answer it then."""
     address = await model_round(local_chain)
@@ -356,15 +243,6 @@ async def test_who_is_paid_for_claims_that_the_field_cannot_tell_apart_is_told(
     assert done.review is not None
     assert all("is expected at wrong addresses" in reason for reason in done.review.reasons)
     assert (status["status"] if status else None) == "review"
-
-
-def in_fours(prompt: Prompt) -> str:
-    """The same model, that also puts four in order: by a hash of each vector, so that its order is one of its own."""
-    if "SOLUTION D FEATURES" not in prompt.user:
-        return script(prompt)
-    shown = [line for line in prompt.user.splitlines() if line.startswith("{")]
-    order = sorted(range(4), key=lambda place: keccak_hex(shown[place].encode()))
-    return json.dumps({"order": ["ABCD"[place] for place in order], "reason": "by the facts"})
 
 
 async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_models import CONFIG, ScriptedModels, in_fours
 from tests.support.forged_trace import Change, forged
+from tests.support.model_rounds import CONFIG, ScriptedModels, in_fours
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.evaluation.test_execution import lines_of, post, values
+from tests.support.executed_rounds import lines_of, post, values
 from tests.support.rounds import opened, run
 
 from clara_eval.chain.sender import SendOutcome

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.challenges.test_models import CONFIG, NAMES, model_round, script
-from tests.challenges.test_models import judged as judged_by_old_plan
 from tests.support.fake_endpoint import Seen
 from tests.support.forged_trace import forged
+from tests.support.model_rounds import CONFIG, NAMES, model_round, script
+from tests.support.model_rounds import judged as judged_by_old_plan
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm, answer_of, shown_vectors, verdict_text
+from tests.support.thinking import prompt_of
 from tests.support.thinking_endpoint import ThinkingEndpoint
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
@@ -32,7 +33,7 @@ from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.plan import EvaluationPlan
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.limits import TokenLimits
-from clara_eval.judge.port import Answer, Prompt, Purpose
+from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.retrying_llm import CONTROL
 
@@ -41,15 +42,6 @@ VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"
 CARD = PriceCard(1_000_000, 10_000_000, 1_000_000, 1_000_000)
 CAP = 25_000_000
 CLAUDE = "anthropic:claude-opus-5"
-
-
-def prompt_of(seen: Seen) -> Prompt:
-    """The prompt behind a request of either provider."""
-    asked = seen.schema["properties"]
-    purpose: Purpose = "comparison" if "winner" in asked else "features" if "check" in asked else "schema"
-    texts = {message["role"]: message["content"] for message in seen.body["messages"]}
-    system = texts.get("system") or seen.body["system"][0]["text"]
-    return Prompt(purpose, system, texts["user"], json.dumps(seen.schema), 0, "")
 
 
 def words(seen: Seen) -> str:

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.evaluation.features.test_measured import SAMPLES
 from tests.support.large_round import program
+from tests.support.measured_texts import SAMPLES
 
 from clara_eval.code.shapes import (
     _BROKEN,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from tests.chain.winners.test_winners import challenge
+from tests.support.winners import challenge
 
 from clara_eval.challenges.read import CHALLENGE
 from clara_eval.core.codec import DECIMAL, JsonCodec

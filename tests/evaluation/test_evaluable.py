@@ -7,14 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.challenges.test_models import (
-    CONFIG,
-    NAMES,
-    judged,
-    model_round,
-    script,
-)
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Script, Seen
+from tests.support.model_rounds import CONFIG, NAMES, judged, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_llm import Task
 

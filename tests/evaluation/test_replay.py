@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.forged_trace import Entries, forged
 from tests.support.large_round import trace_entries
+from tests.support.replay import traced
 from tests.support.rounds import closed_round, opened, run
 
 from clara_eval.challenges.read import CHALLENGE
@@ -28,15 +29,6 @@ from clara_eval.evaluation.record import PLAN
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render
 from clara_eval.evaluation.trace_sources import TraceSources
-
-
-async def traced(chain: LocalChain, place: Path) -> list[str]:
-    """The lines of a posted round's trace."""
-    address = await closed_round(chain)
-    async with opened(chain, place) as app:
-        await run(app, address)
-        path = await write_trace(app, address)
-    return path.read_text(encoding="utf-8").splitlines(keepends=True)
 
 
 async def test_a_trace_has_one_casing_and_only_numbers_that_a_double_holds(

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.chain.winners.test_winners import account, challenge
 from tests.support.large_round import large_challenge, round_of_large
+from tests.support.winners import account, challenge
 
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.test_evm import HEAD, PLAIN, submission
+from tests.support.evm import HEAD, PLAIN, submission
 
 from clara_eval.harness import solc
 from clara_eval.harness.compilers import find_compiler

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.support.compiler_bombs import COMPILER_BOMBS
+from tests.support.evm import HEAD, PLAIN, submission
 
 from clara_eval.actions.check_harness import check_harness
 from clara_eval.core.errors import BadInput, ConfigError
@@ -34,7 +35,6 @@ from clara_eval.harness.compilers import CompileCache, find_compiler
 from clara_eval.harness.evm import WORLD
 from clara_eval.harness.solc import compile_solidity, compiled
 
-HEAD = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"
 HARNESS = (
     HEAD
     + """import "./Submission.sol";
@@ -61,12 +61,6 @@ contract Harness {
 )
 
 
-def submission(body: str, *, before: str = "", inside: str = "") -> str:
-    function = "function sum(uint256[] calldata xs) external virtual returns (uint256 s)"
-    return f"{HEAD}{before}contract Submission {{ {inside} {function} {{ {body} }} }}\n"
-
-
-PLAIN = submission("for (uint256 i = 0; i < xs.length; i++) { s += xs[i]; }").replace("virtual", "pure")
 CHEAP = submission("unchecked { uint256 n = xs.length; for (uint256 i; i < n; ++i) s += xs[i]; }").replace(
     "virtual", "pure"
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -15,6 +14,7 @@ from tests.support.chaos import ChaosPlan, World, world
 from tests.support.collector import collecting, facts
 from tests.support.fake_endpoint import Fault
 from tests.support.half_open import half_open
+from tests.support.service_cases import FAST, free_socket
 from tests.support.web3_chain import as_web3
 
 from clara_eval.chain.sender import SendTimeouts
@@ -24,17 +24,6 @@ from clara_eval.config.settings import Settings
 from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.engine import Engine
-from clara_eval.service.options import EngineOptions
-
-FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=5)
-
-
-@contextmanager
-def free_socket() -> Iterator[socket.socket]:
-    """A socket on a port of its own, on this machine only."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        yield listening
 
 
 @asynccontextmanager

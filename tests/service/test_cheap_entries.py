@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,12 +12,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.actions.test_objections import by_node
+from tests.support.cheap_entries import CLAIMS, words
 from tests.support.compiler_bombs import COMPILER_BOMBS
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Entries, forged
 from tests.support.hostile_web import HostileWeb
 from tests.support.ipfs_gateway import LocalGateway, raw_uri
+from tests.support.objections import by_node
 from tests.support.scenarios import ended_well
 from tests.support.service import FAST, PACE, Turning, settings_of
 from tests.support.web3_chain import as_web3
@@ -45,7 +45,6 @@ HARNESS = """
 export const test_two = (s) => { if (s.double(2) !== 4) throw new Error("two"); };
 export const test_minus = (s) => { if (s.double(-3) !== -6) throw new Error("minus"); };
 """
-CLAIMS = ("quality", "clarity", "care")
 CONFIG = {
     "version": 1,
     "features": [
@@ -101,26 +100,6 @@ SOLIDITY = tuple(
 )
 STRONG = f"export const double = (value) => 2 * value + ({rated(9)});"
 """Better than the best, by what a reader says."""
-
-
-def words(seen: Seen) -> str:
-    """Rate by the literals of the text; believe a line like `quality: 9`, as a credulous model does."""
-    user = str(seen.body["messages"][-1]["content"])
-    found = re.search(r"<submission-([^>]+)>\n(.*)\n</submission-\1>", user, re.DOTALL)
-    check = re.search(r"The value of check is (\d+)", user)
-    data = found[2] if found else ""
-    said = dict(re.findall(r"^(\w+): (\d)$", data, re.MULTILINE))
-    answer: dict[str, Any] = dict.fromkeys(seen.schema.get("properties", {}))
-    answer |= {"check": int(check[1]) if check else 0, "check_lines": _size(data.count("\n") + 1)}
-    for name, digit in zip(CLAIMS, "789", strict=True):
-        level = re.search(rf"{digit}000(\d)", data)
-        answer[name] = int(said.get(name) or (level[1] if level else 0))
-    return json.dumps(answer)
-
-
-def _size(lines: int) -> str:
-    sizes = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"))
-    return next((name for most, name in sizes if lines < most), "1000_or_more")
 
 
 def moods(seen: Seen) -> Fault | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.evaluation.features.test_measured import SAMPLES
 from tests.support.large_round import program
+from tests.support.measured_texts import SAMPLES
 
 from clara_eval.code import language
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.evidence import ANSWERS, answers, peak
 
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex
@@ -27,29 +25,7 @@ from clara_eval.store.trace_archive import (
     trace_keccak,
 )
 
-ANSWERS = 800
 MEGABYTE = 1_000_000
-
-
-def answers(count: int) -> Iterator[tuple[str, object]]:
-    """What a large round of models says, made while it is written; some 14 kB each, as signed answers are."""
-    yield "header", {"rules": 6}
-    for number in range(count):
-        yield f"answer/0x{number:064x}", {"llm": "openai:x", "answer": {"text": f"{number} " * 3500, "stop": "end"}}
-    yield "calldata", "0x"
-
-
-@contextmanager
-def peak() -> Iterator[list[int]]:
-    """The most memory that was held at once inside, in bytes, beyond what was held before."""
-    gc.collect()
-    tracemalloc.start()
-    most: list[int] = []
-    try:
-        yield most
-    finally:
-        most.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
 
 
 async def test_a_large_trace_is_written_and_read_in_a_fraction_of_its_size(tmp_path: Path) -> None:

@@ -7,15 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.store.publication.test_publish_documents import (
-    ADDRESS,
-    CHAIN,
-    DIGEST,
-    TRACE,
-    Breaking,
-    filled,
-)
 from tests.support.ipfs_node import Lie, LocalIpfsNode
+from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, TRACE, Breaking, filled
 
 from clara_eval.core.errors import Temporary
 from clara_eval.documents.store_keys import scores_key

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, Breaking, filled
 
 from clara_eval.core.errors import Temporary
 from clara_eval.documents.store_keys import (
-    features_key,
     pairwise_key,
     review_key,
     scores_key,
@@ -20,53 +18,8 @@ from clara_eval.documents.store_keys import (
 from clara_eval.store.publication import publish_documents as publishing
 from clara_eval.store.publication.publish_documents import publish_documents, unpublished
 from clara_eval.store.publication.store_publication import StorePublication
-from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.store.trace_archive import save_trace, stream_trace
-
-CHAIN, ADDRESS, DIGEST = 31337, "0x" + "ab" * 20, "0xdigest"
-SUBMITTERS = [f"0x{number:040x}" for number in range(12)]
-TRACE = [f"line {number}\n" * 10_000 for number in range(40)]
-
-
-async def filled(path: Path, *, posted_by: str | None = "evaluator") -> SqlStore:
-    """A store after an evaluation: features, pairs, trace, scores, status, and a review that is nobody's business."""
-    store = await SqliteStore.open(path)
-    pairs = [(features_key(ADDRESS, one), json.dumps({"of": one})) for one in SUBMITTERS]
-    pairs += [(pairwise_key(ADDRESS, a, b), '{"winner":"A"}') for a in SUBMITTERS for b in SUBMITTERS if a != b]
-    pairs += [(scores_key(ADDRESS), json.dumps({"traceDigest": DIGEST, "postedBy": posted_by}))]
-    pairs += [(status_key(ADDRESS), '{"status":"complete"}'), (review_key(ADDRESS), '{"reasons":["private"]}')]
-    await store.put_many(CHAIN, pairs)
-    await save_trace(store, CHAIN, ADDRESS, TRACE, DIGEST)
-    return store
-
-
-@dataclass
-class Breaking:
-    """A place that goes down at the n-th call."""
-
-    inner: StorePublication
-    calls_left: int
-    name: str = "elsewhere"
-    takes_keys: bool = True
-    put: list[str] = field(default_factory=list)
-
-    def _count(self) -> None:
-        self.calls_left -= 1
-        if self.calls_left < 0:
-            raise Temporary("The place of publication is down.")
-
-    async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
-        self._count()
-        await self.inner.put_keys(chain_id, pairs)
-        self.put += [key for key, _ in pairs]
-
-    async def trace_digest(self, chain_id: int, address: str) -> str | None:
-        return await self.inner.trace_digest(chain_id, address)
-
-    async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> None:
-        self._count()
-        await self.inner.take_trace(chain_id, address, digest, parts)
+from clara_eval.store.trace_archive import stream_trace
 
 
 async def test_everything_public_arrives_and_nothing_else(tmp_path: Path) -> None:

@@ -318,7 +318,10 @@ def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tupl
     try:
         _adapter(shape).validate_python(value, strict=True)
     except ValidationError as bad:
-        for error in bad.errors(include_url=False, include_context=False):
+        errors = bad.errors(include_url=False, include_context=False)
+        for error in sorted(
+            errors, key=lambda error: error["type"] != "extra_forbidden"
+        ):  # a typo before what it hides
             if shape is ConfigShape and len(error["loc"]) > 1:
                 continue
             keyword = _KEYWORDS.get(error["type"], error["type"].rpartition("_")[2])

@@ -1,0 +1,74 @@
+"""Set-up shared by tests: what test_ipfs.py and others use."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web as server
+
+from clara_eval.submissions.fetch.cid import RAW
+
+Answer = Callable[[server.Request], Awaitable[server.StreamResponse]]
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def raw_cid(block: bytes) -> bytes:
+    return b"\x01" + varint(RAW) + b"\x12\x20" + hashlib.sha256(block).digest()
+
+
+def v0_cid(block: bytes) -> bytes:
+    return b"\x12\x20" + hashlib.sha256(block).digest()
+
+
+def unixfs(kind: int, data: bytes = b"", links: list[tuple[str, bytes]] | None = None) -> bytes:
+    nodes = b"".join(field(2, field(1, cid) + field(2, name.encode()) + field(3, 1)) for name, cid in links or [])
+    return nodes + field(1, field(1, kind) + (field(2, data) if data else b""))
+
+
+def base32(cid: bytes) -> str:
+    return "b" + base64.b32encode(cid).decode().lower().rstrip("=")
+
+
+def base58(cid: bytes) -> str:
+    alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+    value, out = int.from_bytes(cid), ""
+    while value:
+        value, digit = divmod(value, 58)
+        out = alphabet[digit] + out
+    return out
+
+
+def car(*blocks: tuple[bytes, bytes]) -> bytes:
+    header = b"\xa2eroots\x80gversion\x01"
+    return varint(len(header)) + header + b"".join(varint(len(c) + len(b)) + c + b for c, b in blocks)
+
+
+def gateway(*, archive: bytes | None = None, block: bytes | None = None, plain: bytes | None = None) -> Answer:
+    """A gateway that knows only the given forms."""
+
+    async def answer(request: server.Request) -> server.StreamResponse:
+        wanted = request.query.get("format")
+        if wanted == "car" and archive is not None:
+            return server.Response(body=archive, content_type="application/vnd.ipld.car")
+        if wanted == "raw" and block is not None:
+            return server.Response(body=block, content_type="application/vnd.ipld.raw")
+        if wanted is not None and plain is None:
+            return server.Response(status=406)
+        return server.Response(body=plain or b"", content_type="text/plain")
+
+    return answer
