@@ -94,10 +94,12 @@ def _outage(
     return Ending("temporary", state, reason, int(now + wait), alert)
 
 
+STALL_ALERTS = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
+
+
 def stalled_alert(bad: Stalled, address: str) -> Alert:
     """The alert of a transaction that cannot be sent now; it continues by itself once the cause is gone."""
-    names = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
-    return Alert(names[bad.cause], "critical", str(bad), address)
+    return Alert(STALL_ALERTS[bad.cause], "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
