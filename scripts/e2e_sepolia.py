@@ -32,8 +32,9 @@ from clara_eval.actions.plan import Action
 from clara_eval.actions.post import Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
 from clara_eval.actions.verify import verify_trace
-from clara_eval.app import Caller, open_app, open_caller
+from clara_eval.app import App, Caller, open_app, open_caller
 from clara_eval.chain.node import Meaning, NodeRefusal
+from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import (
@@ -47,6 +48,7 @@ from clara_eval.core.errors import (
 from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.devnet.demo.round import CONFIG, entry
 from clara_eval.documents.actions import ActResult
+from clara_eval.store.leases import Busy
 
 NETWORK = "base-sepolia"
 ENTRIES = ("deque_window", "token_bucket", "nested_flags")
@@ -64,6 +66,8 @@ NEWEST = 200
 """Among so many challenges one that a killed run has posted is looked for."""
 MOST_IDS = 500
 """How many agents may register between our call and our look at the registry."""
+LEASE_LOOKS, LEASE_PAUSE_SECONDS = 30, 2.0
+"""Longer than the lease of a killed evaluation lasts (30 s)."""
 _TRANSFER_GAS = 100_000
 _WAITING = {Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.REPLACEMENT_UNDERPRICED}
 
@@ -290,7 +294,7 @@ class Lifecycle:
         settings = self._settings(evaluator_key=SecretStr(self._evaluator))
         async with open_app(settings) as app:
             try:
-                done = await evaluate(app, challenge, EvaluationRequest(is_named=True))
+                done = await self._evaluate_alone(app, challenge)
             except NotYet as soon:
                 raise Waiting(str(soon), int(time.time()) + 60) from None
         if done.receipt is None or done.receipt.tx_hash is None:
@@ -298,6 +302,15 @@ class Lifecycle:
         self._state.keep("digest", done.digest)
         self._state.keep("posted_at", await self._now())
         self._state.keep("posted", done.receipt.tx_hash)
+
+    async def _evaluate_alone(self, app: App, challenge: Address) -> Evaluation:
+        """Evaluate once the lease of a run that was killed has expired."""
+        for _ in range(LEASE_LOOKS):
+            try:
+                return await evaluate(app, challenge, EvaluationRequest(is_named=True))
+            except Busy:
+                await asyncio.sleep(LEASE_PAUSE_SECONDS)
+        return await evaluate(app, challenge, EvaluationRequest(is_named=True))
 
     async def _finalize(self, challenge: Address) -> None:
         if self._state.get("finalized"):

@@ -21,6 +21,7 @@ import pytest
 from aiohttp import web
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
+from tests.support.step_worker import expire_leases
 
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.config.networks import NETWORKS
@@ -147,6 +148,7 @@ async def killed_at_every_transaction(node: DevNode, limited: FaultyNode, key: s
             if running[-1].returncode != -signal.SIGKILL:
                 assert running[-1].returncode == 0, said.decode()
                 return said.decode(), kills
+            await expire_leases(f"sqlite:///{folder}/store.db")
         pytest.fail("it is killed for ever")
     finally:
         limited.fault = None

@@ -365,6 +365,7 @@ async def is_refused(mutant: Mutant, traces: Traces, machine: Machine) -> bool:
 
 
 @pytest.mark.xdist_group("traces")
+@pytest.mark.timeout(900)
 async def test_both_verifiers_refuse_what_the_page_does_not_name(traces: Traces, tmp_path: Path) -> None:
     """Each field of the page, missing, of a wrong type or beside an unknown one, is refused by both verifiers."""
     made = {mutant.name: mutant for mutant in mutants(traces)}

@@ -13,7 +13,7 @@ from tests.support.cheap_entries import CLAIMS, words
 from tests.support.fake_endpoint import Seen
 from tests.support.ipfs_gateway import LocalGateway
 from tests.support.rounds import opened
-from tests.support.scripted_llm import shown_vectors, verdict_text
+from tests.support.scripted_llm import verdict_text
 from tests.support.thinking import prompt_of
 from tests.support.thinking_endpoint import ThinkingEndpoint
 from tests.support.verifiers import node_refusals
@@ -52,7 +52,12 @@ def judge(seen: Seen) -> str:
     if prompt.purpose != "comparison":
         answer = json.loads(words(seen))
         return json.dumps({**answer, **dict.fromkeys((f"{name}_line" for name in CLAIMS), 1)})
-    first, second = (sum(float(value or 0) for value in vector.values()) for vector in shown_vectors(prompt))
+    shown = [json.loads(line) for line in prompt.user.splitlines() if line.startswith("{")]
+    merits = [sum(float(value or 0) for value in vector.values()) for vector in shown]
+    if len(merits) == 4:
+        order = sorted(range(4), key=lambda place: -merits[place])
+        return json.dumps({"order": ["ABCD"[place] for place in order], "reason": "the larger sum"})
+    first, second = merits
     return verdict_text("tie" if first == second else "A" if first > second else "B", 0.8)
 
 

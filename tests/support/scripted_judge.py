@@ -14,7 +14,7 @@ from tests.support.fake_endpoint import Seen, sample
 
 _CHECK = re.compile(r"The value of check is (\d+)")
 _DATA = re.compile(r"<submission-([^>]+)>\n(.*)\n</submission-\1>", re.DOTALL)
-_VECTORS = re.compile(r"SOLUTION [AB] FEATURES:\n(\{.*?\})(?:\n|$)")
+_VECTORS = re.compile(r"SOLUTION [A-D] FEATURES:\n(\{.*?\})(?:\n|$)")
 
 
 def scripted_words(seen: Seen) -> str:
@@ -23,6 +23,8 @@ def scripted_words(seen: Seen) -> str:
     vectors = _VECTORS.findall(user)
     if len(vectors) == 2:
         return json.dumps(_verdict(*(json.loads(vector) for vector in vectors)))
+    if len(vectors) == 4:
+        return json.dumps(_order([json.loads(vector) for vector in vectors]))
     data = _DATA.search(user)
     if data is not None:
         return json.dumps(_facts(seen.schema, user, data[2]))
@@ -33,6 +35,11 @@ def _verdict(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     left, right = _worth(first), _worth(second)
     winner = "tie" if left == right else "A" if left > right else "B"
     return {"winner": winner, "confidence": 0.9, "reason": "by the sum of the facts"}
+
+
+def _order(vectors: list[dict[str, Any]]) -> dict[str, Any]:
+    places = sorted(range(4), key=lambda place: -_worth(vectors[place]))
+    return {"order": ["ABCD"[place] for place in places], "reason": "by the sum of the facts"}
 
 
 def _worth(vector: dict[str, Any]) -> float:

@@ -66,11 +66,11 @@ class StepWorkers:
         answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 150))
         self.told = answer["told"]
         if answer["code"] == KILLED:
-            await _expire_leases(self.environ["CLARA_DATABASE_URL"])
+            await expire_leases(self.environ["CLARA_DATABASE_URL"])
         return int(answer["code"])
 
 
-async def _expire_leases(database_url: str) -> None:
+async def expire_leases(database_url: str) -> None:
     """Let the time pass until the leases of a killed process have run out."""
     async with existing_store(database_url) as store:
         if store is not None:

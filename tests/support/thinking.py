@@ -12,7 +12,9 @@ from clara_eval.judge.port import Prompt, Purpose
 def prompt_of(seen: Seen) -> Prompt:
     """The prompt behind a request of either provider."""
     asked = seen.schema["properties"]
-    purpose: Purpose = "comparison" if "winner" in asked else "features" if "check" in asked else "schema"
+    purpose: Purpose = (
+        "comparison" if "winner" in asked or "order" in asked else "features" if "check" in asked else "schema"
+    )
     texts = {message["role"]: message["content"] for message in seen.body["messages"]}
     system = texts.get("system") or seen.body["system"][0]["text"]
     return Prompt(purpose, system, texts["user"], json.dumps(seen.schema), 0, "")
