@@ -18,7 +18,7 @@ from clara_eval.judge import ModelJudge, RulesJudge
 from clara_eval.judge.comparison import OrderingJudge, make_vector, ordering_prompts, read_order
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.ranking import Group, choose_schedule, rank, tally
+from clara_eval.ranking import Group, Pairing, Result, choose_schedule, rank, tally
 from clara_eval.ranking.adaptive import Adaptive, added
 from clara_eval.ranking.field import Field
 from clara_eval.ranking.model import Strengths, fit
@@ -120,6 +120,28 @@ async def test_a_model_puts_four_in_order_and_the_best_are_found_in_few_calls() 
     found = rank(tally(ITEMS, [c.result for c in played]), seed=b"x", winner_count=3)
     best = sorted(ITEMS, key=lambda item: -int(str(VECTORS[item].as_dict()["level"])))[:3]
     assert set(found.winners) == set(best)
+
+
+def test_a_judge_that_cannot_order_is_asked_in_pairs() -> None:
+    """After one batch of orders without an answer only pairs are asked, and every item meets another."""
+    items = tuple(str(number) for number in range(12))
+    schedule = choose_schedule(items, ("j",), max_comparisons=60, winner_count=3)
+    results: list[Result] = []
+    undecided: set[Pairing | Group] = set()
+    groups = 0
+    while batch := schedule.next_batch(results, undecided):
+        for question in batch:
+            if isinstance(question, Group):
+                groups += 1
+                undecided.add(question)
+            else:
+                first, second = int(question.first), int(question.second)
+                results.append(Result(question.first, question.second, "first" if first > second else "second", "j"))
+    assert schedule.name == "fours"
+    assert groups == 3
+    found = rank(tally(items, results), seed=b"s", winner_count=3)
+    assert set(found.winners) == {"11", "10", "9"}
+    assert found.consistency.unplayed == ()
 
 
 async def test_rules_cannot_be_asked_for_an_order() -> None:

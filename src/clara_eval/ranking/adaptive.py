@@ -91,7 +91,7 @@ class Adaptive:
             return list(balanced_looks(size))
         strengths = fit(tally(self.field.items, asked.results))
         order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
-        if self._in_fours and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
+        if self._in_fours and asked.takes_orders and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
             return [asked.show(group) for group in _by_fours(order)]
         if bridges := _bridges(order, asked.met):
             return asked.with_sides(bridges)
@@ -108,7 +108,7 @@ class Adaptive:
         gain[np.ix_(chosen, chosen)] = gains(draws[:, chosen], pay[:, pay.any(axis=0)])
         fresh = added(asked.shown, strengths)
         single = gain * np.where(asked.pairs, 0.0, fresh)
-        if self._in_fours and asked.groups < GROUPS_PER_ITEM * size:
+        if self._in_fours and asked.takes_orders and asked.groups < GROUPS_PER_ITEM * size:
             several = gain * np.maximum(fresh, fresh.T)
             groups = [group for group in _best_groups(several, max(2, size // 12)) if asked.sequence(group)]
             worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
@@ -135,6 +135,10 @@ class _Asked:
             else:
                 self._sequences.add(tuple(index[item] for item in question.items))
         self.groups = len(self._sequences)
+        failed = sum(isinstance(question, Group) for question in set(undecided))
+        answered = sum(isinstance(question, Group) for question in questions) - failed
+        self.takes_orders = failed <= answered
+        """False if a judge puts few in order that it was asked for: the rest is asked in pairs."""
         for result in results:
             self.shown[index[result.first], index[result.second]] += 1 / len(field.judges)
 
