@@ -95,7 +95,8 @@ const TYPES = { s: (v) => typeof v === "string", b: (v) => typeof v === "boolean
 const FLAG = (at) => `${at}[].code:s ${at}[].severity:=info|warn|review ${at}[].sentence:s ${at}[].account:a? ${at}[].evidence.*:nbs?`, MARGIN = (at) => `${at}.place:i ${at}.probability:f ${at}.word:s ${at}.item:s ${at}.nextItem:s ${at}.setChance:f ${at}.tied:b`;
 const RECEIVED = "received.content:e? received.mediaType:s received.immutable:b received.note:s received.code:s received.reason:s received.isOutage:b solutionHash:h accepted:b";
 const ANSWERED = "llm:s purpose:=schema|features|comparison answer.text:s answer.model:s answer.stop:=end|max_tokens|refusal answer.inputTokens:i answer.outputTokens:i answer.cachedTokens:i answer.cacheWriteTokens:i";
-const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s note:s", header: "software:s rules:i chainId:i challenge:a",
+const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s note:s", header: "software:s rules:i chainId:i challenge:a", folderHeader: "software:s rules:i folder:a",
+  folder: "evalConfigHash:h winnerCount:i payoutBps[]:i entries[].id:s entries[].account:a entries[].solutionUri:s entries[].solutionHash:h entries[].submittedAt:i",
   challenge: "chainId:i address:a block.number:i block.hash:h block.timestamp:i poster:a evaluator:a token.address:a token.symbol:s token.decimals:i token.isKnown:b prizePool:d posterBond:d deadline:d scoringDeadline:d challengeUri:s evalConfigHash:h privateSetHash:h winnerCount:i payoutBps[]:i identityRegistry:a maxParticipants:d status:i submissionCount:i scorePostedAt:i submissions[].submitter:a submissions[].agentId:d submissions[].solutionUri:s submissions[].solutionHash:h submissions[].submittedAt:i submissions[].version:i replaced[].submitter:a replaced[].solutionHash:h replaced[].submittedAt:i replaced[].version:i contractVersion:s",
   plan: "judges[]:s schedule:s maxGames:i? reader:s? tokens.thinking:i tokens.most:i tokens.growth:i reading.microUsd:i reading.input:i reading.output:i reading.answerTokens:i", rulings: "[].kind:=exclude|original|judge|default [].of:h [].at:i [].account:a? [].judge:s? [].stage:=reading|comparing|? [].note:s [].by:s",
   objections: "of:h at:i places[].address:a places[].rank:i places[].score:i places[].status:s raised[].submitter:a raised[].about:s raised[].reason:s raised[].signature:x judge:s?",
@@ -119,12 +120,21 @@ function misshapen(value, shape, path = "") { // the first place that has anothe
 }
 function checkEntries(bodies) { // all that section 2 names, in its order, and nothing else
   for (const [key, body] of bodies) {
-    const kind = key.split("/")[0], name = kind === "solution" ? (body?.accepted === true ? "accepted" : "refused") : kind === "answer" && body?.signed !== undefined ? "signed" : kind, odd = !Object.hasOwn(SHAPES, name) || ["approval", "accepted", "refused", "signed"].includes(kind) ? "its name" : key === "ranking" && body === null ? null : misshapen(body, SHAPES[name]);
+    const kind = key.split("/")[0], name = kind === "solution" ? (body?.accepted === true ? "accepted" : "refused") : kind === "answer" && body?.signed !== undefined ? "signed" : key === "header" && body?.folder !== undefined ? "folderHeader" : kind, odd = !Object.hasOwn(SHAPES, name) || ["approval", "accepted", "refused", "signed", "folderHeader"].includes(kind) ? "its name" : key === "ranking" && body === null ? null : misshapen(body, SHAPES[name]);
     if (odd) throw new Unreadable(`${key.slice(0, 120)} has another shape than rules ${RULES} say, at ${odd.slice(0, 120)}`);
   }
-  const submissions = bodies.get("challenge").submissions, known = new Set(submissions.map((s) => s.submitter)), keys = [...bodies.keys()], having = (...wanted) => wanted.filter((key) => bodies.has(key)), of = (kind, isOne) => keys.filter((key) => key.startsWith(`${kind}/`) && isOne(key.slice(kind.length + 1))).sort(), own = (who) => known.has(who);
-  const order = ["header", "challenge", "plan", "rulings", ...having("objections"), "metadata", "schema", "prompts", ...submissions.map((s) => `solution/${s.submitter}`), "rejected", "similar", "families", ...having("execution"), ...of("executed", own), ...of("features", own), ...having("attestation"), "answers", ...of("answer", TYPES.h), "unanswered", "schedule", ...having("verdicts"), ...of("comparison", (n) => /^[0-9]{7}$/.test(n)), "ranking", "placed", "flags", "winners", "calldata"];
+  const isFolder = bodies.get("header").folder !== undefined, submissions = submissionsOf(bodies), known = new Set(submissions.map((s) => s.submitter)), keys = [...bodies.keys()], having = (...wanted) => wanted.filter((key) => bodies.has(key)), of = (kind, isOne) => keys.filter((key) => key.startsWith(`${kind}/`) && isOne(key.slice(kind.length + 1))).sort(), own = (who) => known.has(who);
+  const order = ["header", isFolder ? "folder" : "challenge", "plan", "rulings", ...(isFolder ? [] : having("objections")), "metadata", "schema", "prompts", ...submissions.map((s) => `solution/${s.submitter}`), "rejected", "similar", "families", ...having("execution"), ...of("executed", own), ...of("features", own), ...having("attestation"), "answers", ...of("answer", TYPES.h), "unanswered", "schedule", ...having("verdicts"), ...of("comparison", (n) => /^[0-9]{7}$/.test(n)), "ranking", "placed", "flags", ...(isFolder ? [] : ["winners", "calldata"])];
   const at = order.findIndex((key, i) => key !== keys[i]), odd = at < 0 ? order.length : at; if (keys.length !== order.length || at >= 0) throw new Unreadable(`#${odd} ${String(keys[odd]).slice(0, 120)} stands where ${order[odd] ?? "the end"} belongs`);
+}
+// ---- a folder: read as the challenge that the rest of this program checks (section 13) ----
+const submissionsOf = (bodies) => bodies.get("challenge")?.submissions ?? bodies.get("folder").entries.map((one) => ({ ...one, submitter: one.account }));
+function roundOf(bodies) {
+  const challenge = bodies.get("challenge"), folder = bodies.get("folder"), header = bodies.get("header"), short = (bytes) => "0x" + keccak(bytes).slice(-40);
+  if (challenge) { hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge"); return { ...challenge, run: `${+challenge.chainId}:${challenge.address}` }; }
+  const address = short(utf8(plain(folder))), { entries } = folder; hold(header.folder === address, "header", "it is about another folder");
+  hold(entries.every((one, i) => one.account === short(utf8(`clara-eval entry\n${one.id}`)) && (!i || entries[i - 1].account < one.account)), "folder", "the accounts are not those of the ids, in order"); hold(entries.length > 1 && +folder.winnerCount > 0, "folder", "there are too few entries or winners");
+  return { ...folder, isFolder: true, address, run: `folder:${address}`, challengeUri: "", privateSetHash: "0x" + "0".repeat(64), submissions: submissionsOf(bodies) };
 }
 // ---- objections ----
 function checkObjections({ of, at, raised, judge }, rulings, challenge) {
@@ -392,7 +402,7 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
   const ranking = bodies.get("ranking"), standings = ranking?.standings, place = new Map(items.map((item, i) => [item, i])), sorted = [...judges].sort();
   if (!items.length) return hold(ranking === null, "ranking", "nobody is ranked");
   const results = comparisons.filter((c) => c.winner !== null).map((c) => [place.get(c.first), place.get(c.second), 2 * sorted.indexOf(c.judge) + (c.group?.length > 0), { first: 2, tie: 1, second: 0 }[c.winner]]).sort((x, y) => x[0] - y[0] || x[1] - y[1] || x[2] - y[2] || x[3] - y[3]);
-  const groups = classes(results, items.length), ratings = level(elo(results, items.length, utf8(`${+challenge.chainId}:${challenge.address}`)), groups), at = new Map(challenge.submissions.map((s) => [s.submitter, +s.submittedAt]));
+  const groups = classes(results, items.length), ratings = level(elo(results, items.length, utf8(challenge.run)), groups), at = new Map(challenge.submissions.map((s) => [s.submitter, +s.submittedAt]));
   const record = Array(3 * items.length).fill(0); for (const [a, b, , half] of results) { record[3 * a + half]++; record[3 * b + 2 - half]++; }
   const met = new Set(results.map(([a, b]) => Math.min(a, b) * items.length + Math.max(a, b))).size, paid = +challenge.winnerCount;
   if (!hold(standings.length === items.length && standings.every((s) => place.has(s.item)) && new Set(standings.map((s) => s.item)).size === items.length, "ranking", "not everybody stands in it once")) return;
@@ -405,7 +415,7 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
     if (i < from) return hold(s.item === order[i].item, "ranking", `place ${i + 1} belongs to ${order[i].item}`); const before = standings[i - 1], gap = i > from ? fitted[own(before)] - fitted[own(s)] : 1; // the mean that was taken off is rounded, too
     hold(!isPaid.has(s.item) && (i > from && groups[own(before)] === groups[own(s)] ? earlier(before, s) < 0 : gap > -3e-6), "ranking", `place ${i + 1} does not belong to ${s.item}`); });
   const heard = [...new Set(results.map((r) => r[2]))].sort((x, y) => x - y), isMeasured = judges.join() === "rules" && bodies.get("schema").features.every((f) => f.type === "text" || f.source === "measured"); checkEstimates(ranking, results.map(([a, b, j, half]) => [a, b, heard.indexOf(j), half]), place, heard.length ? heard.map((j) => j % 2 === 1) : [false], groups, isMeasured);
-  const seed = utf8(`${+challenge.chainId}:${challenge.address}`), paidBy = (rows) => { const rated = level(elo(rows, items.length, seed), classes(rows, items.length)); return items.map((_, i) => i).sort((i, j) => rated[j] - rated[i] || at.get(items[i]) - at.get(items[j]) || (items[i] < items[j] ? -1 : 1)); }, fewest = deciding(results, items.length, paid, standings.map((s) => place.get(s.item)), paidBy); hold(fewest === (ranking.decidingVerdicts === null ? null : +ranking.decidingVerdicts), "ranking", `${fewest} verdicts decide who is paid`);
+  const seed = utf8(challenge.run), paidBy = (rows) => { const rated = level(elo(rows, items.length, seed), classes(rows, items.length)); return items.map((_, i) => i).sort((i, j) => rated[j] - rated[i] || at.get(items[i]) - at.get(items[j]) || (items[i] < items[j] ? -1 : 1)); }, fewest = deciding(results, items.length, paid, standings.map((s) => place.get(s.item)), paidBy); hold(fewest === (ranking.decidingVerdicts === null ? null : +ranking.decidingVerdicts), "ranking", `${fewest} verdicts decide who is paid`);
   hold(+ranking.results === results.length && +ranking.winnerCount === +challenge.winnerCount && plain(ranking.payoutBps) === plain(challenge.payoutBps), "ranking", "its number of results, places or shares is wrong");
 }
 // ---- 10. winners, prizes, the call ----
@@ -415,7 +425,7 @@ function checkWinners(bodies, challenge) {
   const rows = (ranking?.standings ?? []).map((s) => [s.item, +s.score]), first = rows.filter(([who]) => !behind.has(who)); let low = Math.min(...first.map((row) => row[1]));
   const wanted = [...first, ...rows.filter(([who]) => behind.has(who)).map(([who, score]) => [who, (low = Math.min(low, score))]), ...last(bodies.get("rejected"), (r) => byClock && !r.isOutage).map((r) => [r.account, 0])]; hold(byClock || !behind.size, "flags", "somebody gave way although the clock did not rule");
   hold(placed.length === wanted.length && placed.every((row, i) => row.account === wanted[i][0] && +row.score === wanted[i][1]), "placed", "it is not the ranking followed by the rejected");
-  if (!hold(+challenge.winnerCount === challenge.payoutBps.length && placed.length >= challenge.winnerCount, "winners", "there are more or fewer shares or entries than winners")) return;
+  if (!hold(+challenge.winnerCount === challenge.payoutBps.length && placed.length >= challenge.winnerCount, "winners", "there are more or fewer shares or entries than winners") || challenge.isFolder) return;
   const pool = BigInt(challenge.prizePool), count = +challenge.winnerCount, prizes = challenge.payoutBps.map((bps) => (pool * BigInt(bps.text)) / 10000n);
   prizes[count - 1] = pool - prizes.slice(0, count - 1).reduce((sum, prize) => sum + prize, 0n);
   hold(winners.length === count && winners.every((w, i) => w.account === placed[i].account && w.agentId === agents.get(w.account) && +w.score === +placed[i].score && w.prizeAmount === String(prizes[i])), "winners", "they are not the first of placed with the contract's prizes");
@@ -457,9 +467,9 @@ async function checkChain(url, bodies, challenge, digest) {
   }
   fail("digest", "no scores are posted"); }
 async function main(path, url) {
-  const { bodies, digest } = readFile(path), challenge = bodies.get("challenge"), header = bodies.get("header");
-  if (!header || !challenge) throw new Unreadable("there is no entry header, or no entry challenge");
-  if (header.rules?.text !== String(RULES)) throw new Unreadable(`rules ${String(header.rules?.text).slice(0, 20)}: this program knows rules ${RULES}`); checkEntries(bodies); hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge");
+  const { bodies, digest } = readFile(path), header = bodies.get("header");
+  if (!header || !(bodies.has("challenge") || bodies.has("folder"))) throw new Unreadable("there is no entry header, or no entry challenge or folder");
+  if (header.rules?.text !== String(RULES)) throw new Unreadable(`rules ${String(header.rules?.text).slice(0, 20)}: this program knows rules ${RULES}`); checkEntries(bodies); const challenge = roundOf(bodies); if (url && challenge.isFolder) throw new Unreadable("no chain knows this folder: check it without --rpc");
   const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text"); checkSchema(config, bodies.get("schema").features, bodies.get("metadata").adapted);
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
   for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
@@ -474,7 +484,7 @@ async function main(path, url) {
   const used = new Set([...bodies].filter(([key]) => /^(comparison|features)\//.test(key)).flatMap(([, body]) => body.requests)); for (const [key, { purpose }] of answers) hold(purpose === "schema" || used.has(key.slice(7)), key, "nothing comes from it"); for (const request of used) hold(bodies.has(`answer/${request}`), "answers", `${request} is missing`);
   const signers = new Set(answers.filter(([, body]) => body.signed).map(([, body]) => `${body.llm}\0${body.signed.key}`)); hold([...signers].sort().join() === (bodies.get("attestation") ?? []).map((one) => `${one.judge}\0${one.key}`).join() && bodies.has("attestation") === signers.size > 0, "attestation", "it is not of the keys that signed, in their order");
   if (!ran) hold(!spec && !runs.length, "execution", "submissions were run, or should have been, and it is missing"); else hold(ran.hidden === (spec?.hidden === true) && (ran.harness === "revealed" ? ran.hidden && keccak(Buffer.from(ran.reveal, "base64")) === challenge.privateSetHash : ran.reveal === null && (ran.hidden || ran.harness === (spec ? "public" : "none"))) && ran.language === (ran.harness === "none" ? null : spec.language) && runs.every((run) => run.withHarness === (ran.harness !== "none")), "execution", "the harness is not that of the config, or what was revealed is not what privateSetHash commits to");
-  for (const [key, body] of answers) checkSigned(key, body, bodies.get("attestation") ?? [], `${+challenge.chainId}:${challenge.address}`);
+  for (const [key, body] of answers) checkSigned(key, body, bodies.get("attestation") ?? [], challenge.run);
   if (bodies.has("objections")) checkObjections(bodies.get("objections"), bodies.get("rulings"), challenge);
   const isThere = !url || await checkChain(url, bodies, challenge, digest);
   return { digest, entries: bodies.size, comparisons: comparisons.length, executed: runs.length, compared: !url ? "offline" : isThere ? "with the chain" : "with the chain, but not the block that was read: a reorg replaced it" };

@@ -1,7 +1,7 @@
 """Clara Eval judges on-chain challenges.
 
-For other programs: `EvalConfig`, `Settings`, `evaluate`, `parse_eval_config`, `rank` and `verify`, loaded when first
-used, so that importing the package costs nothing. `docs/python.md` shows them at work.
+For other programs: `EvalConfig`, `Settings`, `evaluate`, `judge`, `parse_eval_config`, `rank` and `verify`, loaded when
+first used, so that importing the package costs nothing. `docs/python.md` shows them at work.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from clara_eval.core.version import __version__
 
-__all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "parse_eval_config", "rank", "verify"]
+__all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "judge", "parse_eval_config", "rank", "verify"]
 
 if TYPE_CHECKING:
     from clara_eval.interfaces.python import (
         EvalConfig,
         Settings,
         evaluate,
+        judge,
         parse_eval_config,
         rank,
         verify,

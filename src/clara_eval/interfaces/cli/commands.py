@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": Entry("clara_eval.devnet.demo.command:demo", "Run one challenge from escrow to claimed prizes, locally."),
     "check": Entry("operator:check", "Say what is ready to run and what is missing."),
     "evaluate": Entry("evaluate:evaluate", "Evaluate one challenge and post its winners."),
+    "judge": Entry("judge:judge", "Judge a folder of entries, without a chain."),
     "finalize": Entry("challenge:finalize", "Open the claims 12 hours after the post."),
     "status": Entry("operator:status", "Show how far an evaluation has come."),
     "leaderboard": Entry("leaderboard:leaderboard", "Show who stands where, with intervals and prizes."),

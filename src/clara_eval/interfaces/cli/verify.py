@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
-from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
+from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, verified_document, verify_any
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
@@ -33,7 +33,7 @@ def verify(
     if again and (rpc is None or not judge):
         raise BadInput("--rejudge needs a judge, and a node for the draw.", remedy="Give --judge NAME and --rpc URL.")
     try:
-        checked = asyncio.run(verify_trace(source, settings, rpc=rpc))
+        checked = asyncio.run(verify_any(source, settings, rpc=rpc))
     except BadTrace as bad:
         refused = f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}"
         answer({"ok": False, "entry": bad.entry, "problem": bad.message}, json, lambda: print_lines(refused))
@@ -43,7 +43,9 @@ def verify(
     if not json:
         print_verified(checked)
     found = None
-    if again:
+    if again and isinstance(checked, CheckedFolder):
+        raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
+    if again and isinstance(checked, Checked):
         cost = partial(_ask_cost, yes=yes)
         found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
     if json:
@@ -73,18 +75,19 @@ def _print_rejudged(found: Rejudged) -> None:
     )
 
 
-def print_verified(checked: Checked) -> None:
-    held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
+def print_verified(checked: Checked | CheckedFolder) -> None:
+    kind, chain = ("the folder ", None) if isinstance(checked, CheckedFolder) else ("", checked)
+    held = f"{checked.entries} entries of {kind}{checked.result.given.name} hold; digest {checked.digest}"
     warning = checked.execution_warning
-    counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} games"
+    counts = f"{len(checked.result.given.submissions)} submissions, {len(checked.result.comparisons)} games"
     print_lines(
         f"[yellow]ok, but {warning}[/yellow]; {held}" if warning else f"[green]ok[/green] {held}",
-        f"recomputed: {counts}, ranking, winners, prizes, calldata",
-        *(f"compared with the chain: {point}" for point in checked.compared),
+        f"recomputed: {counts}, ranking, winners{', prizes, calldata' if chain else ''}",
+        *(f"compared with the chain: {point}" for point in (chain.compared if chain else ())),
         *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.approvals),
         *map(_signatures, checked.judges),
     )
-    if posted := checked.posted:
+    if chain and (posted := chain.posted):
         print_lines(f"on chain: {posted.tx_hash}, posted by the {posted.by}, commits to this digest")
     print_lines("not proven by this:", *(f"  - {point}" for point in checked.not_proven))
 
