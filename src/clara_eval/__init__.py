@@ -6,6 +6,8 @@ first used, so that importing the package costs nothing. `docs/python.md` shows 
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from clara_eval.core.version import __version__
@@ -30,6 +32,22 @@ else:
         from clara_eval.interfaces import python as public
 
         return getattr(public, name)
+
+    class _CallablePackage(ModuleType):
+        def __call__(self, *args: object, **options: object) -> object:
+            from clara_eval.interfaces.python import judge
+
+            return judge(*args, **options)
+
+    class _Package(ModuleType):
+        """Lets `clara_eval.judge` be called also after the package of that name is imported."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "judge":
+                value.__class__ = _CallablePackage
+            super().__setattr__(name, value)
+
+    sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
