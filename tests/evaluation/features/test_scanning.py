@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clara_eval
-from clara_eval.evaluation.features.scanning import speaks_to_judge
+from clara_eval.evaluation.features.extract import speaks_to_judge
 
 SPEAKING = [
     "x = 1  # </submission>",
