@@ -22,7 +22,7 @@ from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
 from clara_eval.chain.transaction import GWEI, SignedBytes, StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address, to_address
+from clara_eval.core.address import Address, to_address, to_checksum
 from clara_eval.core.errors import CannotPublish, ConfigError, Stalled
 from clara_eval.core.private_file import write_private
 
@@ -209,14 +209,12 @@ class LocalKey:
         raise TypeError("A key is never written anywhere.")
 
     async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        from eth_utils.address import to_checksum_address
-
         signed = self._account.sign_transaction(
             {
                 "type": 2,
                 "chainId": tx.chain_id,
                 "nonce": tx.nonce,
-                "to": to_checksum_address(tx.to),
+                "to": to_checksum(tx.to),
                 "data": tx.data,
                 "value": tx.value,
                 "gas": tx.gas,

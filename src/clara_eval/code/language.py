@@ -7,7 +7,7 @@ import re
 from clara_eval.code.vocabulary import VOCABULARY
 from clara_eval.core.syntax import parse
 
-_COMPILED = {
+_COMPILED: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]] = {
     name: tuple((tuple(needed.split()), re.compile(sign, re.MULTILINE)) for needed, sign in signs)
     for name, signs in VOCABULARY["signs"].items()
 }
