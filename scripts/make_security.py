@@ -59,7 +59,8 @@ def _target(figure: dict[str, Any]) -> str:
 def attack_table() -> str:
     """Every attack on a harness, by language."""
     lines = ["| language | attack | what the submission does |", "|---|---|---|"]
-    for language, harness in HARNESSES.items():
+    for harness in HARNESSES.values():
+        language = "JavaScript" if harness.language == "javascript" else harness.language.capitalize()
         lines += [f"| {language} | `{attack.name}` | {attack.what} |" for attack in harness.attacks]
     return "\n".join(lines)
 
