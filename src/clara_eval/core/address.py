@@ -28,6 +28,15 @@ def to_address(text: str, *, what: str = "address") -> Address:
     )
 
 
+def to_checksum(address: str) -> str:
+    """The address in mixed case (EIP-55), which wallets and explorers check."""
+    from clara_eval.core.hashing import keccak_hex
+
+    digits = address.lower().removeprefix("0x")
+    digest = keccak_hex(digits.encode())[2:]
+    return "0x" + "".join(c.upper() if int(d, 16) >= 8 else c for c, d in zip(digits, digest, strict=False))
+
+
 def short(address: str) -> str:
     return f"{address[:6]}…{address[-4:]}"
 
