@@ -12,7 +12,9 @@ from clara_eval.judge.providers.registry import parse_jury, price_card
 
 def test_every_form() -> None:
     """The documented forms are read, in order."""
-    text = "rules, anthropic:claude-x ,openai:gpt-x,openai:org/m:free@https://host/v1/,local:smollm2,anthropic:m@http://h"
+    text = (
+        "rules, anthropic:claude-x ,openai:gpt-x,openai:org/m:free@https://host/v1/,local:smollm2,anthropic:m@http://h"
+    )
     jury = parse_jury(text)
     assert jury == (
         JudgeName("rules", "rules", "rules"),

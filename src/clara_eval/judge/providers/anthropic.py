@@ -34,7 +34,6 @@ _STOPS: dict[str | None, Stop] = {
 }
 _ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
 MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
-"""What reading something that is not a message can raise."""
 
 
 class AnthropicLlm:

@@ -71,7 +71,6 @@ class SigningOpenAi(OpenAiLlm):
         return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
 
     async def report(self, key: str, nonce: str) -> str:
-        """Fetch the attestation report of a signing key."""
         if self.interface == "aci":
             return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
         params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}

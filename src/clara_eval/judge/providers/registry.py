@@ -74,7 +74,6 @@ def parse_judge(name: str) -> JudgeName:
 
 
 def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
-    """Return the judges that are models."""
     return [judge for judge in jury if provider_of(judge).build is not None]
 
 
@@ -120,7 +119,6 @@ def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> s
 
 @cache
 def forms() -> str:
-    """Return how every known judge is written."""
     names = [RULES.name, *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
     found = (_provider(name) for name in dict.fromkeys(names))
     return ", ".join(provider.form for provider in found if provider is not None)

@@ -162,7 +162,6 @@ class Wire:
             return await _read(response)
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
-        """Yield the lines of a long document."""
         async with self._exchange(self._open().get(URL(self._base + path, encoded=True))) as response:
             if response.status != 200:
                 raise self.refusal(await _read(response))
@@ -170,7 +169,6 @@ class Wire:
                 yield line
 
     def refusal(self, reply: ModelReply) -> ClaraError:
-        """Return the error for a reply that is not ok."""
         return self.error(reply.status, said_by(reply.content), reply.headers)
 
     def error(self, status: int, message: str, headers: Mapping[str, str]) -> ClaraError:
