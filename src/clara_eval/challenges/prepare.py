@@ -77,7 +77,6 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
 
 
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
-    """The case of a challenge, with the metadata behind `challengeURI`, which is fetched once."""
     journal = Journal(ports.store, challenge.run)
 
     async def read() -> str:
