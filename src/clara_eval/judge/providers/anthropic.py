@@ -20,7 +20,7 @@ from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard, public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, request_hash
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, JudgeStore, Provider
-from clara_eval.judge.providers.registry import required_key
+from clara_eval.judge.providers.registry import endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
 
 ANTHROPIC = "https://api.anthropic.com"
@@ -40,11 +40,16 @@ class AnthropicLlm:
     """One Claude model, at Anthropic or at a gateway. Opens connections on first use; `close` ends them."""
 
     def __init__(
-        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        name: str = "",
+        call_seconds: float = LONGEST_CALL_SECONDS,
     ) -> None:
-        self.model = model
+        self.model, self.name = model, name or f"anthropic:{model}"
         self._effort = EFFORT if thinks(model) else ""
-        self.name = f"anthropic:{model}" + (f"@{base_url}" if base_url else "")
         address = (base_url or ANTHROPIC).removesuffix("/v1")
         headers = {"anthropic-version": API_VERSION}
         self.wire = Wire(self.name, address, api_key, "ANTHROPIC_API_KEY", call_seconds, headers=headers)
@@ -100,8 +105,9 @@ def thinks(model: str) -> bool:
 
 def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
     require("anthropic", judge.text)
-    key = required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge)
-    return AnthropicLlm(judge.model, api_key=key, base_url=judge.base_url)
+    key = endpoint_key(settings, judge, settings.anthropic_api_key, "ANTHROPIC_API_KEY")
+    address = judge.base_url or settings.anthropic_base_url
+    return AnthropicLlm(judge.model, api_key=key, base_url=address, name=judge.text)
 
 
 FEWEST = 100

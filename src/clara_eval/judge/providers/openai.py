@@ -18,12 +18,10 @@ from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_sche
 from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
-from clara_eval.judge.providers.registry import parse_jury, required_key
+from clara_eval.judge.providers.registry import endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, is_too_long, said_by, said_in
 
 OPENAI = "https://api.openai.com/v1"
-NO_KEY = "no-key"
-"""Sent to endpoints of one's own that ask for none."""
 SEED = 20_270_101
 """Any fixed number: equal requests ask for equal samples, if the provider honours it."""
 _SIGNS = {
@@ -166,25 +164,12 @@ def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, ma
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
     require("openai", judge.text)
-    key = _key(settings, judge)
+    key = endpoint_key(settings, judge, settings.openai_api_key, "OPENAI_API_KEY")
     if judge.attestation:
         from clara_eval.judge.providers.attested import build_signing
 
         return build_signing(judge, key)
     return OpenAiLlm(judge.model, api_key=key, base_url=judge.base_url)
-
-
-def _key(settings: Settings, judge: JudgeName) -> str:
-    """Choose the key: OpenAI's goes to OpenAI, or to the one foreign address if OpenAI is not asked."""
-    if judge.base_url is None:
-        return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
-    own = settings.keys_by_endpoint.get(judge.base_url)
-    if own is not None:
-        return own.get_secret_value()
-    asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
-    if settings.openai_api_key is None or asked - {judge.base_url}:
-        return NO_KEY
-    return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
 
 
 PROVIDER = Provider(
