@@ -388,5 +388,5 @@ async def test_a_database_of_a_newer_version_is_refused_in_one_sentence(tmp_path
     store = await SqliteStore.open(path)
     await store.driver.fetch("INSERT INTO migrations (name) VALUES ('9999_later')")
     await store.close()
-    with pytest.raises(ConfigError, match="written by a newer version .its tables have 9999_later"):
+    with pytest.raises(ConfigError, match=r"written by a newer version .its tables have 9999_later"):
         await SqliteStore.open(path)
