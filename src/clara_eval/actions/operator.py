@@ -10,13 +10,14 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
-from clara_eval.actions.published import SpendReport, evaluation_status, spend_report
+from clara_eval.actions.published import SpendReport, spend_report
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.chain.wallet import new_keystore
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.challenges.status import evaluation_status
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import ClaraError, ConfigError
@@ -129,7 +130,8 @@ async def stored_status(settings: Settings, address: Address) -> tuple[EvalStatu
         if store is None:
             return None, None
         chain_id = settings.network.chain_id
-        status = await evaluation_status(store, chain_id, address)
+        ours = Address(settings.evaluator_address) if settings.evaluator_address else None
+        status = await evaluation_status(store, chain_id, address, ours)
         return status, await read(store, chain_id, Scores, scores_key(address))
 
 

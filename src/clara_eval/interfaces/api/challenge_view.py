@@ -33,7 +33,9 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
     "open": ("Open", frozenset(("Open",))),
     "judging": (
         "Being judged",
-        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred")),
+        frozenset(
+            ("Queued", "Scored elsewhere", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred")
+        ),
     ),
     "review": ("In review", frozenset(("In review",))),
     "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),

@@ -38,6 +38,7 @@ _OF_STATUS: dict[State, tuple[str, Tone]] = {
     "deferred": ("Deferred", "wait"),
     "failed": ("Not evaluated", "bad"),
     "unscorable": ("No result", "bad"),
+    "elsewhere": ("Scored elsewhere", "quiet"),
 }
 _OF_STAGE = {
     "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked."),
@@ -52,7 +53,7 @@ def phase(row: ChallengeSummary, now: float) -> Phase:
     state, stage = row.evaluation.status, row.evaluation.stage
     if row.chainStatus in _OF_CHAIN:
         return _OF_CHAIN[row.chainStatus]
-    if state == "pending" and now < row.deadline:
+    if state in {"pending", "elsewhere"} and now < row.deadline:
         return _OPEN
     if state == "extracting" and stage and stage.name in _OF_STAGE:
         return _OF_STAGE[stage.name]
