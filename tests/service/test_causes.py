@@ -99,7 +99,7 @@ async def test_a_round_survives_a_time_without_descriptors(local_chain: LocalCha
 
         async def posted() -> bool:
             await world.engine.tick()
-            return (await world.status(address))["status"] == "complete"
+            return bool((await world.status(address))["status"] == "complete")
 
         await eventually(posted)
 
