@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from structlog.contextvars import bound_contextvars
 from clara_eval.service.alerts import Alert, Alerts, Webhook, signature
 from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Metrics
+from clara_eval.store.sqlite import SqliteStore
 
 KEY = "0x" + "4c" * 32
 
@@ -143,6 +145,19 @@ async def test_an_alert_arrives_signed(receiver: Receiver) -> None:
     assert json.loads(body)["challenge"] == "0xabc"
     assert signature("other", 1, body) != headers["x-clara-signature"]
     await alerts.close()
+
+
+async def test_of_several_workers_one_sends_an_alert(receiver: Receiver, tmp_path: Path) -> None:
+    """Two workers on one store raise the same alert, and the receiver gets it once; another alert is another."""
+    store = await SqliteStore.open(str(tmp_path / "store.db"))
+    workers = [Alerts(Metrics(), Webhook(receiver.url, None), leases=store) for _ in range(2)]
+    for alert in (Alert("BalanceLow", "critical", "x", "0xa"), Alert("BalanceLow", "critical", "x", "0xb")):
+        for worker in workers:
+            assert worker.raise_alert(alert)
+    for worker in workers:
+        await worker.close()
+    await store.close()
+    assert sorted(json.loads(body)["challenge"] for _, body in receiver.got) == ["0xa", "0xb"]
 
 
 async def test_a_refused_alert_is_sent_again(receiver: Receiver) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,7 +18,9 @@ from typing import Literal
 import aiohttp
 import structlog
 
+from clara_eval.core.errors import Temporary
 from clara_eval.service.metrics import Metrics
+from clara_eval.store.leases import Leases
 
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10
@@ -52,8 +55,15 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 
 class Alerts:
     def __init__(
-        self, metrics: Metrics, webhook: Webhook | None = None, *, clock: Callable[[], float] = time.time
+        self,
+        metrics: Metrics,
+        webhook: Webhook | None = None,
+        *,
+        leases: Leases | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """With `leases` an alert is delivered by one of all workers on that store."""
+        self._leases, self._holder = leases, uuid.uuid4().hex
         self._metrics = metrics
         self._webhook = webhook
         self._clock = clock
@@ -84,7 +94,19 @@ class Alerts:
         for task in list(self._deliveries):
             task.cancel()
 
+    async def _is_ours(self, alert: Alert) -> bool:
+        """Whether no other worker delivered this alert within `REPEAT_SECONDS`; a store that fails hides none."""
+        if self._leases is None:
+            return True
+        try:
+            name = f"alert:{alert.name}:{alert.challenge or ''}"
+            return await self._leases.take_lease(name, self._holder, REPEAT_SECONDS)
+        except Temporary:
+            return True
+
     async def _deliver(self, webhook: Webhook, alert: Alert, at: int) -> None:
+        if not await self._is_ours(alert):
+            return
         document = {
             "alert": alert.name,
             "severity": alert.severity,

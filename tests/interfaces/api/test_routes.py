@@ -463,11 +463,21 @@ def test_buckets_fill_again_and_forget() -> None:
     assert len(buckets) == 10_000
 
 
-async def test_agents_tools_answer_under_mcp(service: Service) -> None:
-    """The eight tools are served beside the REST door, by the same process."""
+async def test_a_review_is_decided_by_its_own_example(service: Service) -> None:
+    """What the OpenAPI document shows is accepted as it is."""
+    shown = json.loads((await service.get("/openapi.json"))[2])
+    example = shown["components"]["schemas"]["ReviewRequest"]["examples"][0]
+    assert example["traceDigest"]
+    code, _, body = await service.post(f"{BASE}/{REVIEWED}/review", example, **BEARER)
+    assert (code, json.loads(body)["decision"]) == (200, "approve")
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+async def test_agents_tools_answer_under_mcp(service: Service, path: str) -> None:
+    """The tools are served beside REST, by the same process, without a redirect."""
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
-    code, _, body = await service.post("/mcp/", asked, **accept)
+    code, _, body = await service.post(path, asked, **accept)
     assert code == 200
     for tool in ("challenge_browse", "challenge_eval_status", "challenge_post"):
         assert tool.encode() in body
