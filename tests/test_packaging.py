@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -167,6 +168,17 @@ def test_a_missing_part_names_its_remedy(
     assert done.stdout == ""
     (line,) = done.stderr.strip().splitlines()
     assert f"pip install 'clara-eval[{extra}]'" in line
+
+
+def test_a_language_without_its_grammar_names_its_remedy(light: Path) -> None:
+    """Go is recognised without its grammar; measuring it stops in one line with what installs it."""
+    (light / "main.go").write_text("package main\n\nfunc main() {\n\tx := 1\n\tprintln(x)\n}\n")
+    config = {"version": 1, "features": ["max_complexity"], "criteria": "Simple code is better than clever code here."}
+    (light / "config.json").write_text(json.dumps(config))
+    done = run(light, "config", "rehearse", "config.json", "--sample", "main.go", CLARA_JUDGES="rules")
+    assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
+    assert "Reading go needs" in done.stderr
+    assert "pip install 'clara-eval[languages]'" in done.stderr
 
 
 def test_every_extra_is_described_and_known() -> None:

@@ -49,8 +49,8 @@ def rank_results(
     items = sorted({item for result in results for item in (result.first, result.second)})
     if top is None:
         top = len(payout_bps) if payout_bps else min(USUAL_TOP, max(1, len(items) - 1))
-    given = tally(items, results, in_given_order=True) if literal else None
-    return rank(tally(items, results), seed=None, winner_count=top, payout_bps=payout_bps, in_given_order=given)
+    table = tally(items, results, in_given_order=literal)
+    return rank(table, seed=None, winner_count=top, payout_bps=payout_bps, literal=literal)
 
 
 def plots(ranking: Ranking, results: list[Result]) -> dict[str, str]:

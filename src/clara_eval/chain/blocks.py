@@ -99,7 +99,6 @@ class Blocks:
         return (await self.block_at(number)).hash == known
 
     async def block_at(self, number: int) -> Block:
-        """Return that block; Temporary if no node has it yet."""
         call = RpcCall("eth_getBlockByNumber", (hex(number), False))
         (raw,) = await self.rpc.ask_many([call], retry_missing=True)
         if is_refused(raw, Meaning.MISSING):
@@ -123,7 +122,6 @@ class Blocks:
         return await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
 
     async def receipt(self, tx_hash: str) -> TransactionReceipt | None:
-        """Return a transaction's receipt; None while no node shows it in a block."""
         raw = await self.rpc.ask_maybe("eth_getTransactionReceipt", tx_hash)
         return None if raw is None else TransactionReceipt.read(raw)
 
@@ -289,7 +287,6 @@ class Logs:
 
 
 def _in_chain_order(entries: Any, wanted: LogFilter) -> list[Any]:
-    """Return the entries in chain order; Temporary if one was not asked for."""
     if not isinstance(entries, list):
         raise Temporary("A node answered eth_getLogs with something that is not a list.")
     for entry in entries:

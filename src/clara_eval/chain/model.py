@@ -83,7 +83,6 @@ class Challenge:
 
     @property
     def run(self) -> str:
-        """The id of its evaluation."""
         return f"{self.chain_id}:{self.address}"
 
 
@@ -155,5 +154,4 @@ def poses_as_dollar(token: Address, symbol: str, network: Network) -> bool:
 
 
 def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:
-    """Return what an amount is worth; None if the token is not our dollar."""
     return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None

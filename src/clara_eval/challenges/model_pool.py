@@ -50,7 +50,6 @@ class Reservation:
     most: int = 0
 
     async def take(self, most: int) -> None:
-        """Reserve this in all, under every cap. Raises Deferred over one."""
         run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.settings)
         self.line = await self.store.reserve_spend(run, poster, "evaluation", max(0, most - self.unsure), caps)
 
@@ -112,8 +111,6 @@ class RunModels:
 
 @dataclass(slots=True)
 class ModelPool:
-    """Models, built once and shared by runs."""
-
     settings: Settings
     store: SqlStore
     watch: CallListener | None = None
@@ -240,7 +237,6 @@ class ModelPool:
         )  # fmt: skip
 
     def _judge(self, name: str, run: str) -> Llm:
-        """The model; if its endpoint signs, behind the checks of its signatures."""
         llm = self._llm(name)
         if not isinstance(llm, SigningOpenAi):
             return llm
@@ -253,7 +249,6 @@ class ModelPool:
         return await self._attested[judge, run].key_report(key)
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
-        """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
         card = self.card(name)
         in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None

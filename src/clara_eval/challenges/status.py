@@ -72,14 +72,12 @@ _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 
 
 def review_meaning(posts_at: int | None) -> str:
-    """Say who decides about a result, and until when."""
     if posts_at is None:
         return MEANINGS["review"]
     return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
 
 
 def state_of(error: BaseException) -> State | None:
-    """The state after an error; None leaves it as it is."""
     return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
 
 
@@ -111,7 +109,6 @@ def _gravity(error: BaseException) -> int:
 
 
 async def read_status(keys: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
-    """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
 
@@ -262,7 +259,6 @@ class Attempts:
         return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
 
     def at_once(self) -> Attempts:
-        """Somebody asked for it: the next attempt waits for nothing."""
         return replace(self, retry_at=None)
 
 

@@ -124,7 +124,6 @@ class ChallengeVenue:
 
     @classmethod
     def read(cls, evidence: Bodies) -> ChallengeVenue:
-        """The venue of a trace; BadTrace if the trace does not hold it."""
         if "challenge" not in evidence:
             raise BadTrace("The trace has no entry challenge.", entry="challenge")
         try:

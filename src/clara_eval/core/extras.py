@@ -11,6 +11,7 @@ MODULES = {
     "openai": ("genai_prices",),
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),
+    "languages": ("tree_sitter_go", "tree_sitter_rust", "tree_sitter_typescript"),
     "server": (
         *("dbos", "fastapi", "jinja2", "markupsafe"),
         *("prometheus_client", "sqlalchemy", "sse_starlette", "starlette", "uvicorn", "mcp"),

@@ -149,7 +149,7 @@ class Replay:
                 who = ", ".join(piece.submission.submitter for piece in pieces[:5]) + ("…" if pieces[5:] else "")
                 found.append(sentence.format(count=len(pieces), s="s" if pieces[1:] else "", who=who))
         chosen = execution.chosen if execution else None
-        if chosen is not None and chosen.reveal is not None and chosen.reveal.is_withheld:
+        if chosen is not None and chosen.reveal is not None and chosen.reveal.content is None:
             found.append(WITHHELD)
         return found
 

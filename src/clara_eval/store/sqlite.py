@@ -92,7 +92,7 @@ class SqliteStore:
             ) from bad
         driver = SqliteDriver(connection)
         try:
-            await migrate(driver, serial="INTEGER PRIMARY KEY")
+            await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
         except BaseException:
             connection.close()
             raise
