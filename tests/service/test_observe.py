@@ -9,22 +9,17 @@ import io
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import structlog
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from structlog.contextvars import bound_contextvars
+from tests.support.receiver import Receiver
 
 from clara_eval.service.alerts import Alert, Alerts, Webhook, signature
 from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Metrics
-from clara_eval.store.sqlite import SqliteStore
 
 KEY = "0x" + "4c" * 32
 
@@ -107,33 +102,6 @@ def test_the_challenge_is_bound(lines: io.StringIO) -> None:
     assert "challenge" not in outside
 
 
-@dataclass
-class Receiver:
-    """A real HTTP server that refuses the first requests."""
-
-    refuse: int = 0
-    url: str = ""
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def take(self, request: web.Request) -> web.Response:
-        self.got.append((dict(request.headers), await request.read()))
-        if len(self.got) <= self.refuse:
-            return web.Response(status=503)
-        self.arrived.set()
-        return web.Response(status=204)
-
-
-@pytest_asyncio.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    taken = Receiver()
-    app = web.Application()
-    app.router.add_post("/hook", taken.take)
-    async with TestServer(app) as server:
-        taken.url = str(server.make_url("/hook"))
-        yield taken
-
-
 async def test_an_alert_arrives_signed(receiver: Receiver) -> None:
     """The receiver can check body and time with the shared secret, using nothing but HMAC-SHA256."""
     alerts = Alerts(Metrics(), Webhook(receiver.url, "s3cret"))
@@ -145,19 +113,6 @@ async def test_an_alert_arrives_signed(receiver: Receiver) -> None:
     assert json.loads(body)["challenge"] == "0xabc"
     assert signature("other", 1, body) != headers["x-clara-signature"]
     await alerts.close()
-
-
-async def test_of_several_workers_one_sends_an_alert(receiver: Receiver, tmp_path: Path) -> None:
-    """Two workers on one store raise the same alert, and the receiver gets it once; another alert is another."""
-    store = await SqliteStore.open(str(tmp_path / "store.db"))
-    workers = [Alerts(Metrics(), Webhook(receiver.url, None), leases=store) for _ in range(2)]
-    for alert in (Alert("BalanceLow", "critical", "x", "0xa"), Alert("BalanceLow", "critical", "x", "0xb")):
-        for worker in workers:
-            assert worker.raise_alert(alert)
-    for worker in workers:
-        await worker.close()
-    await store.close()
-    assert sorted(json.loads(body)["challenge"] for _, body in receiver.got) == ["0xa", "0xb"]
 
 
 async def test_a_refused_alert_is_sent_again(receiver: Receiver) -> None:

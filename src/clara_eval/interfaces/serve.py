@@ -72,11 +72,10 @@ async def serving(
     """Run engine and API while the body lasts."""
     metrics = Metrics(__version__)
     url, secret = settings.webhook_url, settings.webhook_secret
-    webhook = Webhook(url, secret.get_secret_value() if secret else None) if url else None
+    alerts = Alerts(metrics, Webhook(url, secret.get_secret_value() if secret else None) if url else None)
     async with AsyncExitStack() as stack:
-        app = await stack.enter_async_context(open_app(settings, pace=pace))
-        alerts = Alerts(metrics, webhook, leases=app.store)
         stack.push_async_callback(alerts.close)
+        app = await stack.enter_async_context(open_app(settings, pace=pace))
         if mode != "api-only":
             _ = app.evaluator
         _ = settings.factory  # settings that no retry can repair end the process at once

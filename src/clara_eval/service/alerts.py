@@ -18,8 +18,7 @@ from typing import Literal
 import aiohttp
 import structlog
 
-from clara_eval.core.errors import Temporary
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import AlertName, Metrics
 from clara_eval.store.leases import Leases
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +33,7 @@ Severity = Literal["warning", "critical"]
 class Alert:
     """An alert; `name` is a section of docs/operations.md."""
 
-    name: str
+    name: AlertName
     severity: Severity
     summary: str
     challenge: str | None = None
@@ -55,18 +54,13 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
 
 class Alerts:
     def __init__(
-        self,
-        metrics: Metrics,
-        webhook: Webhook | None = None,
-        *,
-        leases: Leases | None = None,
-        clock: Callable[[], float] = time.time,
+        self, metrics: Metrics, webhook: Webhook | None = None, *, clock: Callable[[], float] = time.time
     ) -> None:
-        """With `leases` an alert is delivered by one of all workers on that store."""
-        self._leases, self._holder = leases, uuid.uuid4().hex
         self._metrics = metrics
         self._webhook = webhook
         self._clock = clock
+        self.leases: Leases | None = None
+        """Shared by all workers: an alert that one of them sent is not sent by another."""
         self._sent: dict[tuple[str, str | None], float] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
 
@@ -94,19 +88,7 @@ class Alerts:
         for task in list(self._deliveries):
             task.cancel()
 
-    async def _is_ours(self, alert: Alert) -> bool:
-        """Whether no other worker delivered this alert within `REPEAT_SECONDS`; a store that fails hides none."""
-        if self._leases is None:
-            return True
-        try:
-            name = f"alert:{alert.name}:{alert.challenge or ''}"
-            return await self._leases.take_lease(name, self._holder, REPEAT_SECONDS)
-        except Temporary:
-            return True
-
     async def _deliver(self, webhook: Webhook, alert: Alert, at: int) -> None:
-        if not await self._is_ours(alert):
-            return
         document = {
             "alert": alert.name,
             "severity": alert.severity,
@@ -116,6 +98,8 @@ class Alerts:
             "raisedAt": at,
         }
         body = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()
+        if not await self._is_first(alert):
+            return
         for number, pause in enumerate((*webhook.pauses, None)):
             problem = await self._attempt(webhook, body)
             if problem is None:
@@ -125,6 +109,17 @@ class Alerts:
                 await asyncio.sleep(pause)
         self._metrics.webhook_failures.inc()
         _log.error("webhook_given_up", alert=alert.name)
+
+    async def _is_first(self, alert: Alert) -> bool:
+        """Whether no worker sent this alert within `REPEAT_SECONDS`; a store that is away never holds one back."""
+        if self.leases is None:
+            return True
+        name = f"alert:{alert.name}:{alert.challenge or ''}"
+        try:
+            return await self.leases.take_lease(name, uuid.uuid4().hex, REPEAT_SECONDS)
+        except Exception as bad:  # noqa: BLE001 - rather twice than never
+            _log.warning("alert_may_repeat", alert=alert.name, problem=str(bad))
+            return True
 
     async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
         """Return None if it was taken, else the problem; the URL may hold a key and is never named."""

@@ -26,7 +26,7 @@ GROUPS = {
     "Try": ("demo", "devnet"),
     "Post and compete": ("config", "harness", "challenge"),
     "Results": ("status", "leaderboard", "score", "trace", "verify"),
-    "Operate": ("check", "settings", "serve", "evaluate", "review", "spend", "keys", "mcp"),
+    "Operate": ("check", "settings", "serve", "evaluate", "review", "spend", "backup", "keys", "mcp"),
     "Lab": ("rank", "calibrate", "redteam"),
 }
 """What the help of the program lists; the other names are valid."""
@@ -107,6 +107,7 @@ COMMANDS = {
         f'reject {A} --note "The task changed."',
     ),
     "spend": Entry("operator:spend", "Report what was spent on models.", "spend --since 2026-01-01"),
+    "backup": Entry("backup:backup", "Copy the database while the service runs.", "backup copy.db"),
     "publication": Entry("", "Publish posted results elsewhere."),
     "publication sync": Entry("operator:sync", "Publish whatever a place still lacks.", "sync"),
     "keys": Entry("", "Create keys for the evaluator."),
