@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstrain
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
     EvalStatus,
+    EvaluatorRecord,
     LeaderboardRow,
     ReviewState,
     RuledStage,
@@ -155,6 +156,7 @@ class ChallengeList(BaseModel):
 class ChallengeDetail(ChallengeSummary):
     leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None
+    evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 

@@ -104,7 +104,10 @@ async def list_challenges(
     summary="One challenge, with its ranking once that is public",
 )
 async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
-    return await reader.detail(to_address(address), admin=admin)
+    found = await reader.detail(to_address(address), admin=admin)
+    if found.leaderboard is None:
+        found.evaluatorRecord = await reader.evaluator_record(found.evaluator)
+    return found
 
 
 @router.get(
