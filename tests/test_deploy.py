@@ -96,7 +96,15 @@ def test_the_container_has_what_the_service_may_need() -> None:
     made_for = re.findall(
         r"--extra (\w+)", (ROOT / "Makefile").read_text(encoding="utf-8").split("requirements-dev.lock \\")[1]
     )
-    other = {"all", "dev", "mcp", "local", "javascript", "python"}  # in `server`, or of no use without npm's modules
+    other = {
+        "all",
+        "dev",
+        "mcp",
+        "languages",
+        "local",
+        "javascript",
+        "python",
+    }  # in `server`, or of no use without npm's modules
     assert set(made_for) == set(project["optional-dependencies"]) - other
     wanted = [
         *project["dependencies"],

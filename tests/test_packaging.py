@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -167,6 +170,36 @@ def test_a_missing_part_names_its_remedy(
     assert done.stdout == ""
     (line,) = done.stderr.strip().splitlines()
     assert f"pip install 'clara-eval[{extra}]'" in line
+
+
+def test_a_language_without_its_grammar_names_its_remedy(light: Path) -> None:
+    """Go is recognised without its grammar; measuring it stops in one line with what installs it."""
+    (light / "main.go").write_text("package main\n\nfunc main() {\n\tx := 1\n\tprintln(x)\n}\n")
+    config = {"version": 1, "features": ["max_complexity"], "criteria": "Simple code is better than clever code here."}
+    (light / "config.json").write_text(json.dumps(config))
+    done = run(light, "config", "rehearse", "config.json", "--sample", "main.go", CLARA_JUDGES="rules")
+    assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
+    assert "Reading go needs" in done.stderr
+    assert "pip install 'clara-eval[languages]'" in done.stderr
+
+
+def test_the_page_is_true_in_an_empty_home(tmp_path: Path) -> None:
+    """Its lines for the package and for the wheel of `make wheel`, word for word, end with a program that starts."""
+    source, uv = tracked(tmp_path / "a clone"), [sys.executable, "-m", "uv"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^pip install (.+?)(?:  +#|$)", page, re.MULTILINE)
+    asked = [shlex.split(line) for line in lines if line in (".", "dist/clara_eval-*.whl")]
+    assert len(asked) == 2
+    built(source, source / "dist")
+    cache = subprocess.run([*uv, "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    home = {**os.environ, "HOME": str(tmp_path / "home"), "UV_CACHE_DIR": cache, "UV_SYSTEM_CERTS": "1"}
+    for number, words in enumerate(asked):
+        place = tmp_path / f"venv {number}"
+        venv.create(place)
+        given = [str(path) for word in words for path in (source.glob(word) if "*" in word else [source / word])]
+        subprocess.run([*uv, "pip", "install", "-q", "--python", place / "bin/python", *given], env=home, check=True)
+        said = subprocess.run([place / "bin/clara-eval", "--version"], env=home, capture_output=True, check=True)
+        assert __version__ in said.stdout.decode()
 
 
 def test_every_extra_is_described_and_known() -> None:

@@ -15,7 +15,7 @@ from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, Verdi
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Pairing
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 
 SCHEMA = FeatureSchema((Feature("level", "integer", min=0, max=9, better="higher"),))
@@ -52,6 +52,7 @@ def both() -> Fixed:
     return Fixed(Field(ITEMS, ("rules",)), is_both=True)
 
 
+@pytest.mark.specification("3.2", "Compare every pair of submissions")
 async def test_all_games_are_played_in_canonical_order() -> None:
     """Every pair in both orders, once, sorted."""
     played = await play_tournament(both(), {"rules": RulesJudge(SCHEMA)}, VECTORS)

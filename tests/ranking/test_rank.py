@@ -16,7 +16,7 @@ from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.adaptive import Adaptive
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
@@ -55,6 +55,7 @@ def test_names_do_not_matter(case: tuple[list[str], list[Result]]) -> None:
     assert [replace(s, item=name[s.item]) for s in plain.standings] == list(other.standings)
 
 
+@pytest.mark.specification("3.3", "Rank by score descending")
 @settings(max_examples=30, deadline=None)
 @given(contests())
 def test_standings_are_sorted_and_their_numbers_are_possible(case: tuple[list[str], list[Result]]) -> None:
@@ -106,11 +107,12 @@ def test_ties_everywhere_go_to_the_earlier_submission() -> None:
     assert {s.elo for s in found.standings} == {1500.0}
 
 
+@pytest.mark.specification("3.3", "Initialize all at 1500; K = 32; one result after the other")
 def test_the_literal_pass_is_the_specification_in_the_order_given() -> None:
     """One pass, K = 32 from 1500: the second result already sees the first."""
     results = [Result("a", "b", "first"), Result("b", "a", "first")]
     given = tally(["a", "b"], results, in_given_order=True)
-    found = rank(tally(["a", "b"], results), seed=b"", winner_count=1, in_given_order=given)
+    found = rank(given, seed=b"", winner_count=1, literal=True)
     first_step = 32 * 0.5
     second_step = 32 * (1 - 1 / (1 + 10 ** (2 * first_step / 400)))
     assert found.standings[0].item == "b"
@@ -181,6 +183,7 @@ def test_bad_input_names_the_offender() -> None:
         ranked([], [])
 
 
+@pytest.mark.specification("5", "Layer 5: A > B, B > C, C > A is flagged")
 def test_a_cycle_of_three_is_flagged_and_waits() -> None:
     """A over B, B over C, C over A: all are tied, the flag says why, and a person looks before money moves."""
     found = ranked(

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from eth_typing import HexStr
+from eth_utils.address import to_checksum_address
 from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.contract import AsyncContract
 from web3.types import TxReceipt
@@ -24,7 +25,9 @@ def web3_of(chain: LocalChain) -> AsyncWeb3[Any]:
 
 
 def as_web3(contract: DevContract) -> AsyncContract:
-    return _connected(contract.node.rpc_url).eth.contract(address=contract.address, abi=contract.items)
+    return _connected(contract.node.rpc_url).eth.contract(
+        address=to_checksum_address(contract.address), abi=contract.items
+    )
 
 
 async def web3_receipt(chain: LocalChain, receipt: MinedReceipt) -> TxReceipt:

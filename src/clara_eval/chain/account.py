@@ -117,7 +117,6 @@ class EthereumAccount:
         return min(counts)
 
     async def pending_nonce(self) -> int:
-        """Return the nonce after those that are mined or wait in a pool to be mined next."""
         try:
             return await self._count("pending")
         except NodeRefusal:
@@ -190,7 +189,6 @@ class EthereumAccount:
         return await _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
 
     async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
-        """Hand the bytes to a node; safe to repeat."""
         try:
             answer = await self._blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
@@ -245,7 +243,6 @@ class EthereumAccount:
             vouched.targets.add(target)
 
     def permit_spending(self, token: Address, units: int) -> None:
-        """Let one transaction give away that much: the owner agreed to it."""
         self._signer().policy.vouched.spending[token] = units
 
     def _signer(self) -> Wallet:
@@ -260,7 +257,6 @@ class EthereumAccount:
 
 
 async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
-    """Return a balance in wei, and how many posts it pays for at the present fee."""
     balance = await chain.blocks.balance(address)
     price = quantity(await chain.blocks.rpc.ask("eth_gasPrice")) or 1
     return balance, balance // (price * POST_GAS)

@@ -38,9 +38,16 @@ from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
+from clara_eval.core.codec import camel
 from clara_eval.core.errors import NotFound, Temporary
 from clara_eval.core.submission import Submission, Version
 
+_AS_TOLD = (
+    *("poster", "evaluator", "prize_pool", "poster_bond", "deadline", "scoring_deadline", "eval_config_hash"),
+    *("private_set_hash", "winner_count", "identity_registry", "max_participants", "submission_count"),
+    "score_posted_at",
+)
+"""Fields of a challenge that are its contract's getters as they are."""
 LATE_SECONDS = 3_600
 """From this distance on it is cheaper to look for the deadline's block than to read the blocks after it."""
 
@@ -63,12 +70,7 @@ class ChallengeReader(_Reader):
         return TokenContract(self.blocks, address)
 
     async def token_at(self, address: Address, block: Block) -> PrizeToken | None:
-        """Return a token's symbol and scale; None if no token answers there."""
         return await self.token(address).describe(block, self.blocks.network)
-
-    async def deadline(self, address: Address) -> int:
-        """Return when submissions close; NotFound if no challenge answers there."""
-        return int((await self.contract(address).state(await self.blocks.head(), ("deadline",)))["deadline"])
 
     async def evaluator(self, address: Address, block: Block) -> Address:
         return Address((await self.contract(address).state(block, ("evaluator",)))["evaluator"])
@@ -82,7 +84,6 @@ class ChallengeReader(_Reader):
         ]
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
-        """Whether the factory made this challenge, by the factory's own list, newest first."""
         block, contract = await self.blocks.head(), self.factory(factory)
         numbers = list(reversed(range(await contract.count(block))))
         for start in range(0, len(numbers), 500):
@@ -126,23 +127,11 @@ class ChallengeReader(_Reader):
                 chain_id=self.blocks.rpc.chain_id,
                 address=contract.address,
                 block=block,
-                poster=state["poster"],
-                evaluator=state["evaluator"],
                 token=tokens[state["token"]],
-                prize_pool=state["prizePool"],
-                poster_bond=state["posterBond"],
-                deadline=state["deadline"],
-                scoring_deadline=state["scoringDeadline"],
                 challenge_uri=state["challengeURI"],
-                eval_config_hash=state["evalConfigHash"],
-                private_set_hash=state["privateSetHash"],
-                winner_count=state["winnerCount"],
                 payout_bps=payout,
-                identity_registry=state["identityRegistry"],
-                max_participants=state["maxParticipants"],
                 status=contract.status_in(state),
-                submission_count=state["submissionCount"],
-                score_posted_at=state["scorePostedAt"],
+                **{name: state[camel(name)] for name in _AS_TOLD},
                 submissions=submissions.get(contract.address, ()),
                 contract_version=network.contracts,
             )
@@ -156,7 +145,7 @@ class ChallengeReader(_Reader):
             return []
         last = block.number
         if block.timestamp - state["deadline"] > LATE_SECONDS:
-            last = await self.blocks.first_block_at(state["deadline"], block)
+            last = (await self.blocks.first_block_at(state["deadline"], block)).number
         received = LogFilter((contract.address,), (contract.abi.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self.blocks.first, last, backwards=True):
             known.update(contract.submission_received(entry).submitter for entry in group.entries)
@@ -183,7 +172,6 @@ class ChallengeReader(_Reader):
         return await self._dated(found)
 
     async def _dated(self, found: Sequence[NewSubmission]) -> tuple[Version, ...]:
-        """Add the time of their block, which is when they were handed in."""
         numbers = sorted({one.block_number for one in found})
         blocks = [read_block(required(raw)) for raw in await self.blocks.ask_blocks(numbers)]
         times = {block.number: block.timestamp for block in blocks}
@@ -195,7 +183,6 @@ class ChallengeEvents(_Reader):
     async def challenges_created(
         self, factory: Address, first: int, last: Block
     ) -> AsyncIterator[tuple[tuple[NewChallenge, ...], Checkpoint]]:
-        """Yield what the factory announced, page by page, each with the last block that it covers."""
         contract = ChallengeFactoryContract(self.blocks, factory, self._version.factory)
         wanted = LogFilter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
@@ -206,7 +193,6 @@ class ChallengeEvents(_Reader):
     async def prizes_claimed(
         self, challenges: Sequence[Address], first: int, last: Block
     ) -> AsyncIterator[tuple[tuple[NewClaim, ...], int]]:
-        """Yield claims from those challenges, page by page, each with the last block that it covers."""
         spoken = self._version.challenge
         wanted = LogFilter(tuple(challenges), (spoken.event("PrizeClaimed").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
@@ -270,7 +256,7 @@ class PostedResults(_Reader):
 
     async def _post_until(self, challenge: Challenge, posted_at: int, head: Block) -> Posted | None:
         """Find the post that was made at this time, if its event is in a block up to this one."""
-        first = await self.blocks.first_block_at(posted_at, head)
+        first = (await self.blocks.first_block_at(posted_at, head)).number
         wanted = LogFilter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
         near = self._logs.groups(wanted, first, min(head.number, first + BLOCKS_AFTER_POST))
         # Blocks may be out of the order of their times, as after a reorg of a development chain.
@@ -337,7 +323,7 @@ class AgentRegistries(_Reader):
         topic = ReputationRegistryContract.ABI.event("NewFeedback").topic
         wanted = LogFilter((registry,), (topic, f"0x{agent_id:064x}", _topic(client)))
         found: list[GivenFeedback] = []
-        first = await self.blocks.first_block_at(since, head)
+        first = (await self.blocks.first_block_at(since, head)).number
         async for group in self._logs.groups(wanted, first, head.number):
             found += ReputationRegistryContract.given(group.entries)
         return tuple(found)

@@ -76,6 +76,8 @@ class Challenge:
     """Replaced versions, oldest first: the first to submit some content is its author."""
     contract_version: str = "1"
     """A name in `contracts.versions`: how calldata is written."""
+    read_at: Block | None = None
+    """The later block whose state was read, if no node had the state of `block` any more."""
 
     @property
     def is_scored_by_poster(self) -> bool:
@@ -83,7 +85,6 @@ class Challenge:
 
     @property
     def run(self) -> str:
-        """The id of its evaluation."""
         return f"{self.chain_id}:{self.address}"
 
 
@@ -143,6 +144,7 @@ class ScoringState:
 
     status: ChallengeStatus
     score_posted_at: int
+    deadline: int
 
 
 def is_dollar(token: Address, network: Network) -> bool:
@@ -155,5 +157,4 @@ def poses_as_dollar(token: Address, symbol: str, network: Network) -> bool:
 
 
 def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:
-    """Return what an amount is worth; None if the token is not our dollar."""
     return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from clara_eval.chain.transaction import SignedBytes, TransactionToSign, signed_bytes, signing_payload
+from clara_eval.chain.transaction import SignedBytes, TransactionToSign, signed_bytes, signing_hash, signing_payload
 from clara_eval.core.address import ORDER, Address
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.core.extras import require
@@ -23,7 +23,6 @@ from clara_eval.core.http_body import TooLong, read_at_most
 
 
 def address_of(public_key: str) -> Address | None:
-    """Derive the address of an uncompressed public key in hex, with or without 04; None if it is not one."""
     try:
         raw = bytes.fromhex(public_key.removeprefix("0x"))
     except ValueError:
@@ -35,9 +34,8 @@ def address_of(public_key: str) -> Address | None:
 def signed_with(what: str, address: Address, tx: TransactionToSign, r: int, s: int) -> SignedBytes:
     """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
     low = min(s, ORDER - s)
-    digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
     for parity in (0, 1):
-        if _signer(digest, parity, r, low) == address:
+        if _signer(signing_hash(tx), parity, r, low) == address:
             return signed_bytes(tx, parity, r, low)
     raise ConfigError(
         f"The {what} gave a signature that is not {address}'s over this transaction.",
@@ -83,7 +81,6 @@ class RemoteSigner:
         return signed_with(self.what, self.address, tx, *_read_signature(self.what, text))
 
     async def check(self) -> None:
-        """Raise if the signer does not answer or does not hold the key."""
         self._identifier = None
         await self._key()
 
@@ -151,7 +148,6 @@ def _place(url: str) -> str:
 
 
 def _read_signature(what: str, text: str) -> tuple[int, int]:
-    """Read r and s; the parity is found by trying, so that no convention about v has to be trusted."""
     try:
         raw = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
@@ -165,28 +161,11 @@ KEY_SPEC = "ECC_SECG_P256K1"
 """The one kind of key whose signatures the chain knows."""
 _REFUSALS = frozenset(
     {
-        "AccessDeniedException",
-        "NotFoundException",
-        "DisabledException",
-        "KMSInvalidStateException",
-        "InvalidArnException",
-        "InvalidKeyUsageException",
-        "UnsupportedOperationException",
-        "UnrecognizedClientException",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "IncompleteSignature",
-        "MissingAuthenticationToken",
-        "OptInRequired",
-        "ValidationException",
-        "NoRegionError",
-        "InvalidRegionError",
-        "NoCredentialsError",
-        "PartialCredentialsError",
-        "ProfileNotFound",
-        "ConfigNotFound",
-        "ConfigParseError",
-        "ParamValidationError",
+        *("AccessDeniedException", "NotFoundException", "DisabledException", "KMSInvalidStateException"),
+        *("InvalidArnException", "InvalidKeyUsageException", "UnsupportedOperationException", "ValidationException"),
+        *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "IncompleteSignature"),
+        *("MissingAuthenticationToken", "OptInRequired", "NoRegionError", "InvalidRegionError", "NoCredentialsError"),
+        *("PartialCredentialsError", "ProfileNotFound", "ConfigNotFound", "ConfigParseError", "ParamValidationError"),
     }
 )
 """Error codes that no second try repairs; the last eight are of AWS's library itself."""
@@ -206,8 +185,7 @@ class KmsSigner:
         return f"KmsSigner({self.what}, {self.address})"
 
     async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        digest = bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
-        told = await self._ask("sign", Message=digest, MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
+        told = await self._ask("sign", Message=signing_hash(tx), MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
         return signed_with(self.what, self.address, tx, *_read_der(self.what, _bytes(self.what, told, "Signature")))
 
     async def check(self) -> None:

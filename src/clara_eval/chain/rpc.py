@@ -38,7 +38,6 @@ class Rpc:
             self._session = None
 
     async def check_nodes(self) -> None:
-        """Ask every node for its chain id; raise if none is alive and on our chain."""
         states = await gather_or_raise(self._state(node) for node in self.nodes)
         if all(state is not None for state in states):
             raise self._all_failed([f"{node.host}: {state}" for node, state in zip(self.nodes, states, strict=True)])
@@ -51,7 +50,6 @@ class Rpc:
         return None
 
     async def ask(self, method: str, *params: Any) -> Any:
-        """Return one result; raise a refusal."""
         return required((await self.ask_many([RpcCall(method, params)]))[0])
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
@@ -184,5 +182,4 @@ def _is_asked_again(result: Any, *, is_late: bool) -> bool:
 
 
 def _ask_elsewhere(result: Any) -> bool:
-    """Whether another node may answer better."""
     return isinstance(result, NodeRefusal) and result.meaning in {Meaning.BUSY, Meaning.MISSING, Meaning.OTHER}

@@ -74,8 +74,6 @@ class SendOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """How an intention ended."""
-
     outcome: SendOutcome
     intention: str
     calldata: str
@@ -158,11 +156,9 @@ class TransactionSender:
         return Receipt.of(call, SendOutcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
     def with_notice(self, notice: Notice) -> TransactionSender:
-        """Return a sender for this wallet that also tells `notice` of gaps."""
         return replace(self, notices=[*self.notices, notice])
 
     async def recorded(self, chain: str, from_nonce: int = 0) -> list[StoredTransaction]:
-        """Return what the wallet has signed on this chain, the highest nonce first."""
         rows = await self.log.pending_nonces(self.address, from_nonce)
         return [tx for tx in rows if _chain_of(tx.run) == chain]
 
@@ -281,8 +277,6 @@ async def send_again(
 
 
 class _Sending:
-    """One call, from the first look at the records to its end."""
-
     def __init__(self, call: ContractCall, sender: TransactionSender, is_done: IsDone) -> None:
         self._call, self._is_done, self._sender = call, is_done, sender
         self._chain = _chain_of(call.run)
@@ -311,7 +305,6 @@ class _Sending:
             await self._timeouts.sleep(self._timeouts.poll_seconds)
 
     async def _step(self, attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        """Return how it ended, or send the newest attempt on."""
         mined = await self._account.outcome(self._unspent(attempts))
         if mined is None:
             done = await self._is_done(attempts)

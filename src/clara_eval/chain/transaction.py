@@ -98,6 +98,10 @@ def signing_payload(tx: TransactionToSign) -> bytes:
     return b"\x02" + _encode(_fields(tx))
 
 
+def signing_hash(tx: TransactionToSign) -> bytes:
+    return bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
+
+
 def signed_bytes(tx: TransactionToSign, parity: int, r: int, s: int) -> SignedBytes:
     """Add the signature; the hash is the one that nodes know the transaction by."""
     raw = b"\x02" + _encode([*_fields(tx), parity, r, s])

@@ -19,7 +19,15 @@ from pydantic import SecretStr
 
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
-from clara_eval.chain.transaction import GWEI, SignedBytes, StoredTransaction, TransactionToSign, read_signed
+from clara_eval.chain.transaction import (
+    GWEI,
+    SignedBytes,
+    StoredTransaction,
+    TransactionToSign,
+    read_signed,
+    signed_bytes,
+    signing_hash,
+)
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -209,22 +217,8 @@ class LocalKey:
         raise TypeError("A key is never written anywhere.")
 
     async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        from eth_utils.address import to_checksum_address
-
-        signed = self._account.sign_transaction(
-            {
-                "type": 2,
-                "chainId": tx.chain_id,
-                "nonce": tx.nonce,
-                "to": to_checksum_address(tx.to),
-                "data": tx.data,
-                "value": tx.value,
-                "gas": tx.gas,
-                "maxFeePerGas": tx.max_fee_per_gas,
-                "maxPriorityFeePerGas": tx.max_priority_fee_per_gas,
-            }
-        )
-        return SignedBytes(raw="0x" + signed.raw_transaction.hex(), tx_hash="0x" + signed.hash.hex())
+        made = self._account.unsafe_sign_hash(signing_hash(tx))
+        return signed_bytes(tx, made.v - 27, made.r, made.s)
 
     async def check(self) -> None:
         """Nothing can be missing: the key is here."""

@@ -17,8 +17,6 @@ _MICRO = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Fee:
-    """`total == escrow + amount`, always; all three in base units of the prize token."""
-
     mode: FeeMode
     amount: int
     """What the evaluation costs the poster."""
@@ -58,7 +56,6 @@ def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: in
 
 
 def dollars(units: int, decimals: int) -> str:
-    """Units of a dollar token as a decimal number without loss, with at least the cents."""
     whole, rest = divmod(units, 10**decimals)
     digits = f"{rest:0{decimals}d}" if decimals else ""
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"

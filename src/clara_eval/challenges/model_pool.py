@@ -20,7 +20,7 @@ from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, Fallba
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.costs.budgets import ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, expected_calls, quote
+from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import ConnectedLlm, Llm
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
@@ -50,7 +50,6 @@ class Reservation:
     most: int = 0
 
     async def take(self, most: int) -> None:
-        """Reserve this in all, under every cap. Raises Deferred over one."""
         run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.settings)
         self.line = await self.store.reserve_spend(run, poster, "evaluation", max(0, most - self.unsure), caps)
 
@@ -112,8 +111,6 @@ class RunModels:
 
 @dataclass(slots=True)
 class ModelPool:
-    """Models, built once and shared by runs."""
-
     settings: Settings
     store: SqlStore
     watch: CallListener | None = None
@@ -165,8 +162,7 @@ class ModelPool:
     def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
         thinking = thinking_models(parse_judge(name) for name in plan.models)
-        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
-        return quote(size, expected, {name: self.card(name) for name in plan.models})
+        return quote(config, size, Jury({name: self.card(name) for name in plan.models}, (), thinking, plan.tokens))
 
     def is_costly(self, plan: EvaluationPlan) -> bool:
         return any(self.card(name) != FREE for name in plan.models)
@@ -240,7 +236,6 @@ class ModelPool:
         )  # fmt: skip
 
     def _judge(self, name: str, run: str) -> Llm:
-        """The model; if its endpoint signs, behind the checks of its signatures."""
         llm = self._llm(name)
         if not isinstance(llm, SigningOpenAi):
             return llm
@@ -253,7 +248,6 @@ class ModelPool:
         return await self._attested[judge, run].key_report(key)
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
-        """Ask in message batches, if the model has them and the time allows it."""
         ends_at = asyncio.get_running_loop().time() + seconds
         card = self.card(name)
         in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None

@@ -122,12 +122,10 @@ def places_of(result: EvaluationResult) -> tuple[DraftPlace, ...]:
 
 
 def raised_key(digest: str, submitter: str = "") -> str:
-    """The journal's key of an objection to this draft: the first write counts."""
     return f"objection/{digest}/{submitter}"
 
 
 async def raised(journal: Journal, digest: str) -> tuple[Objection, ...]:
-    """Every objection to this draft, in order of submitter; those to a draft that was replaced are void."""
     return await journal.all(raised_key(digest), OBJECTION_FORM)
 
 
@@ -153,7 +151,6 @@ def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
 
 
 def check_recorded(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
-    """The objections of a trace; BadTrace if a signature or a ruling is missing."""
     if body is None:
         return None
     disputed = DISPUTED_FORM.read(body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from html import escape
+from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
@@ -17,25 +18,8 @@ from clara_eval.ranking import Ranking, Standing, Tally
 MOST_ROWS = 60
 LABEL = 26
 
-_LIGHT = {"ink": "#1c2330", "soft": "#667085", "line": "#e4e7ec", "back": "#ffffff"}
-_LIGHT |= {"paid": "#0f7b6c", "rest": "#98a2b3", "lose": "#c2410c", "even": "#d5d9e0"}
-_DARK = {"ink": "#e6e9ef", "soft": "#98a2b3", "line": "#2c3442", "back": "#12161e"}
-_DARK |= {"paid": "#3fc1a8", "rest": "#7b8698", "lose": "#f0874f", "even": "#4a5363"}
-
-
-def _theme(colours: dict[str, str]) -> str:
-    """Plain classes instead of CSS variables: converters other than browsers know them."""
-    fills = "".join(f".clara .{name}{{fill:{colour}}}" for name, colour in colours.items())
-    lines = f".clara .grid,.clara .never{{stroke:{colours['line']}}}.clara .paidline{{stroke:{colours['soft']}}}"
-    return f".clara text{{fill:{colours['ink']}}}{fills}.clara text.soft{{fill:{colours['soft']}}}{lines}"
-
-
-_STYLE = (
-    ".clara{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}"
-    ".clara .title{font-size:15px;font-weight:600}.clara .end{text-anchor:end}.clara .mid{text-anchor:middle}"
-    ".clara .never{fill:none}.clara .paidline{stroke-dasharray:4 4}"
-    f"{_theme(_LIGHT)}@media (prefers-color-scheme:dark){{{_theme(_DARK)}}}"
-)
+_STYLE = resources.files("clara_eval.challenges").joinpath("plots.css").read_text(encoding="utf-8")
+"""Plain classes instead of CSS variables: converters other than browsers know them."""
 
 
 def ratings_svg(ranking: Ranking) -> str:

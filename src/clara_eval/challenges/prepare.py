@@ -58,7 +58,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     """Settle everything that a run takes as given. Raises NotYet while a hidden harness is waited for."""
     challenge, journal = case.challenge, case.journal
     reveal = await _reveal(case, now)
-    status.warn(WITHHELD if reveal is not None and reveal.is_withheld else None)
+    status.warn(WITHHELD if reveal is not None and reveal.content is None else None)
 
     async def affordable() -> EvaluationPlan:
         return case.ports.models.affordable(challenge, case.given.config, case.options.plan)
@@ -77,7 +77,6 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
 
 
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
-    """The case of a challenge, with the metadata behind `challengeURI`, which is fetched once."""
     journal = Journal(ports.store, challenge.run)
 
     async def read() -> str:

@@ -11,13 +11,14 @@ from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.address import Address
-from clara_eval.core.codec import to_camel_json
+from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
 from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts, tally_of
 
+_STANDING = ("elo", "low", "high", "p_top", "rank_low", "rank_high", "wins", "losses", "ties")
 MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
@@ -53,7 +54,6 @@ def is_posted(receipt: Receipt | None) -> bool:
 def scores_document(
     challenge: Challenge, result: EvaluationResult, winners: Winners, digest: str, trace_cid: str | None = None
 ) -> dict[str, object]:
-    """The `scores` document before the post."""
     ranking = result.ranking
     return {
         "rankings": _rankings(challenge, result, {w.account: str(w.prize_amount) for w in winners.entries}),
@@ -97,7 +97,6 @@ def with_receipt(scores: dict[str, object], receipt: Receipt, posted_at: int | N
 
 
 def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
-    """The paid places as the contract holds them; nothing is known about the others."""
     return [
         LeaderboardRow(
             address=winner.account,
@@ -132,21 +131,13 @@ def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Addre
     if result.ranking:
         rows += [
             row(
-                Address(s.item),
-                s.score,
+                Address(one.item),
+                one.score,
                 status="ranked",
-                elo=s.elo,
-                low=s.low,
-                high=s.high,
-                pTop=s.p_top,
-                rankLow=s.rank_low,
-                rankHigh=s.rank_high,
-                wins=s.wins,
-                losses=s.losses,
-                ties=s.ties,
-                tiedWith=list(result.ranking.tied_with(s.item)),
+                tiedWith=list(result.ranking.tied_with(one.item)),
+                **{camel(name): getattr(one, name) for name in _STANDING},
             )
-            for s in result.ranking.standings
+            for one in result.ranking.standings
         ]
     rows += [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
     return [one.model_dump() for one in sorted(rows, key=lambda one: places[Address(one.address)])]

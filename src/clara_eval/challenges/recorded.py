@@ -115,7 +115,6 @@ def _entry_lines(trace: TraceFile) -> Iterator[str]:
 
 
 def _winners(challenge: Challenge, calldata: bytes) -> Winners:
-    """The winners of recorded calldata, which have to encode to the same bytes."""
     winners = read_calldata(calldata).winners
     if post_scores(winners, challenge.contract_version) != calldata:
         raise Disagrees(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ReviewState
@@ -50,18 +51,8 @@ class Review:
         return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "address": self.address,
-            "traceDigest": self.digest,
-            "state": self.state,
-            "reasons": list(self.reasons),
-            "requestedAt": self.requested_at,
-            "decidedAt": self.decided_at,
-            "note": self.note,
-            "by": self.by,
-            "postsAt": self.posts_at,
-            "default": self.default,
-        }
+        told = to_camel_json(self)
+        return {"traceDigest": told.pop("digest"), **told}
 
 
 def moment_words(at: int) -> str:
@@ -97,7 +88,6 @@ async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review |
 
 
 async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:
-    """The review of one challenge, with every reason; NotFound if there is none."""
     review = await read_review(keys, chain_id, address)
     if review is None:
         raise NotFound(f"No review is known for {address}.", remedy="`clara-eval review list` shows those there are.")
@@ -105,7 +95,6 @@ async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:
 
 
 async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
-    """List every review of this network, waiting ones first."""
     found = []
     for key in await keys.keys(chain_id, REVIEWS):
         review = await read_review(keys, chain_id, key.removeprefix(REVIEWS))

@@ -30,6 +30,7 @@ from clara_eval.core.errors import (
     Stalled,
     Temporary,
     Unscorable,
+    as_ours,
 )
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import (
@@ -72,21 +73,20 @@ _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 
 
 def review_meaning(posts_at: int | None) -> str:
-    """Say who decides about a result, and until when."""
     if posts_at is None:
         return MEANINGS["review"]
     return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
 
 
 def state_of(error: BaseException) -> State | None:
-    """The state after an error; None leaves it as it is."""
     return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
 
 
 def reason_of(error: BaseException) -> str:
     """The reason to publish; the text of a bug is for the log only."""
-    if isinstance(error, ClaraError):
-        return str(error)
+    known = as_ours(error)
+    if isinstance(known, ClaraError):
+        return str(known)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
 
@@ -100,7 +100,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         for inner in error.exceptions:
             yield from _leaves(inner)
     else:
-        yield error
+        yield as_ours(error)
 
 
 def _gravity(error: BaseException) -> int:
@@ -111,7 +111,6 @@ def _gravity(error: BaseException) -> int:
 
 
 async def read_status(keys: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
-    """The status document as stored, or None if nothing was started."""
     return await read_document(keys, chain_id, status_key(address))
 
 
@@ -262,7 +261,6 @@ class Attempts:
         return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
 
     def at_once(self) -> Attempts:
-        """Somebody asked for it: the next attempt waits for nothing."""
         return replace(self, retry_at=None)
 
 

@@ -86,7 +86,6 @@ class Verdicts(Document):
 
 
 async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:
-    """Every comparison in which both sides are of these accounts."""
     if (ruled := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
         return await _ruled(keys, chain_id, address, ruled, list(permutations(accounts, 2)))
     wanted, found = set(accounts), Played()
@@ -99,7 +98,6 @@ async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accou
 
 
 async def comparisons_of(values: Values, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
-    """The comparisons of one account against these rivals, in both orders."""
     asked = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
     if (ruled := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
         return await _ruled(values, chain_id, address, ruled, asked)
@@ -108,7 +106,6 @@ async def comparisons_of(values: Values, chain_id: int, address: str, account: s
 
 
 async def read_comparison(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
-    """The comparison in which the first was shown first."""
     return (await comparisons_of(values, chain_id, address, first, [second])).get((first, second))
 
 
@@ -133,7 +130,6 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
 
 
 async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
-    """The record of one agent; empty if it entered nothing that is over."""
     start = entry_key(agent_id, "")
     found = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
     entries = [
@@ -202,8 +198,6 @@ _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
 
 
 class StoreRecords:
-    """The documents in our own store."""
-
     def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
         self._store = store
         self._chain_id = chain_id
@@ -234,7 +228,6 @@ class StoreRecords:
         return "".join(pieces) or None
 
     async def trace_file(self, address: Address) -> TraceFile | None:
-        """Its lines, without the whole text in memory."""
         store = await self._store.existing()
         return await TraceFile.of(stream_trace(store, self._chain_id, address)) if store else None
 
@@ -259,8 +252,6 @@ class StoreRecords:
 
 
 class ApiRecords:
-    """The documents that a running service shows by REST."""
-
     def __init__(self, api_url: str) -> None:
         self._url = api_url.rstrip("/")
         self._facts: tuple[Address, Facts] | None = None
@@ -284,7 +275,6 @@ class ApiRecords:
             return None if content is None else content.decode()
 
     async def trace_file(self, address: Address) -> TraceFile | None:
-        """Its lines, without the whole text in memory."""
         return await TraceFile.of(self._pieces(self.trace_url(address), MAX_TRACE_BYTES))
 
     def trace_url(self, address: Address) -> str:
@@ -318,7 +308,6 @@ class ApiRecords:
             return kind.model_validate_json(content) if content else None
 
     async def _of_trace(self, address: Address) -> Facts:
-        """Features and comparisons of the last challenge asked for."""
         if self._facts is None or self._facts[0] != address:
             lines = await self.trace_file(address)
             if lines is None:
@@ -379,7 +368,6 @@ class Facts:
 
 
 def facts_in(lines: Iterable[str]) -> Facts:
-    """Features and comparisons of a trace, as the store's keys have them."""
     features: dict[str, Features] = {}
     votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     whole: dict[str, Any] = {}

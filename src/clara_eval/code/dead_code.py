@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from clara_eval.code.vocabulary import LIBRARY, STRINGS, words
+from clara_eval.code.vocabulary import LIBRARY, NODES, STRINGS, words
 from clara_eval.core.syntax import Parsed, parse
 
 MOST_ITEMS = 400_000
@@ -92,23 +92,10 @@ _END_EXPRESSIONS = words("return_expression break_expression continue_expression
 _BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
 _HOISTED = words("function_declaration generator_function_declaration class_definition function_definition")
 _CALLS = words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
-_EFFECTS = _CALLS | words(
-    "assignment assignment_expression augmented_assignment augmented_assignment_expression named_expression "
-    "update_expression compound_assignment_expr unary_expression_delete delete_expression try_expression "
-    "delete_statement"
-)
-_SIMPLE = STRINGS | words(
-    "identifier attribute member_expression field_expression selector_expression subscript subscript_expression "
-    "array_access tuple list dictionary set array object integer float number number_literal int_literal true false "
-    "none null undefined boolean_literal ellipsis binary_operator binary_expression comparison_operator "
-    "boolean_operator not_operator unary_operator unary_expression conditional_expression ternary_expression lambda "
-    "arrow_function tuple_expression sequence_expression expression_list"
-)
+_EFFECTS = _CALLS | NODES["effects"]
+_SIMPLE = STRINGS | NODES["simple"]
 _BINDINGS = words("assignment variable_declarator variable_declaration_statement let_declaration")
-_NAMES = words(
-    "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
-    "shorthand_property_identifier_pattern type_identifier statement_identifier yul_identifier enum_value"
-)
+_NAMES = NODES["names"]
 _NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
 _LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
 _FALSE = words("false False none None null nil undefined")

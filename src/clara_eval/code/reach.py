@@ -11,34 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from clara_eval.code.dead_code import DeadCode, Item, inside
-from clara_eval.code.vocabulary import words
+from clara_eval.code.vocabulary import NODES, words
 
-_FUNCTIONS = words(
-    "function_definition function_declaration generator_function_declaration method_definition modifier_definition "
-    "function_item method_declaration constructor_definition fallback_receive_definition yul_function_definition"
-)
-_CLASSES = words(
-    "class_definition class_declaration abstract_class_declaration contract_declaration library_declaration "
-    "interface_declaration struct_declaration enum_declaration struct_item enum_item trait_item impl_item mod_item "
-    "type_alias_declaration type_item type_declaration event_definition error_declaration "
-    "user_defined_type_definition"
-)
-_VALUES = words(
-    "lexical_declaration variable_declaration state_variable_declaration constant_variable_declaration const_item "
-    "static_item const_declaration var_declaration field_definition public_field_definition"
-)
-_IMPORTS = words(
-    "import_statement import_from_statement future_import_statement import_directive import_declaration "
-    "use_declaration extern_crate_declaration"
-)
+_FUNCTIONS = NODES["functions"]
+_CLASSES = NODES["classes"]
+_VALUES = NODES["values"]
+_IMPORTS = NODES["imports"]
 _WRAPPERS = words("decorated_definition export_statement")
 _ALWAYS = words("constructor_definition fallback_receive_definition using_directive package_clause impl_item")
 _SPECIAL = words("constructor setUp setUpClass tearDown beforeEach afterEach init main")
 _NEVER = words("pragma_directive hash_bang_line")
-_NAMES = words(
-    "identifier property_identifier private_property_identifier field_identifier shorthand_property_identifier "
-    "shorthand_property_identifier_pattern type_identifier yul_identifier"
-)
+_NAMES = NODES["used_names"]
 _TOP = words("module program source_file")
 _BASES = words("argument_list class_heritage inheritance_specifier extends_clause implements_clause")
 _BODIES = words("block statement_block function_body block_statement module program statement_list")

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from clara_eval.code.structure import Structure, read_structure
-from clara_eval.code.vocabulary import STRINGS, words
+from clara_eval.code.vocabulary import NODES, STRINGS, VOCABULARY, words
 from clara_eval.core.syntax import Parsed, load_language, parse
 
 if TYPE_CHECKING:
@@ -37,70 +37,14 @@ class Shape(NamedTuple):
     leaves: int
 
 
-_LABELS = {
-    "call": "call call_expression new_expression macro_invocation yul_function_call emit_statement revert_statement "
-    "modifier_invocation struct_expression payable_conversion_expression type_cast_expression print_statement",
-    "member": "attribute member_expression field_expression selector_expression scoped_identifier",
-    "index": "subscript subscript_expression array_access index_expression slice slice_access slice_expression",
-    "assign": "assignment assignment_expression augmented_assignment augmented_assignment_expression "
-    "compound_assignment_expr assignment_statement short_var_declaration variable_declarator named_expression "
-    "let_declaration var_spec const_spec const_item static_item constant_variable_declaration "
-    "variable_declaration_statement state_variable_declaration yul_assignment yul_variable_declaration "
-    "field_definition public_field_definition",
-    "step": "update_expression inc_statement dec_statement",
-    "bin": "binary_operator binary_expression boolean_operator comparison_operator",
-    "un": "unary_operator unary_expression not_operator",
-    "list": "list array tuple set expression_list pattern_list tuple_pattern list_pattern array_pattern "
-    "tuple_expression array_expression inline_array_expression literal_value composite_literal sequence_expression",
-    "dict": "dictionary object object_pattern field_initializer_list",
-    "pair": "default_parameter typed_default_parameter assignment_pattern pair pair_pattern keyed_element "
-    "field_initializer keyword_argument struct_field_assignment",
-    "cond": "conditional_expression ternary_expression",
-    "if": "if_statement elif_clause if_expression yul_if_statement if_clause",
-    "loop": "for_statement while_statement for_in_statement do_statement do_while_statement for_expression "
-    "while_expression loop_expression yul_for_statement for_in_clause for_clause range_clause",
-    "switch": "switch_statement match_statement match_expression expression_switch_statement type_switch_statement "
-    "yul_switch_statement",
-    "case": "switch_case case_clause match_arm expression_case type_case",
-    "catch": "catch_clause except_clause",
-    "return": "return_statement return_expression",
-    "throw": "throw_statement raise_statement",
-    "function": "function_definition function_declaration method_definition function_item method_declaration "
-    "constructor_definition modifier_definition generator_function_declaration fallback_receive_definition",
-    "lambda": "lambda arrow_function function_expression closure_expression func_literal generator_function",
-    "class": "class_definition class_declaration contract_declaration library_declaration interface_declaration "
-    "struct_declaration struct_item enum_item enum_declaration trait_item impl_item abstract_class_declaration",
-}
-_SPLICED = words(
-    "argument_list arguments call_argument parameters formal_parameters parameter_list lambda_parameters "
-    "closure_parameters parenthesized_expression expression statement expression_statement required_parameter "
-    "parameter variable_declaration lexical_declaration dotted_name"
-)
+_SPLICED = NODES["spliced"]
 """Nodes that only hold others: their parts belong to the node around them."""
-_LABEL_OF = {name: label for label, names in _LABELS.items() for name in names.split()}
-_SKIPPED = words(
-    "comment line_comment block_comment html_comment import_statement import_from_statement future_import_statement "
-    "import_directive import_declaration use_declaration extern_crate_declaration package_clause pragma_directive "
-    "hash_bang_line shebang visibility visibility_modifier state_mutability virtual override_specifier "
-    "accessibility_modifier override_modifier mutable_specifier type_annotation type_arguments type_parameters "
-    "type_parameter return_type_definition line_continuation pass_statement empty_statement decorator attribute_item "
-    "inner_attribute_item type escape_sequence string_start string_end mut optional_chain export_clause"
-)
-_BLOCKS = words(
-    "module program source_file block statement_block statement_list class_body contract_body declaration_list "
-    "function_body switch_body match_block block_statement struct_body enum_body field_declaration_list yul_block "
-    "enum_variant_list export_statement decorated_definition"
-)
-_PARTS = words("elif_clause else_clause catch_clause except_clause case_clause switch_case match_arm") | {
-    "expression_case",
-    "finally_clause",
-    "variable_declarator",
-    "statement",
-}
-_NUMBERS = words(
-    "integer float number number_literal integer_literal float_literal int_literal imaginary_literal "
-    "yul_decimal_number yul_hex_number negative_literal"
-)
+_LABEL_OF = {name: label for label, names in VOCABULARY["labels"].items() for name in names.split()}
+"""The label of a node's shape, common to all languages."""
+_SKIPPED = NODES["skipped"]
+_BLOCKS = NODES["blocks"]
+_PARTS = NODES["parts"]
+_NUMBERS = NODES["numbers"]
 _CONSTANTS = {
     "true": "true", "false": "false", "yul_boolean": "true", "boolean_literal": "bool",
     "none": "null", "null": "null", "nil": "null", "undefined": "null",

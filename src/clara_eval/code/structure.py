@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from clara_eval.code.vocabulary import VOCABULARY, words
 from clara_eval.core.syntax import Parsed, load_language
 
 if TYPE_CHECKING:
@@ -34,101 +35,36 @@ ATTRIBUTE = 2048  # decorators too
 PLAIN_STATEMENT = 4096  # Python's expression statement: with only a string in it, it is documentation
 
 
+_ROLES = {
+    "function": FUNCTION, "closure": CLOSURE, "branch": BRANCH, "nest": NEST, "comment": COMMENT, "string": STRING,
+    "class": CLASS, "import": IMPORT, "name": NAME, "short_circuit": SHORT_CIRCUIT, "call": CALL,
+    "attribute": ATTRIBUTE, "plain_statement": PLAIN_STATEMENT,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    kinds: dict[int, str]
+    language: str
+    """Its name in the vocabulary's table of roles."""
     binders: frozenset[str] = frozenset()
     """A closure directly under one of these has a name and counts as a function."""
     test_prefixes: tuple[str, ...] = ()
     test_calls: frozenset[str] = frozenset()
 
 
-_USUAL = {COMMENT: "comment", STRING: "string", NAME: "identifier", SHORT_CIRCUIT: "&& || ??"}
-_PYTHON = Grammar(
-    {
-        FUNCTION: "function_definition",
-        CLOSURE: "lambda",
-        BRANCH: "if_statement elif_clause for_statement while_statement except_clause conditional_expression "
-        "boolean_operator case_clause if_clause for_in_clause",
-        NEST: "if_statement for_statement while_statement try_statement with_statement match_statement",
-        CLASS: "class_definition",
-        IMPORT: "import_statement import_from_statement future_import_statement",
-        PLAIN_STATEMENT: "expression_statement",
-        ATTRIBUTE: "decorator",
-        SHORT_CIRCUIT: "",
-    },
-    test_prefixes=("test_",),
-)
-_SCRIPT_LOOPS = "for_statement for_in_statement while_statement do_statement"
 _SCRIPT = Grammar(
-    {
-        FUNCTION: "function_declaration generator_function_declaration method_definition",
-        CLOSURE: "arrow_function function_expression generator_function",
-        BRANCH: f"if_statement {_SCRIPT_LOOPS} catch_clause ternary_expression switch_case",
-        NEST: f"if_statement {_SCRIPT_LOOPS} try_statement switch_statement with_statement",
-        COMMENT: "comment html_comment",
-        STRING: "string template_string regex",
-        CLASS: "class_declaration class abstract_class_declaration interface_declaration",
-        IMPORT: "import_statement",
-        NAME: "identifier property_identifier private_property_identifier shorthand_property_identifier "
-        "shorthand_property_identifier_pattern type_identifier",
-        CALL: "call_expression",
-    },
-    binders=frozenset(
-        {"variable_declarator", "pair", "assignment_expression", "field_definition", "public_field_definition"}
-    ),
-    test_calls=frozenset({"it", "test"}),
+    "javascript",
+    binders=words("variable_declarator pair assignment_expression field_definition public_field_definition"),
+    test_calls=words("it test"),
 )
-_SOLIDITY = Grammar(
-    {
-        FUNCTION: "function_definition constructor_definition modifier_definition fallback_receive_definition "
-        "yul_function_definition",
-        BRANCH: "if_statement for_statement while_statement do_while_statement catch_clause ternary_expression "
-        "yul_if_statement yul_for_statement yul_switch_statement",
-        NEST: "if_statement for_statement while_statement do_while_statement try_statement yul_if_statement "
-        "yul_for_statement yul_switch_statement",
-        STRING: "string string_literal hex_string_literal unicode_string_literal yul_string_literal",
-        CLASS: "contract_declaration interface_declaration library_declaration",
-        IMPORT: "import_directive",
-    },
-    test_prefixes=("test", "invariant"),
-)
-_RUST = Grammar(
-    {
-        FUNCTION: "function_item",
-        CLOSURE: "closure_expression",
-        BRANCH: "if_expression for_expression while_expression loop_expression match_arm try_expression",
-        NEST: "if_expression for_expression while_expression loop_expression match_expression",
-        COMMENT: "line_comment block_comment",
-        STRING: "string_literal raw_string_literal char_literal",
-        CLASS: "struct_item enum_item trait_item",
-        IMPORT: "use_declaration extern_crate_declaration",
-        NAME: "identifier field_identifier type_identifier shorthand_field_identifier",
-        ATTRIBUTE: "attribute_item",
-    },
-)
-_GO = Grammar(
-    {
-        FUNCTION: "function_declaration method_declaration",
-        CLOSURE: "func_literal",
-        BRANCH: "if_statement for_statement expression_case type_case communication_case",
-        NEST: "if_statement for_statement expression_switch_statement type_switch_statement select_statement",
-        STRING: "interpreted_string_literal raw_string_literal rune_literal",
-        CLASS: "struct_type interface_type",
-        IMPORT: "import_spec",
-        NAME: "identifier field_identifier type_identifier package_identifier",
-    },
-    test_prefixes=("Test", "Fuzz"),
-)
-
-GRAMMARS: dict[str, Grammar] = {
-    "python": _PYTHON,
+GRAMMARS = {
+    "python": Grammar("python", test_prefixes=("test_",)),
     "javascript": _SCRIPT,
     "typescript": _SCRIPT,
     "tsx": _SCRIPT,
-    "solidity": _SOLIDITY,
-    "rust": _RUST,
-    "go": _GO,
+    "solidity": Grammar("solidity", test_prefixes=("test", "invariant")),
+    "rust": Grammar("rust"),
+    "go": Grammar("go", test_prefixes=("Test", "Fuzz")),
 }
 """`tsx` is how TypeScript with markup is parsed; callers say `typescript`."""
 
@@ -143,9 +79,9 @@ def kinds_named(name: str, types: frozenset[str]) -> frozenset[int]:
 def roles_by_kind(name: str) -> tuple[int, ...]:
     """Role of each node kind, by the parser's kind number."""
     language, roles = load_language(name), dict[str, int]()
-    for role, types in (_USUAL | GRAMMARS[name].kinds).items():
+    for role, types in (VOCABULARY["roles"]["usual"] | VOCABULARY["roles"][GRAMMARS[name].language]).items():
         for node_type in types.split():
-            roles[node_type] = roles.get(node_type, 0) | role
+            roles[node_type] = roles.get(node_type, 0) | _ROLES[role]
     # A keyword may be spelled like a node type (`string` in Solidity, `class` in JavaScript); only operators are meant.
     return tuple(
         roles.get(language.node_kind_for_id(kind) or "", 0)

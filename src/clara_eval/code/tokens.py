@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.code.language import guess_language
-from clara_eval.code.vocabulary import words
+from clara_eval.code.vocabulary import VOCABULARY, words
 
 _STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
 _PYTHON = re.compile(
@@ -35,38 +35,7 @@ _RUST = re.compile(
 )
 
 
-_SCRIPT = words(
-    "as async await break case catch class const continue debugger default delete do else export extends false finally "
-    "for from function if import in instanceof let new null of return static super switch this throw true try typeof "
-    "undefined var void while with yield"
-)
-_FIXED_WORDS = {
-    "python": words(
-        "False None True and as assert async await break class continue def del elif else except finally for from "
-        "global if import in is lambda nonlocal not or pass raise return try while with yield self super bool bytes "
-        "float int len print range str"
-    ),
-    "javascript": _SCRIPT,
-    "typescript": _SCRIPT
-    | words("abstract any boolean declare enum implements interface keyof namespace never number private protected")
-    | words("public readonly string type unknown"),
-    "solidity": words(
-        "abstract address assembly assert bool break bytes calldata catch constant constructor continue contract "
-        "delete do else emit enum error event external fallback false for function if immutable import indexed int "
-        "interface internal is let library mapping memory modifier new override payable pragma private public pure "
-        "receive require return returns revert storage string struct super switch this throw true try type uint "
-        "unchecked using var view virtual while"
-    ),
-    "rust": words(
-        "Self as async await bool break char const continue crate dyn else enum extern false fn for if impl in let "
-        "loop match mod move mut pub ref return self static str struct super trait true type unsafe use usize where "
-        "while"
-    ),
-    "go": words(
-        "bool break byte case chan const continue default defer else error fallthrough false for func go goto if "
-        "import int interface len map nil package range return select string struct switch true type uint var"
-    ),
-}
+_FIXED_WORDS = {name: words(text) for name, text in VOCABULARY["fixed"].items()}
 """What nobody can rename. Each language has its own: `map` and `len` are anybody's names in some of them."""
 _HOLE = re.compile(r"\$?\{[^{}]*\}")
 _SIZED = re.compile(r"(?:u?int|bytes|[iuf])\d{1,3}")

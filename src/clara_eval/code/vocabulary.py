@@ -1,166 +1,20 @@
-"""Words of each language and its libraries, which stay when a programmer's own names are replaced."""
+"""Words of each language, its libraries and its syntax tree, from `vocabulary.toml`."""
 
 from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import Any
 
 
 def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-STRINGS = words(
-    "string string_literal template_string interpreted_string_literal raw_string_literal char_literal rune_literal "
-    "regex unicode_string_literal hex_string_literal yul_string_literal concatenated_string"
-)
-_PYTHON = words(
-    "self cls super None True False NotImplemented Ellipsis _ __name__ __all__ "
-    "__abs__ __add__ __aenter__ __aexit__ __aiter__ __and__ __anext__ __annotations__ __bool__ __bytes__ __call__ "
-    "__class__ __contains__ __copy__ __deepcopy__ __del__ __delattr__ __delitem__ __dict__ __divmod__ __doc__ "
-    "__enter__ __eq__ __exit__ __float__ __floordiv__ __format__ __future__ __ge__ __get__ __getattr__ "
-    "__getattribute__ __getitem__ __getstate__ __gt__ __hash__ __iadd__ __iand__ __import__ __imul__ __index__ "
-    "__init__ __init_subclass__ __int__ __invert__ __ior__ __isub__ __iter__ __le__ __len__ __lshift__ __lt__ "
-    "__match_args__ __missing__ __mod__ __module__ __mul__ __ne__ __neg__ __new__ __next__ __or__ __pos__ "
-    "__post_init__ __pow__ __qualname__ __radd__ __repr__ __reversed__ __rmul__ __round__ __rshift__ __rsub__ "
-    "__rtruediv__ __set__ __set_name__ __setattr__ __setitem__ __setstate__ __slots__ __str__ __sub__ __truediv__ "
-    "__xor__ annotations "
-    "abs aiter all anext any ascii bin bool bytearray bytes callable chr classmethod compile complex delattr dict dir "
-    "divmod enumerate eval exec exit filter float format frozenset getattr globals hasattr hash hex id input int "
-    "isinstance issubclass iter len list locals map max memoryview min next object oct open ord pow print property "
-    "range repr reversed round set setattr slice sorted staticmethod str sum tuple type vars zip "
-    "ArithmeticError AssertionError AttributeError BaseException BufferError ConnectionError EOFError Exception "
-    "ExceptionGroup FileExistsError FileNotFoundError GeneratorExit ImportError IndexError InterruptedError IOError "
-    "KeyError KeyboardInterrupt LookupError MemoryError ModuleNotFoundError NameError OSError "
-    "OverflowError PermissionError RecursionError ReferenceError RuntimeError RuntimeWarning StopAsyncIteration "
-    "StopIteration SyntaxError SystemExit TimeoutError TypeError UnicodeDecodeError UnicodeEncodeError UnicodeError "
-    "UserWarning ValueError Warning ZeroDivisionError "
-    "append appendleft clear copy count extend extendleft index insert pop popleft remove reverse rotate sort maxlen "
-    "fromkeys get items keys popitem setdefault update values move_to_end most_common elements subtract add "
-    "difference difference_update discard intersection intersection_update isdisjoint issubset issuperset "
-    "symmetric_difference symmetric_difference_update union capitalize casefold center decode encode endswith "
-    "expandtabs find format_map isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable "
-    "isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind "
-    "rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill "
-    "as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex imag is_integer numerator real "
-    "to_bytes tobytes tolist close send throw read readline readlines write writelines seek flush group groups "
-    "groupdict match search fullmatch findall finditer sub subn span start end "
-    "abc argparse array asyncio base64 bisect builtins calendar cmath collections concurrent contextlib copy csv "
-    "ctypes dataclasses datetime decimal difflib enum fractions functools gc hashlib heapq hmac html http importlib "
-    "inspect io ipaddress itertools json logging math multiprocessing numbers operator os pathlib pickle platform "
-    "queue random re secrets shutil signal socket sqlite3 ssl statistics string struct subprocess sys tempfile "
-    "textwrap threading time timeit traceback types typing unicodedata unittest urllib uuid warnings weakref zlib "
-    "numpy np pandas pd scipy sympy networkx sortedcontainers pytest hypothesis "
-    "OrderedDict defaultdict deque Counter namedtuple ChainMap UserDict UserList default_factory "
-    "heapify heappop heappush heappushpop heapreplace nlargest nsmallest bisect_left bisect_right insort insort_left "
-    "insort_right accumulate chain combinations combinations_with_replacement compress cycle dropwhile filterfalse "
-    "groupby islice pairwise permutations product repeat starmap takewhile tee zip_longest from_iterable "
-    "cache cached_property cmp_to_key lru_cache partial partialmethod reduce singledispatch total_ordering wraps "
-    "acos asin atan atan2 ceil comb copysign cos cosh dist e exp expm1 fabs factorial floor fmod frexp fsum gcd hypot "
-    "inf isclose isfinite isinf isnan isqrt lcm ldexp log log10 log1p log2 modf nan perm pi prod radians degrees sin "
-    "sinh sqrt tan tanh tau trunc choice choices gauss getrandbits randbytes randint random randrange sample seed "
-    "shuffle uniform Random SystemRandom fmean mean median mode pstdev pvariance quantiles stdev variance "
-    "monotonic monotonic_ns perf_counter perf_counter_ns process_time sleep strftime strptime time_ns date "
-    "now timedelta timestamp total_seconds timezone utc today fromisoformat isoformat "
-    "dumps loads dump load JSONDecodeError dataclass field fields asdict astuple frozen slots kw_only "
-    "ABC ABCMeta abstractmethod Enum IntEnum IntFlag Flag StrEnum auto name value "
-    "Any Awaitable Callable ClassVar Collection Coroutine Deque Dict Final FrozenSet Generator Generic Hashable "
-    "Iterable Iterator List Literal Mapping MutableMapping NamedTuple NewType NoReturn Optional Protocol Self "
-    "Sequence Set Sized SupportsFloat Tuple Type TypeAlias TypedDict TypeVar Union cast overload TYPE_CHECKING "
-    "contextmanager suppress nullcontext ExitStack closing asynccontextmanager "
-    "Lock RLock Condition Event Semaphore Thread acquire release wait notify notify_all is_set join start daemon "
-    "gather run create_task wait_for get_event_loop Queue put get_nowait put_nowait empty full qsize task_done "
-    "ThreadPoolExecutor ProcessPoolExecutor submit result shutdown futures "
-    "deepcopy itemgetter attrgetter methodcaller mul truediv xor and_ or_ md5 sha1 sha256 sha512 blake2b digest "
-    "hexdigest token_bytes token_hex randbelow compare_digest Decimal Fraction quantize getcontext prec "
-    "ROUND_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP IGNORECASE MULTILINE DOTALL escape pattern "
-    "stdin stdout stderr argv maxsize exit path environ exists getenv makedirs listdir Path read_text write_text "
-    "basename dirname setrecursionlimit getrecursionlimit version_info pack unpack "
-    "TestCase main setUp tearDown setUpClass tearDownClass subTest raises parametrize fixture mark approx "
-    "assertAlmostEqual assertEqual assertFalse assertGreater assertGreaterEqual assertIn assertIs assertIsInstance "
-    "assertIsNone assertIsNot assertIsNotNone assertLess assertLessEqual assertListEqual assertNotEqual assertNotIn "
-    "assertRaises assertRaisesRegex assertTrue fail given strategies "
-    "key default sep file encoding errors base ndigits strict step stop initial args kwargs exc_type exc tb "
-    "zeros ones arange array ndarray asarray shape dtype astype reshape axis int64 float64 int32 uint8 linspace dot "
-    "argmax argmin argsort where cumsum concatenate stack"
-)
-_SCRIPT = words(
-    "this super undefined null true false NaN Infinity globalThis window global process console exports module "
-    "require constructor prototype arguments get set of _ "
-    "Array ArrayBuffer BigInt BigInt64Array Boolean DataView Date Error EvalError Float32Array Float64Array Function "
-    "Int8Array Int16Array Int32Array Intl JSON Map Math Number Object Promise Proxy RangeError ReferenceError Reflect "
-    "RegExp Set String Symbol SyntaxError TypeError URIError Uint8Array Uint8ClampedArray Uint16Array Uint32Array "
-    "WeakMap WeakRef WeakSet AbortController Buffer URL TextDecoder TextEncoder "
-    "parseInt parseFloat isNaN isFinite encodeURIComponent decodeURIComponent setTimeout clearTimeout setInterval "
-    "clearInterval setImmediate queueMicrotask structuredClone fetch performance "
-    "at concat copyWithin entries every fill filter find findIndex findLast findLastIndex flat flatMap forEach from "
-    "includes indexOf isArray join keys lastIndexOf length map of pop push reduce reduceRight reverse shift slice "
-    "some sort splice toReversed toSorted toSpliced toString unshift values with add clear delete has size "
-    "assign create defineProperties defineProperty freeze fromEntries getOwnPropertyDescriptor getOwnPropertyNames "
-    "getPrototypeOf hasOwn hasOwnProperty is isFrozen isSealed preventExtensions seal setPrototypeOf valueOf "
-    "charAt charCodeAt codePointAt endsWith fromCharCode fromCodePoint localeCompare match matchAll normalize padEnd "
-    "padStart raw repeat replace replaceAll search split startsWith substring substr toLowerCase toUpperCase trim "
-    "trimEnd trimStart test exec lastIndex source flags global index groups "
-    "abs acos asin atan atan2 cbrt ceil clz32 cos cosh exp expm1 floor fround hypot imul log log10 log1p log2 max "
-    "min pow random round sign sin sinh sqrt tan tanh trunc E LN2 LN10 PI SQRT2 EPSILON MAX_SAFE_INTEGER MAX_VALUE "
-    "MIN_SAFE_INTEGER MIN_VALUE isInteger isSafeInteger toFixed toPrecision "
-    "all allSettled any race reject resolve then catch finally await async apply bind call name message stack cause "
-    "iterator asyncIterator next done return throw value writable enumerable configurable get set byteLength buffer "
-    "now getTime getFullYear getMonth getDate toISOString parse stringify toJSON hrtime nextTick env argv exit "
-    "log warn error info debug describe it expect assert beforeEach afterEach beforeAll afterAll toBe toEqual "
-    "toStrictEqual toThrow toBeTruthy toBeFalsy toBeCloseTo toBeGreaterThan toBeLessThan toContain toHaveLength not "
-    "equal deepEqual strictEqual deepStrictEqual notEqual notStrictEqual ok throws rejects strict default "
-    "Record Partial Required Readonly Pick Omit Exclude Extract ReturnType Parameters NonNullable Awaited Iterable "
-    "Iterator IterableIterator AsyncIterable ReadonlyArray ReadonlyMap ReadonlySet PropertyKey PromiseLike "
-    "string number boolean any unknown never void object symbol bigint"
-)
-_SOLIDITY = words(
-    "this super now _ true false wei gwei ether seconds minutes hours days weeks unchecked virtual override immutable "
-    "constant indexed anonymous payable memory storage calldata transient abstract public private internal external "
-    "pure view receive fallback constructor msg sender value data sig tx origin gasprice block timestamp number "
-    "chainid coinbase difficulty prevrandao gaslimit basefee blobbasefee blockhash blobhash gasleft abi encode "
-    "encodePacked encodeWithSelector encodeWithSignature encodeCall decode keccak256 sha256 ripemd160 ecrecover "
-    "addmod mulmod require assert revert selfdestruct type min max name creationCode runtimeCode interfaceId length "
-    "push pop concat balance code codehash transfer send call delegatecall staticcall gas selector address wrap "
-    "unwrap bytes string Error Panic reason slot offset vm prank expectRevert expectEmit deal warp roll "
-    "assertEq assertTrue assertFalse assertGt assertGe assertLt assertLe assertNotEq assertApproxEqAbs fail setUp "
-    "startPrank stopPrank Test IERC20 ERC20 transferFrom approve allowance balanceOf totalSupply decimals symbol"
-)
-_RUST = words(
-    "self Self super crate mut _ true false u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64 bool char str "
-    "String Vec VecDeque HashMap HashSet BTreeMap BTreeSet BinaryHeap Option Some None Result Ok Err Box Rc Arc Cell "
-    "RefCell Mutex RwLock Cow Iterator IntoIterator DoubleEndedIterator ExactSizeIterator FromIterator Default Clone "
-    "Copy Debug Display PartialEq Eq PartialOrd Ord Ordering Less Equal Greater Hash Hasher Send Sync Sized Drop Deref "
-    "DerefMut Index IndexMut Add Sub Mul Div Rem Neg Not AddAssign SubAssign From Into TryFrom TryInto AsRef AsMut Fn "
-    "FnMut FnOnce Error std core alloc collections fmt io env fs cmp mem ops iter rc sync cell time thread hash num "
-    "str vec string option result convert borrow marker Duration Instant println print eprintln format write writeln "
-    "panic vec assert assert_eq assert_ne debug_assert unreachable unimplemented todo matches test cfg derive "
-    "allow inline must_use new len is_empty push pop push_back push_front pop_back pop_front insert remove get "
-    "get_mut contains contains_key entry or_insert or_insert_with or_default and_modify iter iter_mut into_iter map "
-    "filter filter_map flat_map fold sum product collect enumerate zip rev skip take step_by chain windows chunks any "
-    "all find position max min max_by min_by max_by_key min_by_key sort sort_by sort_by_key sort_unstable dedup "
-    "reverse extend drain retain truncate clear clone cloned copied to_string to_owned to_vec as_str as_bytes as_ref "
-    "as_mut unwrap unwrap_or unwrap_or_else unwrap_or_default expect ok ok_or ok_or_else map_err and_then is_some "
-    "is_none is_ok is_err take replace swap first last split splitn trim parse chars bytes lines join concat repeat "
-    "starts_with ends_with next peek peekable cmp partial_cmp eq ne lt le gt ge then abs pow sqrt floor ceil round "
-    "checked_add checked_sub checked_mul checked_div wrapping_add wrapping_sub saturating_add saturating_sub "
-    "overflowing_add MAX MIN from into try_from try_into default with_capacity capacity from_utf8 write_str main"
-)
-_GO = words(
-    "_ true false nil iota append cap clear close complex copy delete imag len make max min new panic print println "
-    "real recover any bool byte comparable complex64 complex128 error float32 float64 int int8 int16 int32 int64 rune "
-    "string uint uint8 uint16 uint32 uint64 uintptr main init fmt errors strings strconv sort math bits rand time "
-    "sync atomic context bytes bufio io os heap list testing slices maps unicode utf8 T B Error Errorf Fatal Fatalf "
-    "Fail FailNow Run Helper Log Logf Println Printf Sprintf Sprint Print Fprintf New Is As Unwrap Len Less Swap Push "
-    "Pop Init Lock Unlock RLock RUnlock Mutex RWMutex WaitGroup Add Done Wait Once Do Now Since Duration Second "
-    "Millisecond Sub Unix UnixNano Sleep Slice Ints Strings Sort Stable Search Itoa Atoi ParseInt ParseFloat "
-    "FormatInt Join Split Contains HasPrefix HasSuffix Repeat Replace ReplaceAll TrimSpace Fields ToLower ToUpper "
-    "Builder WriteString WriteByte WriteRune String Abs Ceil Floor Max Min MaxInt MinInt MaxInt64 MaxUint64 Pow Sqrt "
-    "Inf NaN Background WithTimeout WithCancel Context Reader Writer Scanner NewReader NewScanner Scan Text Err Stdin"
-)
-LIBRARY: dict[str, frozenset[str]] = {
-    "python": _PYTHON,
-    "javascript": _SCRIPT,
-    "typescript": _SCRIPT,
-    "tsx": _SCRIPT,
-    "solidity": _SOLIDITY,
-    "rust": _RUST,
-    "go": _GO,
-}
+VOCABULARY: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text("utf-8"))
+NODES = {name: words(text) for name, text in VOCABULARY["nodes"].items()}
+"""Node types of all grammars together, by what they are."""
+STRINGS = NODES["strings"]
+LIBRARY = {name: words(text) for name, text in VOCABULARY["library"].items()}
+"""What stays when a programmer's own names are replaced, by language."""
+LIBRARY |= dict.fromkeys(("typescript", "tsx"), LIBRARY["javascript"])

@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from clara_eval.core.errors import ConfigError
 
 MODULES = {
-    "anthropic": ("anthropic", "genai_prices", "httpx2"),
+    "anthropic": ("genai_prices",),
     "openai": ("genai_prices",),
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),
+    "languages": ("tree_sitter_go", "tree_sitter_rust", "tree_sitter_typescript"),
     "server": (
         *("dbos", "fastapi", "jinja2", "markupsafe"),
         *("prometheus_client", "sqlalchemy", "sse_starlette", "starlette", "uvicorn", "mcp"),

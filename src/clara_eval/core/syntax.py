@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 from tree_sitter import Language, Node, Parser, Point, Tree
 
+from clara_eval.core.extras import MODULES, require
+
 MAX_BYTES = 1_048_576
 MAX_ERRORS = 20
 MAX_ERROR_SHARE = 0.1
@@ -42,10 +44,14 @@ class Parsed:
 
 @cache
 def load_language(name: str) -> Language:
+    """The grammar; raises ConfigError with its remedy if that is not installed."""
+    package = "typescript" if name == "tsx" else name
+    if f"tree_sitter_{package}" in MODULES["languages"]:
+        require("languages", f"Reading {package}")
     with warnings.catch_warnings():
         # Some grammar wheels still hand over a plain integer; the binding reads it and only complains.
         warnings.simplefilter("ignore", DeprecationWarning)
-        module = importlib.import_module(f"tree_sitter_{'typescript' if name == 'tsx' else name}")
+        module = importlib.import_module(f"tree_sitter_{package}")
         made_by = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
         return Language(getattr(module, made_by)())
 
@@ -104,9 +110,8 @@ def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], .
         position += len(line) + 1
     shown = bytearray(source)
     for start, end in blanked:
-        shown[start:end] = b"\n" * source.count(b"\n", start, end) + b" " * (
-            len(source[start:end]) - source.count(b"\n", start, end)
-        )
+        breaks = source.count(b"\n", start, end)
+        shown[start:end] = b"\n" * breaks + b" " * (len(source[start:end]) - breaks)
     return bytes(shown), tuple(blanked)
 
 

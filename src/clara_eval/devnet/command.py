@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from eth_utils.address import to_checksum_address
 
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import to_checksum
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
 from clara_eval.devnet.anvil import LOCAL_CHAIN_ID, Anvil, AnvilOptions, DevAccount, DevNode
 from clara_eval.devnet.local_chain import LocalChain
@@ -127,7 +127,7 @@ async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
 
 
 def _account(account: DevAccount) -> dict[str, object]:
-    return {"address": to_checksum_address(account.address), "key": account.key}
+    return {"address": to_checksum(account.address), "key": account.key}
 
 
 def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[str, str]) -> dict[str, object]:
@@ -150,16 +150,16 @@ def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[st
 def _exports(chain: LocalChain, agents: dict[int, DevAccount]) -> dict[str, str]:
     """Return the settings of the other commands, then what a poster or an agent needs to try them."""
     deployment = chain.deployment
-    token = to_checksum_address(deployment.token)
+    token = to_checksum(deployment.token)
     return {
         "CLARA_NETWORK": "local",
         "CLARA_RPC_URL": chain.rpc_url,
-        "CLARA_CHALLENGE_FACTORY": to_checksum_address(deployment.factory),
+        "CLARA_CHALLENGE_FACTORY": to_checksum(deployment.factory),
         "CLARA_FROM_BLOCK": str(deployment.from_block),
         "CLARA_EVALUATOR_KEY": chain.evaluator.key,
         "CLARA_USDC": token,
         "CLARA_DEVNET_TOKEN": token,
-        "CLARA_DEVNET_IDENTITY_REGISTRY": to_checksum_address(deployment.identity_registry),
+        "CLARA_DEVNET_IDENTITY_REGISTRY": to_checksum(deployment.identity_registry),
         "CLARA_DEVNET_POSTER_KEY": chain.poster.key,
         **{f"CLARA_DEVNET_AGENT_{number}_KEY": agent.key for number, agent in agents.items()},
     }

@@ -10,10 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from eth_abi.abi import encode
-from eth_utils.address import to_checksum_address
 
 from clara_eval.chain.contracts.abi import Abi, AbiItem, ContractName, artifact
-from clara_eval.core.address import Address, to_address
+from clara_eval.core.address import Address, to_address, to_checksum
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevAccount, DevNode, MinedReceipt
@@ -63,7 +62,7 @@ class PostedTerms:
 class DevContract:
     def __init__(self, node: DevNode, address: Address, items: Sequence[AbiItem]) -> None:
         self.node = node
-        self.address = to_checksum_address(address)
+        self.address = to_checksum(address)
         self.items = items
         self.abi = Abi(items)
 

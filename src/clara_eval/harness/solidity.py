@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NotRequired
-
-from typing_extensions import TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.core.syntax import parse, walk

@@ -8,56 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, Protocol
 
 import structlog
 
-from clara_eval.core.errors import Temporary
+from clara_eval.core.errors import ConfigError, Temporary
 
 Row = tuple[Any, ...]
 SqlValue = str | int | float | None
 BULK = 500
 """Placeholders in one statement; SQLite's oldest limit is 999."""
-
-Migrations = tuple[tuple[str, tuple[str, ...]], ...]
-
-MIGRATIONS: Migrations = (
-    (
-        "0001_start",
-        (
-            "CREATE TABLE entries (run TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (run, key))",
-            (
-                "CREATE TABLE answers (request TEXT PRIMARY KEY, run TEXT NOT NULL, llm TEXT NOT NULL, "
-                "purpose TEXT NOT NULL, answer TEXT NOT NULL, cost_micro_usd BIGINT)"
-            ),
-            "CREATE INDEX answers_by_run ON answers (run)",
-            (
-                "CREATE TABLE public_keys (chain_id BIGINT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, "
-                "PRIMARY KEY (chain_id, key))"
-            ),
-            (
-                "CREATE TABLE transactions (run TEXT NOT NULL, intention TEXT NOT NULL, attempt BIGINT NOT NULL, "
-                "sender TEXT NOT NULL, nonce BIGINT NOT NULL, tx_hash TEXT NOT NULL UNIQUE, raw TEXT NOT NULL, "
-                "max_fee_per_gas BIGINT NOT NULL, max_priority_fee_per_gas BIGINT NOT NULL, "
-                "PRIMARY KEY (run, intention, attempt))"
-            ),
-            "CREATE INDEX transactions_by_sender ON transactions (sender, nonce)",
-            "CREATE TABLE checkpoints (name TEXT PRIMARY KEY, block_number BIGINT NOT NULL, block_hash TEXT NOT NULL)",
-            "CREATE TABLE leases (name TEXT PRIMARY KEY, holder TEXT NOT NULL, until_at DOUBLE PRECISION NOT NULL)",
-            (
-                "CREATE TABLE spends (id {serial}, run TEXT NOT NULL, poster TEXT NOT NULL, purpose TEXT NOT NULL, "
-                "reserved_micro_usd BIGINT NOT NULL, settled_micro_usd BIGINT, at BIGINT NOT NULL, "
-                "UNIQUE (run, purpose))"
-            ),
-            "CREATE INDEX spends_by_time ON spends (at)",
-        ),
-    ),
-    ("0003_signed_at", ("ALTER TABLE transactions ADD COLUMN signed_at BIGINT NOT NULL DEFAULT 0",)),
-    ("0004_lease_length", ("ALTER TABLE leases ADD COLUMN seconds DOUBLE PRECISION NOT NULL DEFAULT 30",)),
-)
 
 
 class Driver(Protocol):
@@ -76,15 +40,28 @@ class Driver(Protocol):
     async def close(self) -> None: ...
 
 
-async def migrate(driver: Driver, *, serial: str, migrations: Migrations = MIGRATIONS) -> None:
-    """Bring the tables up to date, also when several processes start at once."""
+def migrations(database: str) -> Iterator[tuple[str, str]]:
+    """Yield name and SQL of every change to the tables, oldest first; `NAME.postgres.sql` is for Postgres alone."""
+    files = resources.files("clara_eval.store").joinpath("migrations").iterdir()
+    for file in sorted(files, key=lambda file: file.name):
+        name, _, kind = file.name.removesuffix(".sql").partition(".")
+        if kind in ("", database):
+            yield name, file.read_text(encoding="utf-8")
+
+
+async def migrate(driver: Driver, database: str, *, serial: str) -> None:
+    """Bring the tables up to date, also when several processes start at once; ConfigError if they are newer."""
+    known = dict(migrations(database))
     async with driver.exclusive() as tx:
         await tx.fetch("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
         applied = {row[0] for row in await tx.fetch("SELECT name FROM migrations")}
-        for name, statements in migrations:
-            if name in applied:
-                continue
-            for statement in statements:
+        if newer := sorted(applied - known.keys()):
+            raise ConfigError(
+                f"The database of CLARA_DATABASE_URL was written by a newer version (its tables have {newer[-1]}).",
+                remedy="Start that version, or name another database: this one is left as it is.",
+            )
+        for name in sorted(known.keys() - applied):
+            for statement in known[name].split(";")[:-1]:
                 await tx.fetch(statement.replace("{serial}", serial))
             await tx.fetch("INSERT INTO migrations (name) VALUES (?)", (name,))
 
@@ -94,7 +71,6 @@ def placeholders(values: Sequence[object]) -> str:
 
 
 def below(prefix: str) -> tuple[str, str]:
-    """The bounds of all keys that start with `prefix`."""
     return prefix, prefix + "\U0010ffff"
 
 

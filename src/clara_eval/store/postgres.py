@@ -12,23 +12,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.store.driver import DATABASE, MIGRATIONS, Driver, Migrations, Row, SqlValue, migrate
+from clara_eval.core.errors import ConfigError, StoreDown
+from clara_eval.store.driver import DATABASE, Driver, Row, SqlValue, migrate
 from clara_eval.store.sql_store import SqlStore
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
-
-_BYTE_ORDER: Migrations = (
-    (
-        "0002_byte_order",
-        (
-            'ALTER TABLE entries ALTER COLUMN key TYPE TEXT COLLATE "C"',
-            'ALTER TABLE public_keys ALTER COLUMN key TYPE TEXT COLLATE "C"',
-        ),
-    ),
-)
-"""A server compares text by its own language, by default; there no key is found below its prefix."""
 
 _RESTED_SECONDS = 10.0
 """After so long without use the server is asked before a connection is trusted: what is between may have dropped it."""
@@ -36,8 +25,6 @@ _ARRAYS = {int: "bigint[]", str: "text[]"}
 
 
 class _Connection(psycopg.AsyncConnection[Row]):
-    """A connection that knows when it was last used."""
-
     used_at: float = 0.0
 
 
@@ -46,8 +33,6 @@ Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]
 
 
 class PostgresDriver:
-    """Statements on connections of a pool, or inside one open transaction."""
-
     clock = "EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION"
 
     def __init__(self, connect: Connect, close: Callable[[], Awaitable[None]]) -> None:
@@ -105,7 +90,7 @@ class PostgresStore:
             ) from None
         driver = PostgresDriver(pool.connection, pool.close)
         try:
-            await migrate(driver, serial="BIGSERIAL PRIMARY KEY", migrations=(*MIGRATIONS, *_BYTE_ORDER))
+            await migrate(driver, "postgres", serial="BIGSERIAL PRIMARY KEY")
         except psycopg.errors.InsufficientPrivilege as bad:
             await pool.close()
             raise ConfigError(
@@ -123,11 +108,10 @@ async def _outage_is_temporary() -> AsyncIterator[None]:
     try:
         yield
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as bad:
-        raise Temporary(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
+        raise StoreDown(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
 
 
 async def _check(connection: _Connection) -> None:
-    """Raise if the connection is lost, so that the pool takes another."""
     connection.pgconn.consume_input()  # the server's last words, where it said any
     connection.pgconn.consume_input()  # its hanging up
     now = time.monotonic()

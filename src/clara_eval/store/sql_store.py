@@ -79,7 +79,6 @@ class RunAnswers:
 
 
 async def write_answers(driver: Driver, arrived: Sequence[PaidAnswer]) -> set[str]:
-    """Write all or none, and return the requests that had no answer before."""
     rows = await driver.fetch(_insert(len(arrived)), [value for paid in arrived for value in _row(paid)])
     return {row[0] for row in rows}
 

@@ -94,7 +94,6 @@ async def trace_part(keys: PublicKeys, chain_id: int, address: str, part: int) -
 
 
 async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:
-    """keccak256 of the trace file as it is served."""
     hashed = keccak_begun()
     async for part in stream_trace(keys, chain_id, address):
         hashed.update(part.encode())
@@ -102,7 +101,6 @@ async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:
 
 
 async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
-    """Keep the documents of the archived result under the digest of its trace."""
     archived = await archived_trace(keys, chain_id, address)
     if archived is None:
         return
@@ -110,7 +108,6 @@ async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
 
 
 async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:
-    """Restore the documents of a kept result, if one was kept."""
     own = kept_key(digest, "")
     # Where the evaluation stands is not part of a result.
     await keys.copy_keys(chain_id, own, cut=len(own), but=kept_key(digest, status_key(address)))

@@ -210,7 +210,6 @@ def _values(items: Sequence[AbiItem], data: bytes) -> tuple[object, ...]:
 
 
 def _placed(value: Any, item: AbiItem) -> object:
-    """Order the fields of structs as the encoder takes them."""
     kind = item["type"]
     if kind.endswith("]"):
         inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}

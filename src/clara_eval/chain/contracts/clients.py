@@ -43,12 +43,10 @@ class _Contract:
         return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
 
     async def _rows(self, block: Block, calls: Sequence[View]) -> list[tuple[Any, ...] | None]:
-        """Return the outputs of each call; None if the contract refused or answered something else."""
         answers = await self._reader.views(calls, block)
         return [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def _one(self, block: Block, name: str, *values: object, remedy: str) -> Any:
-        """Return the first output of one getter; NotFound if the contract does not answer it."""
         (found,) = await self._rows(block, [self.view(name, *values)])
         if found is None:
             raise NotFound(f"The contract at {self.address} does not answer {name}().", remedy=remedy)
@@ -56,8 +54,6 @@ class _Contract:
 
 
 class _ForeignContract(_Contract):
-    """A contract that anybody may have written."""
-
     ABI: ClassVar[Abi]
     IS_FOREIGN = True
 
@@ -84,8 +80,8 @@ class ChallengeContract(_Contract):
         return {name: self._value(name, found) for name, found in zip(names, answers, strict=True)}
 
     async def scoring_state(self, block: Block) -> ScoringState:
-        found = await self.state(block, ("status", "scorePostedAt"))
-        return ScoringState(self.status_in(found), found["scorePostedAt"])
+        found = await self.state(block, ("status", "scorePostedAt", "deadline"))
+        return ScoringState(self.status_in(found), found["scorePostedAt"], found["deadline"])
 
     def status_in(self, state: ChallengeGetters) -> ChallengeStatus:
         try:
@@ -104,7 +100,6 @@ class ChallengeContract(_Contract):
         return tuple(int(self._value("payoutBps", answer)) for answer in answers[1:])
 
     async def submissions(self, block: Block, submitters: Sequence[Address]) -> tuple[Submission, ...]:
-        """Read all submissions; NotFound if the contract does not tell one of them."""
         read = await self._submissions(block, submitters, "getSubmission")
         missing = [who for who in submitters if read[who] is None]
         repaired = read | await self._submissions(block, missing, "submissions")
@@ -127,7 +122,6 @@ class ChallengeContract(_Contract):
         return {who: _submission(who, function, row) for who, row in zip(submitters, rows, strict=True)}
 
     async def winners(self, block: Block, count: int) -> tuple[WinnerPrize, ...]:
-        """Read the posted winners in their order; empty while nothing is posted."""
         if (await self.state(block, ("scorePostedAt",)))["scorePostedAt"] == 0:
             return ()
         calls = [self.view("winners", place) for place in range(count)]
@@ -188,7 +182,6 @@ class ChallengeFactoryContract(_Contract):
         return int((await self._read(block, [("getChallengeCount",)]))[0])
 
     async def challenges(self, block: Block, numbers: Sequence[int]) -> list[Address]:
-        """Read challenges by their number; the oldest is 0."""
         found = await self._read(block, [("challenges", number) for number in numbers])
         return [Address(address) for address in found]
 
@@ -224,12 +217,9 @@ class ChallengeFactoryContract(_Contract):
 
 
 class TokenContract(_ForeignContract):
-    """A prize token: anybody's contract."""
-
     ABI = abi("TestUSDC")
 
     async def describe(self, block: Block, network: Network) -> PrizeToken | None:
-        """Read symbol and scale; None if nothing there answers as a token does."""
         found = (await describe_tokens(self._reader, block, [self.address], network))[self.address]
         return found if found.is_known else None
 
@@ -291,12 +281,10 @@ class IdentityRegistryContract(_ForeignContract):
     """Both name the owner in their third topic."""
 
     async def owners_of(self, block: Block, agent_ids: Sequence[int]) -> list[Address | None]:
-        """Read who owns each id; None if there is no such agent."""
         rows = await self._rows(block, [self.view("ownerOf", agent_id) for agent_id in agent_ids])
         return [Address(row[0]) if row else None for row in rows]
 
     async def authorized(self, block: Block, account: Address, agent_ids: Sequence[int]) -> list[bool | None]:
-        """Read whether an account may act for each agent; None if there is no such agent."""
         rows = await self._rows(block, [self.view("isAuthorizedOrOwner", account, one) for one in agent_ids])
         return [bool(row[0]) if row else None for row in rows]
 
@@ -365,7 +353,6 @@ class GivenFeedback:
 
 
 def _submission(submitter: Address, getter: Function, row: tuple[Any, ...] | None) -> Submission | None:
-    """Read `getSubmission` (a struct) or the getter `submissions` (its fields)."""
     found = None if row is None else getter.named_answer(row)
     if found is None or not found["submittedAt"]:
         return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from clara_eval.core.codec import to_camel_json
@@ -20,7 +21,7 @@ SubmissionFormat: TypeAlias = Literal["code", "text", "url", "json"]
 IfNotRevealed: TypeAlias = Literal["public", "fail"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Feature:
     """One typed fact about a submission.
 
@@ -41,11 +42,11 @@ class Feature:
     anchors: tuple[str, ...] = ()
     """For levels: what each value from `min` upwards means, one sentence each."""
 
-    @property
+    @cached_property
     def low(self) -> float:
         return -LARGEST_NUMBER if self.min is None else self.min
 
-    @property
+    @cached_property
     def high(self) -> float:
         return LARGEST_NUMBER if self.max is None else self.max
 
@@ -68,11 +69,11 @@ class BareName:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FeatureSchema:
     features: tuple[Feature, ...]
 
-    @property
+    @cached_property
     def judged(self) -> tuple[Feature, ...]:
         """The features that may reach the judge: never `text`."""
         return tuple(feature for feature in self.features if feature.type != "text")

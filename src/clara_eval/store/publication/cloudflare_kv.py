@@ -113,7 +113,6 @@ class CloudflareKv:
         return text if isinstance(text, str) else None
 
     async def _put(self, client: Any, bulk: Sequence[Pair]) -> None:
-        """Put the pairs until the service reports every key as written."""
         waiting, pause, readable = list(bulk), self.pause_seconds, True
         write = client.kv.namespaces.with_raw_response.bulk_update
         for attempt in range(ROUNDS):

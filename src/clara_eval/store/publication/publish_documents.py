@@ -35,17 +35,13 @@ class Publication(Protocol):
     """Whether the keys go there, or only the trace."""
 
     @property
-    def name(self) -> str:
-        """The name under which progress is recorded."""
-        ...
+    def name(self) -> str: ...
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         """Put some hundred (key, JSON) pairs; Temporary in an outage, Refused if it does not take them."""
         ...
 
-    async def trace_digest(self, chain_id: int, address: str) -> str | None:
-        """The digest of the trace that is there completely."""
-        ...
+    async def trace_digest(self, chain_id: int, address: str) -> str | None: ...
 
     async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str | None:
         """Take a trace in parts of about a megabyte, and return its lasting URI if it has one."""
@@ -100,7 +96,6 @@ async def publish_documents(
 async def _put_evidence(
     store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
 ) -> _Progress:
-    """Put features, pairs and the trace, from where it was left."""
     digest = progress.digest
     if place.takes_keys:
         async for bulk in _bulks(store, chain_id, address, "" if progress.last == DONE else progress.last):
@@ -175,7 +170,6 @@ async def unpublished(
 
 
 async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str | None:
-    """The digest of the archived trace, if exactly this result is posted."""
     scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
     archived = await archived_trace(store, chain_id, address)
     is_posted = scores.get("postedBy") is not None and archived is not None

@@ -1,0 +1,1 @@
+ALTER TABLE transactions ADD COLUMN signed_at BIGINT NOT NULL DEFAULT 0;
