@@ -7,11 +7,11 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from clara_eval.actions.published import JudgingBasis, ResultReader
+from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
+from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import Address
-from clara_eval.documents.results import Features, Scores
+from clara_eval.documents.results import EvaluatorRecord, Features, Scores
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
 
@@ -68,7 +68,7 @@ async def submitted_work(
     return {one: _work(one, sent[one], found) for one in accounts if one in sent and f"solution/{one}" in found}
 
 
-def _work(account: str, sent: dict[str, Any], found: dict[str, Any]) -> SubmittedWork:
+def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
     run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
     copied = [_ADDRESS.search(row["reason"]) for row in found["rejected"]
               if row["account"] == account and row["code"] == "copy"]  # fmt: skip
@@ -117,9 +117,7 @@ async def exchanges(reader: ResultReader, address: Address, scores: Scores, one:
     return [_exchange(body, answers, judging, facts if is_known else {}) for body in asked]
 
 
-def _exchange(
-    body: dict[str, Any], answers: dict[str, Any], judging: JudgingBasis, facts: dict[str, Features]
-) -> Exchange:
+def _exchange(body: Bodies, answers: Bodies, judging: JudgingBasis, facts: dict[str, Features]) -> Exchange:
     system = user = ""
     if facts:
         prompts = ordering_prompts if body.get("group") else comparison_prompts
@@ -129,3 +127,16 @@ def _exchange(
         system, user = prompt.system, prompt.user
     said = [answers[key]["answer"]["text"] for key in (f"answer/{one}" for one in body["requests"]) if key in answers]
     return Exchange(body["judge"], body["first"], body["second"], system, user, tuple(said))
+
+
+async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRecord:
+    """What this evaluator did in every challenge known here."""
+    found = await summaries(reader.store, reader.chain_id)
+    own = [one for one in found.values() if one.evaluator == evaluator]
+    posted = [one for one in own if one.postedBy == "evaluator"]
+    return EvaluatorRecord(
+        posted=len(posted),
+        late=sum((one.scorePostedAt or 0) > one.scoringDeadline for one in posted),
+        overridden=sum(one.postedBy == "poster" for one in own),
+        expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
+    )

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
-from clara_eval.challenges.challenge_index import read_document, read_many, summaries
+from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
@@ -25,7 +25,6 @@ from clara_eval.documents.results import (
     AgentRecord,
     Created,
     EvalStatus,
-    EvaluatorRecord,
     Features,
     Played,
     PrizeClaims,
@@ -38,7 +37,6 @@ from clara_eval.documents.store_keys import (
     created_key,
     features_key,
     index_key,
-    plots_key,
     public_harness_key,
     scores_key,
     status_key,
@@ -49,6 +47,8 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 TRACE_FORMAT = FORMAT
+Bodies = dict[str, Any]
+"""Entries of a trace by key, or one of them: checked when it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +128,6 @@ class ResultReader:
             }
         )
 
-    async def evaluator_record(self, evaluator: str) -> EvaluatorRecord:
-        """What this evaluator did in every challenge known here."""
-        found = await summaries(self.store, self.chain_id)
-        own = [one for one in found.values() if one.evaluator == evaluator]
-        posted = [one for one in own if one.postedBy == "evaluator"]
-        return EvaluatorRecord(
-            posted=len(posted),
-            late=sum((one.scorePostedAt or 0) > one.scoringDeadline for one in posted),
-            overridden=sum(one.postedBy == "poster" for one in own),
-            expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
-        )
-
     async def agent(self, agent_id: int) -> AgentRecord:
         """What an agent did across challenges; NotFound if it entered none that is over."""
         record = await agent_record(self.store, self.chain_id, agent_id)
@@ -161,13 +149,6 @@ class ResultReader:
         if not admin and not scores.is_posted:
             raise _not_posted(address, "The ranking")
         return scores
-
-    async def plots(self, address: Address, scores: Scores) -> dict[str, str]:
-        """The pictures of these scores, by name; none if somebody else posted them."""
-        plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
-        if scores.traceDigest is None or plots.pop("traceDigest", None) != scores.traceDigest:
-            return {}
-        return {name: str(svg) for name, svg in plots.items() if name != "matrix" or self.traces_public != "never"}
 
     def _shows_evidence(self, scores: Scores) -> bool:
         """Facts, comparisons and criteria belong to the trace of these scores: private if traces are."""
@@ -201,13 +182,13 @@ class ResultReader:
 
     async def trace_bodies(
         self, address: Address, scores: Scores, marks: Sequence[str], *, before: Sequence[str]
-    ) -> dict[str, Any]:
+    ) -> Bodies:
         """Bodies of the trace's entries whose line has one of the marks, by key; it stops at one of `before`.
 
         Empty if the trace is private, or is not the trace of these scores.
         """
         archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
-        found: dict[str, Any] = {}
+        found: Bodies = {}
         if archived is None or archived.digest != scores.traceDigest:
             return found
         async for part in stream_trace(self.store, self.chain_id, address):
@@ -242,9 +223,6 @@ class ResultReader:
             return None
         line = _line("total", own)
         return Spent((line.micro_usd - line.open_micro_usd) / MICRO, line.open_micro_usd / MICRO)
-
-    async def spending(self) -> SpendReport:
-        return spend_report(await self.store.spends())
 
     async def trace(self, address: Address, *, admin: bool) -> PublishedTrace:
         """The archived trace, if this reader may see it."""

@@ -15,7 +15,6 @@ KeyOfTwo = Callable[[str, str], str]
 status_key: KeyOfOne = "challenges:{}:eval-status".format
 scores_key: KeyOfOne = "challenges:{}:scores".format
 trace_key: KeyOfOne = "challenges:{}:eval-trace".format
-plots_key: KeyOfOne = "challenges:{}:plots".format
 review_key: KeyOfOne = "challenges:{}:review".format
 draft_key: KeyOfOne = "challenges:{}:draft".format
 """A result that is announced before it is posted, open for objections."""

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
+from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
@@ -47,10 +48,6 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
 PAGE_ROWS = 50
 PODIUM = 3
 KEY_FACTS = 2
-PLOTS = {
-    "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
-    "matrix": "Who beats whom: the row against the column.",
-}
 SIDE_BY_SIDE = 8
 """Entries whose facts are shown side by side."""
 MOST_CLAIMS = 5
@@ -259,7 +256,7 @@ async def challenge_view(reader: ResultReader, address: Address, number: int, se
         "found": found,
         "phase": phase,
         "is_live": scores is None and is_moving(found) and not is_open,
-        "record": await reader.evaluator_record(found.evaluator) if is_open else None,
+        "record": await evaluator_record(reader, found.evaluator) if is_open else None,
         "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
         "explorer": settings.network.explorer,
@@ -280,7 +277,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
     leaderboard = leaderboard_of(scores, number)
     accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
     facts = await reader.features_of(address, scores, list(accounts))
-    plots = await reader.plots(address, scores)
     # A poster may have asked for rules although the operator has a jury.
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return {
@@ -296,7 +292,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
         "consistency": list(wording.consistency(scores.consistency)) if scores.consistency else [],
         "flags": scores.flags,
-        "plots": {name: told for name, told in PLOTS.items() if name in plots},
     }
 
 

@@ -28,7 +28,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, BadTrace, ClaraError, NotFound
 from clara_eval.documents.results import FINAL_STATES
-from clara_eval.interfaces.api.challenge_view import PLOTS, ListQuery, card_of, challenge_view, listed
+from clara_eval.interfaces.api.challenge_view import ListQuery, card_of, challenge_view, listed
 from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
@@ -144,18 +144,6 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     values = await game_view(reader_of(request), known, one, other)
     is_part = is_fragment(request)
     return page("_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1")
-
-
-@router.get("/challenges/{address}/{name}.svg")
-async def plot(address: str, name: str, request: Request) -> Response:
-    """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
-    reader, known = reader_of(request), known_address(address)
-    plots = await reader.plots(known, await reader.leaderboard(known, admin=False))
-    if name not in PLOTS or name not in plots:
-        raise NotFound(f"Challenge {known} has no such plot.", remedy="Look at its leaderboard.")
-    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
-    headers = {"content-security-policy": policy, "cache-control": "public, max-age=300"}
-    return Response(plots[name], media_type="image/svg+xml", headers=headers)
 
 
 @router.get("/challenges/{address}/{submitter}/submission.txt")

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import TRACE_FORMAT
 from clara_eval.actions.quote import has_model
@@ -106,7 +107,7 @@ async def list_challenges(
 async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
     found = await reader.detail(to_address(address), admin=admin)
     if found.leaderboard is None:
-        found.evaluatorRecord = await reader.evaluator_record(found.evaluator)
+        found.evaluatorRecord = await evaluator_record(reader, found.evaluator)
     return found
 
 
