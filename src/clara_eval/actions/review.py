@@ -25,7 +25,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.rest import ReviewSheet, ShownComparison
-from clara_eval.documents.results import EvalStatus, Features, RuledStage, RulingKind, Scores, Summary, Value, read
+from clara_eval.documents.results import (
+    REJECTED_IN_REVIEW,
+    EvalStatus,
+    Features,
+    RuledStage,
+    RulingKind,
+    Scores,
+    Summary,
+    Value,
+    read,
+)
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
@@ -73,7 +83,7 @@ async def reject(
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)
-        await status.say("failed", reason=f"The result was rejected in review: {note or 'no reason given'}.")
+        await status.say("failed", reason=f"{REJECTED_IN_REVIEW}: {note or 'no reason given'}.")
     return review
 
 

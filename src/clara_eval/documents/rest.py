@@ -12,6 +12,7 @@ from pydantic.config import JsonDict
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
     EvalStatus,
+    EvaluatorRecord,
     LeaderboardRow,
     ReviewState,
     RuledStage,
@@ -159,6 +160,7 @@ class ChallengeList(BaseModel):
 class ChallengeDetail(ChallengeSummary):
     leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None
+    evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
