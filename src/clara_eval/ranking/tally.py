@@ -53,6 +53,12 @@ class Tally:
         """Whether every pair has a verdict."""
         return int(np.count_nonzero(self.met)) == self.size * (self.size - 1)
 
+    def by_pair(self) -> Tally:
+        """The rows by lower item, higher item and judge, in whatever sequence the two were shown."""
+        order = np.lexsort((self.judge, np.maximum(self.first, self.second), np.minimum(self.first, self.second)))
+        columns = self.first[order], self.second[order], self.judge[order], self.half_points[order]
+        return Tally(self.items, self.judges, *columns, self.read_off)
+
     def without(self, out: Collection[int]) -> Tally:
         """Leave items and their results out; the others keep their order."""
         stays = ~np.isin(np.arange(self.size), list(out))
