@@ -45,7 +45,7 @@ def _print(ranking: Ranking) -> None:
         out.print("= shares its rating with another; among equals the lower name comes first.")
     colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
     out.print(f"[bold]Pay line[/]  [{colour}]{safe(ranking.margin.sentence)}[/]")
-    if ranking.ordered_by == "elo, then strength":
+    if ranking.ordered_by.endswith(", then strength"):
         out.print("[dim]Paid places by Elo; below them by fitted strength, because some never met.[/]")
     report = ranking.consistency
     swapped = (
