@@ -159,7 +159,7 @@ async def evaluate_round(
         unanswered=log.unanswered,
         key_reports=await key_reports(sources.models, answers),
         schedule=tournament.name,
-        schedule_reason=tournament.reason,
+        schedule_reason=tournament.told(one.question for one in comparisons),
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,

@@ -6,7 +6,7 @@ end. Every judge sees each chosen pair in the same sequence. A question without 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import cast
@@ -40,6 +40,9 @@ class Fixed:
     @property
     def usual_questions(self) -> int:
         return self.most_questions
+
+    def told(self, _asked: Iterable[Pairing | Group]) -> str:
+        return self.reason
 
     def columns(self) -> tuple[Ints, Ints]:
         """All looks at once: the items shown first, and those shown second."""
