@@ -32,7 +32,7 @@ from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.providers.local import LocalLlm
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 from clara_eval.store.sqlite import SqliteStore
 

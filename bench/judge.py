@@ -212,7 +212,7 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     from clara_eval.judge.costs.budgets import RunBudget
     from clara_eval.judge.costs.prices import PriceCard
     from clara_eval.judge.providers.openai import OpenAiLlm
-    from clara_eval.ranking.field import Field
+    from clara_eval.ranking.results import Field
     from clara_eval.ranking.schedule import Fixed
     from clara_eval.store.sqlite import SqliteStore
 

@@ -25,10 +25,9 @@ from clara_eval.actions.rank import read_results
 from clara_eval.ranking import Group, Result, Schedule, choose_schedule, rank, rate, tally
 from clara_eval.ranking.chances import count_chances, margins
 from clara_eval.ranking.elo import literal_elo
-from clara_eval.ranking.field import Field
 from clara_eval.ranking.model import fit
+from clara_eval.ranking.results import Field, Ints
 from clara_eval.ranking.schedule import Fixed
-from clara_eval.ranking.tally import Ints
 
 SEEDS = 31_000_000
 JUDGES: dict[str, Model] = {

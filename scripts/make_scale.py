@@ -20,7 +20,7 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import Jury, Size, expected_calls, quote
+from clara_eval.judge.costs.quote import Jury, Size, quote
 from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, Memory, due
 from clara_eval.service.finalize import FINALIZED_AT_ONCE
 from clara_eval.service.options import EngineOptions
@@ -213,7 +213,7 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
     size = Size(assumed.entries, assumed.looks)
     read, written = round(assumed.input_usd * 1e6), round(assumed.output_usd * 1e6)
     card = PriceCard(read, written, read // 10, read * 5 // 4)
-    found = quote(size, expected_calls(parse_eval_config(json.dumps(CONFIG)), size, Jury(["model"])), {"model": card})
+    found = quote(parse_eval_config(json.dumps(CONFIG)), size, Jury({"model": card}))
     return {"calls": sum(line.calls for line in found.lines), "usd": (found.models_micro_usd or 0) / 1e6}
 
 

@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clara_eval.redteam.script_harness import JAVASCRIPT_ATTACKS, PYTHON_ATTACKS
-from clara_eval.redteam.solidity_harness import SOLIDITY_ATTACKS, HarnessAttack
+from clara_eval.redteam.harness_attacks import HARNESSES
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "security.json"
@@ -22,11 +21,6 @@ PAGE = ROOT / "docs" / "security.md"
 COMMAND = Path(sys.executable).parent / "clara-eval"
 BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
 BEGIN_ATTACKS, END_ATTACKS = "<!-- begin harness attacks -->", "<!-- end harness attacks -->"
-HARNESS_ATTACKS: dict[str, tuple[HarnessAttack, ...]] = {
-    "Solidity": SOLIDITY_ATTACKS,
-    "Python": PYTHON_ATTACKS,
-    "JavaScript": JAVASCRIPT_ATTACKS,
-}
 
 
 def table(report: dict[str, Any]) -> str:
@@ -65,8 +59,9 @@ def _target(figure: dict[str, Any]) -> str:
 def attack_table() -> str:
     """Every attack on a harness, by language."""
     lines = ["| language | attack | what the submission does |", "|---|---|---|"]
-    for language, attacks in HARNESS_ATTACKS.items():
-        lines += [f"| {language} | `{attack.name}` | {attack.what} |" for attack in attacks]
+    for harness in HARNESSES.values():
+        language = "JavaScript" if harness.language == "javascript" else harness.language.capitalize()
+        lines += [f"| {language} | `{attack.name}` | {attack.what} |" for attack in harness.attacks]
     return "\n".join(lines)
 
 

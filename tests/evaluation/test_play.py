@@ -15,7 +15,7 @@ from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, Verdi
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Pairing
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 
 SCHEMA = FeatureSchema((Feature("level", "integer", min=0, max=9, better="higher"),))

@@ -14,7 +14,7 @@ from clara_eval.evaluation.play import LISTED, judge_by_rules, play_tournament
 from clara_eval.judge import RulesJudge
 from clara_eval.judge.comparison import JudgeVector, make_vector
 from clara_eval.ranking import Schedule, tally
-from clara_eval.ranking.field import Field, balanced_columns, balanced_looks
+from clara_eval.ranking.results import Field, balanced_columns
 from clara_eval.ranking.schedule import Fixed
 
 SCHEMA = FeatureSchema(
@@ -87,7 +87,7 @@ def test_small_rounds_models_and_chosen_pairs_are_played() -> None:
 @pytest.mark.parametrize("size", [2, 3, 7])
 def test_columns_and_places_of_looks_are_those_of_the_list(size: int) -> None:
     """The looks as columns, and whether one is among the first so many, agree with the list of looks."""
-    once = list(balanced_looks(size))
+    once = list(zip(*(column.tolist() for column in balanced_columns(size)), strict=True))
     first, second = balanced_columns(size)
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == once
     for name, looks in (("full", once), ("both", [*once, *((b, a) for a, b in once)])):

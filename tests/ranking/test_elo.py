@@ -13,9 +13,16 @@ from clara_eval.ranking.elo import (
     elo,
     expected,
     literal_elo,
-    permutation,
+    row_order,
     shuffle,
 )
+from clara_eval.ranking.results import Ints
+
+
+def permutation(rows: Ints, seed: bytes, number: int) -> Ints:
+    """Positions in the sorted results, in the order in which permutation `number` processes them."""
+    played = rows[row_order(rows, seed, number)].ravel()
+    return played[played >= 0]
 
 
 def naive(size: int, games: list[tuple[int, int, float]]) -> list[float]:

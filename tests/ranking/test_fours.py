@@ -20,8 +20,8 @@ from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Group, Pairing, Result, choose_schedule, rank, tally
 from clara_eval.ranking.adaptive import Adaptive, added
-from clara_eval.ranking.field import Field
 from clara_eval.ranking.model import Strengths, fit
+from clara_eval.ranking.results import Field
 
 CONFIG = {
     "version": 1,
@@ -34,7 +34,7 @@ VECTORS = {item: make_vector(SCHEMA, {"level": 3 * k % 41}) for k, item in enume
 
 
 def fours(world: SimulatedWorld, calls: int) -> Adaptive:
-    return Adaptive(Field(world.items, max_comparisons=calls), TOP3, opening="fours", worth_asking=0.0)
+    return Adaptive(Field(world.items, max_comparisons=calls), TOP3, name="fours", worth_asking=0.0)
 
 
 def test_orders_come_first_and_positions_take_turns() -> None:
@@ -147,7 +147,7 @@ def test_a_judge_that_cannot_order_is_asked_in_pairs() -> None:
 async def test_rules_cannot_be_asked_for_an_order() -> None:
     """With rules in the jury the schedule falls back and says so; put to them anyway, it is a clear error."""
     assert choose_schedule(ITEMS, ("rules",), max_comparisons=30, name="fours").name == "adaptive"
-    schedule = Adaptive(Field(ITEMS, ("rules",), 30), opening="fours")
+    schedule = Adaptive(Field(ITEMS, ("rules",), 30), name="fours")
     with pytest.raises(ConfigError, match="in order"):
         await play_tournament(schedule, {"rules": RulesJudge(SCHEMA)}, VECTORS)
 

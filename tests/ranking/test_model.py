@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 from clara_eval.core.constants import Winner
 from clara_eval.ranking import Group, Result, tally
 from clara_eval.ranking.model import Strengths, fit, normals, one_thread
-from clara_eval.ranking.tally import Floats
+from clara_eval.ranking.results import Floats
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 

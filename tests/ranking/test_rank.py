@@ -16,7 +16,7 @@ from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.adaptive import Adaptive
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
@@ -110,7 +110,7 @@ def test_the_literal_pass_is_the_specification_in_the_order_given() -> None:
     """One pass, K = 32 from 1500: the second result already sees the first."""
     results = [Result("a", "b", "first"), Result("b", "a", "first")]
     given = tally(["a", "b"], results, in_given_order=True)
-    found = rank(tally(["a", "b"], results), seed=b"", winner_count=1, in_given_order=given)
+    found = rank(given, seed=b"", winner_count=1, literal=True)
     first_step = 32 * 0.5
     second_step = 32 * (1 - 1 / (1 + 10 ** (2 * first_step / 400)))
     assert found.standings[0].item == "b"

@@ -17,7 +17,7 @@ from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Group, Pairing, Result, Schedule, canonical_order, choose_schedule
 from clara_eval.ranking.adaptive import Adaptive
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 from clara_eval.ranking.tally import connected_groups
 
@@ -33,8 +33,8 @@ def schedule(name: str, where: Field) -> Schedule:
         "full": lambda: Fixed(where),
         "both": lambda: Fixed(where, is_both=True),
         "adaptive": lambda: Adaptive(where, (7000, 3000)),
-        "full+": lambda: Adaptive(where, (7000, 3000), opening="full"),
-        "fours": lambda: Adaptive(where, (7000, 3000), opening="fours"),
+        "full+": lambda: Adaptive(where, (7000, 3000), name="full+"),
+        "fours": lambda: Adaptive(where, (7000, 3000), name="fours"),
     }
     return made[name]()
 
@@ -169,7 +169,7 @@ def test_auto_takes_the_schedule_that_fits() -> None:
 def test_a_clear_field_is_asked_less_than_a_close_one() -> None:
     """The schedule ends by itself when no question lowers the doubt about the money."""
     worlds = [draw_world(12, 3, Model(sigma=sigma, bias=0.0)) for sigma in (30.0, 1.0)]
-    asked = [len({r.question for r in play(w, Adaptive(Field(w.items), TOP3, opening="fours"))}) for w in worlds]
+    asked = [len({r.question for r in play(w, Adaptive(Field(w.items), TOP3, name="fours"))}) for w in worlds]
     assert asked[0] < asked[1] < 132
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from tests.support.simulated_jury import strength_order
 from tests.support.simulation import TOP3, Model, draw_world, looks_of, play, quality
 
-from clara_eval.ranking.field import Field
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 
 

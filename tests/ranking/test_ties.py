@@ -13,8 +13,8 @@ from tests.support.simulation import draw_world, play
 
 from clara_eval.core.constants import Winner
 from clara_eval.ranking import Ranking, Result, rank, tally
-from clara_eval.ranking.field import Field
 from clara_eval.ranking.model import fit
+from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 from clara_eval.ranking.ties import equal_records
 

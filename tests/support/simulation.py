@@ -18,7 +18,7 @@ from numpy.random import Generator, default_rng
 
 from clara_eval.core.constants import Winner
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally, rate
-from clara_eval.ranking.tally import Floats, Ints
+from clara_eval.ranking.results import Floats, Ints
 
 TOP3 = (6000, 2500, 1500)
 Kind = Literal["", "cycles", "tails", "likes", "equals", "junk", "length", "verbosity"]

@@ -19,7 +19,6 @@ from clara_eval.judge.costs.quote import (
     Jury,
     Quote,
     Size,
-    expected_calls,
     needs_model,
     specification_table,
     to_json,
@@ -132,8 +131,8 @@ def _quote(
 ) -> Quote:
     models = models_of(jury)
     batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
-    asked = Jury([judge.text for judge in models], batching, thinking_models(jury), limits)
-    return quote_calls(size, expected_calls(config, size, asked), cards)
+    priced = {judge.text: cards[judge.text] for judge in models}
+    return quote_calls(config, size, Jury(priced, batching, thinking_models(jury), limits))
 
 
 class ConfigResult(TypedDict, total=False):

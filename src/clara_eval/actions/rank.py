@@ -15,7 +15,7 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
-from clara_eval.ranking.payout import checked_payout
+from clara_eval.ranking.results import checked_payout
 
 __all__ = ["Ranking", "Standing"]
 Verdict = Literal["left", "right", "tie"]
@@ -71,9 +71,8 @@ def rank_file(
     gc.disable()  # a million rows are no garbage, and collecting among them takes a second
     results = read_results(file)
     items = sorted({result.first for result in results} | {result.second for result in results})
-    table = tally(items, results)
-    given = tally(items, results, in_given_order=True) if literal else None
-    ranking = rank(table, seed=None, winner_count=len(payout), payout_bps=payout, in_given_order=given)
+    table = tally(items, results, in_given_order=literal)
+    ranking = rank(table, seed=None, winner_count=len(payout), payout_bps=payout, literal=literal)
     plots = {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, table)} if with_plots else {}
     return ranking, plots
 

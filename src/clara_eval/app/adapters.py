@@ -107,7 +107,6 @@ def evaluator_address(settings: Settings) -> Address | None:
 
 
 def publication_places(settings: Settings) -> tuple[Publication, ...]:
-    """Every place that the settings name, in the order of publication."""
     places: list[Publication] = []
     if settings.ipfs_api and settings.traces_public != "never":
         places.append(IpfsPublication(settings.ipfs_api))

@@ -19,7 +19,6 @@ from clara_eval.store.open import opened_store
 from clara_eval.store.sql_store import SqlStore
 
 CALIBRATION_RUN = "calibration"
-"""The run under which answers about labelled pairs are kept."""
 
 
 @asynccontextmanager
@@ -65,8 +64,6 @@ async def open_jury(
 
 
 class _NoBook:
-    """An answer book that keeps nothing."""
-
     async def answers(self, _requests: Sequence[str]) -> dict[str, PaidAnswer]:
         return {}
 

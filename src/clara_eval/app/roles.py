@@ -113,7 +113,6 @@ class Caller:
     records: StoreRecords | ApiRecords
     contents: IpfsContents
     evaluator: Address | None
-    """Clara's address, if it is known here."""
     is_local: bool
     """Whether the caller is at this machine: only then are files read, content pinned and the local key used."""
     pace: SendTimeouts

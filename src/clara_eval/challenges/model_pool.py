@@ -20,7 +20,7 @@ from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, Fallba
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.costs.budgets import ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
-from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, expected_calls, quote
+from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import ConnectedLlm, Llm
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
@@ -162,8 +162,7 @@ class ModelPool:
     def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
         thinking = thinking_models(parse_judge(name) for name in plan.models)
-        expected = expected_calls(config, size, Jury(plan.models, (), thinking, plan.tokens))
-        return quote(size, expected, {name: self.card(name) for name in plan.models})
+        return quote(config, size, Jury({name: self.card(name) for name in plan.models}, (), thinking, plan.tokens))
 
     def is_costly(self, plan: EvaluationPlan) -> bool:
         return any(self.card(name) != FREE for name in plan.models)

@@ -58,7 +58,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     """Settle everything that a run takes as given. Raises NotYet while a hidden harness is waited for."""
     challenge, journal = case.challenge, case.journal
     reveal = await _reveal(case, now)
-    status.warn(WITHHELD if reveal is not None and reveal.is_withheld else None)
+    status.warn(WITHHELD if reveal is not None and reveal.content is None else None)
 
     async def affordable() -> EvaluationPlan:
         return case.ports.models.affordable(challenge, case.given.config, case.options.plan)

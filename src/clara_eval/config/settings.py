@@ -135,6 +135,8 @@ class Settings(BaseModel):
 
     judges_as_set: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
+    anthropic_base_url: str | None = Field(None, alias="ANTHROPIC_BASE_URL")
+    """A gateway for every judge anthropic:MODEL that names no address of its own."""
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
     endpoint_keys: SecretStr | None = Field(None, alias="CLARA_ENDPOINT_KEYS")
     """Keys of endpoints that are not OpenAI's: comma list of URL=KEY, the URL as it stands in CLARA_JUDGES."""

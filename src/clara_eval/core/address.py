@@ -9,11 +9,7 @@ from clara_eval.core.errors import BadInput
 
 Address = NewType("Address", str)
 """0x and 40 lower-case hex digits."""
-
-
 ZERO_ADDRESS = Address("0x" + "0" * 40)
-
-
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -21,11 +17,8 @@ def to_address(text: str, *, what: str = "address") -> Address:
     lowered = text.strip().lower()
     if len(lowered) == 42 and lowered.startswith("0x") and _HEX.issuperset(lowered[2:]):
         return Address(lowered)
-    raise BadInput(
-        f"{what} {text[:80]!r} is not an address.",
-        value=text,
-        remedy="An address is 0x followed by 40 hex digits.",
-    )
+    remedy = "An address is 0x followed by 40 hex digits."
+    raise BadInput(f"{what} {text[:80]!r} is not an address.", value=text, remedy=remedy)
 
 
 def to_checksum(address: str) -> str:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from clara_eval.core.errors import ConfigError
 
 MODULES = {
-    "anthropic": ("anthropic", "genai_prices", "httpx2"),
+    "anthropic": ("genai_prices",),
     "openai": ("genai_prices",),
     "postgres": ("psycopg", "psycopg_pool"),
     "mcp": ("mcp", "mcp_types"),

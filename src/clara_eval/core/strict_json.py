@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
+from itertools import accumulate
 
 from clara_eval.core.errors import BadInput
 
 SAFE_INTEGER = 2**53 - 1
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
+_BRACKET = re.compile(r"[][{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,10 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
     """Read the one value in `text`, or raise BadInput with the reason and the place."""
     limits = limits or JsonLimits()
     decoded = _decode(text, limits, what)
-    if decoded.count("[") + decoded.count("{") > limits.depth:
-        _check_depth(decoded, limits.depth, what)
+    # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
+    marks = _BRACKET.findall(_STRING.sub("", decoded))
+    if max(accumulate(1 if mark in "[{" else -1 for mark in marks), default=0) > limits.depth:
+        raise BadInput(f"{what} is nested deeper than {limits.depth} levels.", path="$", remedy="Flatten it.")
     try:
         value = _DECODER.decode(decoded)
     except json.JSONDecodeError as bad:
@@ -32,9 +38,18 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
             value=decoded[max(0, bad.pos - 20) : bad.pos + 20],
             remedy="Write one JSON document: double quotes, no comments, no trailing commas.",
         ) from None
-    if "\\u" in decoded:  # UTF-8 holds none; only an escape can
-        _check_surrogates(value)
+    if "\\u" in decoded and not is_encodable(value):  # UTF-8 holds none; only an escape can
+        raise BadInput(f"{what} holds half a surrogate pair.", path="$", remedy="Remove the \\ud800–\\udfff escape.")
     return value
+
+
+def is_encodable(value: object) -> bool:
+    """Whether no text in it holds half a surrogate pair, which is no character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _decode(text: str | bytes, limits: JsonLimits, what: str) -> str:
@@ -54,28 +69,6 @@ def _decode(text: str | bytes, limits: JsonLimits, what: str) -> str:
     return decoded
 
 
-def _check_depth(text: str, limit: int, what: str) -> None:
-    # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
-    depth = 0
-    inside = escaped = False
-    for char in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                inside = False
-        elif char == '"':
-            inside = True
-        elif char in "[{":
-            depth += 1
-            if depth > limit:
-                raise BadInput(f"{what} is nested deeper than {limit} levels.", path="$", remedy="Flatten it.")
-        elif char in "]}":
-            depth -= 1
-
-
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
@@ -85,23 +78,6 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
             )
         found[key] = value
     return found
-
-
-def _check_surrogates(value: object) -> None:
-    if isinstance(value, list):
-        for item in value:
-            _check_surrogates(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _check_surrogates(key)
-            _check_surrogates(item)
-    elif isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise BadInput(
-            f"The text {value[:40]!a} holds half a surrogate pair.",
-            path="$",
-            value=ascii(value[:80]),
-            remedy="Remove the \\ud800–\\udfff escape.",
-        )
 
 
 def _no_constant(name: str) -> object:

@@ -110,9 +110,8 @@ def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], .
         position += len(line) + 1
     shown = bytearray(source)
     for start, end in blanked:
-        shown[start:end] = b"\n" * source.count(b"\n", start, end) + b" " * (
-            len(source[start:end]) - source.count(b"\n", start, end)
-        )
+        breaks = source.count(b"\n", start, end)
+        shown[start:end] = b"\n" * breaks + b" " * (len(source[start:end]) - breaks)
     return bytes(shown), tuple(blanked)
 
 

@@ -12,8 +12,6 @@ from typing_extensions import TypedDict
 TITLE_CHARS = 160
 SHORT_CHARS = 400
 LONG_CHARS = 6000
-
-
 _UNSEEN = frozenset(
     chr(code)
     for first, last in (

@@ -104,11 +104,11 @@ class RoundReader:
     money: ReadingBudget | None
 
     @classmethod
-    def of(cls, plan: EvaluationPlan, log: AnswerLog, sources: ModelSource) -> RoundReader:
+    def of(cls, plan: EvaluationPlan, log: AnswerLog, models: ModelSource) -> RoundReader:
         if not plan.readers:
             return cls(None, plan.reading)
-        others = tuple(sources.reader((name,)) for name in plan.readers[1:])
-        return cls(StructuredLlm(sources.reader(plan.readers), plan.tokens, others, log), plan.reading)
+        others = tuple(models.reader((name,)) for name in plan.readers[1:])
+        return cls(StructuredLlm(models.reader(plan.readers), plan.tokens, others, log), plan.reading)
 
     async def settle_schema(self, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
         """Close the schema from the poster's words alone; also the names that a model typed."""

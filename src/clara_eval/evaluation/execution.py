@@ -29,10 +29,6 @@ class Reveal:
 
     content: str | None
 
-    @property
-    def is_withheld(self) -> bool:
-        return self.content is None
-
 
 @dataclass(frozen=True, slots=True)
 class ChosenHarness:

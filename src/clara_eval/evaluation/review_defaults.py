@@ -1,4 +1,4 @@
-"""What is posted when nobody decides a review, and when: one table for the code, the documents and the messages.
+"""What is posted when nobody decides a review, and when: one table (review_defaults.md) for code, pages and messages.
 
 Invariant: whatever an entry can cause has a default, so no entry keeps a round from being posted; an entry gives way
 only for what it did itself, so rivals move nobody.
@@ -6,16 +6,18 @@ only for what it did itself, so rivals move nobody.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
+from importlib.resources import files
 from itertools import accumulate
+from typing import NamedTuple
 
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Placed
-from clara_eval.evaluation.features.extract import CANARY, UNEVALUABLE, UNREAD
-from clara_eval.evaluation.review_rules import CALIBRATION, DOUBT, OBJECTION, PRIZE, JudgedRound, round_flags
+from clara_eval.evaluation.review_rules import JudgedRound, round_flags
 from clara_eval.evaluation.scoring_window import (
     LAST_SHARE,
     NOTICE_SECONDS,
@@ -43,121 +45,32 @@ class Moment(StrEnum):
     NEVER = "never: only a person can"
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewDefault:
-    codes: tuple[str, ...]
-    cause: str
+class ReviewDefault(NamedTuple):
     then: Then
-    why: str
-    moment: Moment = Moment.HALF
+    moment: Moment
 
 
+def _read_table() -> Iterator[tuple[str, ReviewDefault]]:
+    for line in TABLE.splitlines()[2:]:
+        codes, _cause, then, _why, moment = line.strip("| ").split(" | ")
+        for code in re.findall(r"`(\w+)`", codes):
+            yield code, ReviewDefault(Then(then), Moment(moment))
+
+
+TABLE = files(__package__).joinpath("review_defaults.md").read_text(encoding="utf-8")
+DEFAULTS = dict(_read_table())
 SIGNS = frozenset({"views_disagree", "claim_gap", "unsupported_claim", "invisible_characters"})
 """Flags about an entry's own text: with them, claims that stand out are not believed unseen. Code that cannot be read
 without its comments and strings is such a sign, too.
 """
-DEFAULTS = (
-    ReviewDefault(
-        (PRIZE,),
-        "the poster's prize",
-        Then.PERSON,
-        "from CLARA_REVIEW_ABOVE_USD on a person approves every result",
-        Moment.NEVER,
-    ),
-    ReviewDefault(
-        (CALIBRATION,),
-        "the operator's judge",
-        Then.PERSON,
-        "CLARA_CALIBRATION asks for a person where the judge agrees too little with people",
-        Moment.NEVER,
-    ),
-    ReviewDefault(
-        (DOUBT,),
-        "the judge's verdicts",
-        Then.STAYS,
-        "the ranking is the best that is known; CLARA_REVIEW_DOUBT_USD and CLARA_REVIEW_DOUBT_SHARE are the limits",
-    ),
-    ReviewDefault((OBJECTION,), "a submitter", Then.STAYS, "the announced draft is posted", Moment.LAST),
-    ReviewDefault(
-        ("outage_verdict", UNREAD),
-        "an entry's host, a gateway or a model",
-        Then.STAYS,
-        "without what could not be read; it is tried again until then",
-        Moment.QUARTER,
-    ),
-    ReviewDefault(
-        ("contested_copy",),
-        "a rival who hands in the work of another",
-        Then.STAYS,
-        "whom the chain shows first with this content stays the original",
-    ),
-    ReviewDefault(
-        ("similar_work", "earlier_author"),
-        "the entry",
-        Then.GIVES_WAY,
-        "it is the later of the two",
-    ),
-    ReviewDefault(
-        ("family_paid_twice",),
-        "one hand with several entries, or similar work",
-        Then.LATER_GIVES_WAY,
-        "one work has one paid place, and the earliest of the family keeps it",
-    ),
-    ReviewDefault(("unpinned",), "the entry", Then.GIVES_WAY, "its content may have been put there after the deadline"),
-    ReviewDefault(
-        ("speaks_to_judge", CANARY), "the entry", Then.GIVES_WAY, "its own text speaks to the model that reads it"
-    ),
-    ReviewDefault(
-        ("all_best", "nearly_all_best", "claims_stand_out", "outlier", "no_second_view"),
-        "the entry, or rivals who hand in others",
-        Then.WITH_A_SIGN,
-        "to differ from the others proves nothing, and rivals could cause it",
-    ),
-    ReviewDefault(
-        ("views_disagree", "claim_gap", "unsupported_claim"),
-        "the entry",
-        Then.STAYS,
-        "the lower or the measured value counts already",
-    ),
-    ReviewDefault(
-        (UNEVALUABLE, "not_executed"),
-        "the entry, or a machine",
-        Then.STAYS,
-        "what is unknown counts for nothing",
-    ),
-    ReviewDefault(
-        ("paid_rejection",),
-        "too few entries that can be judged",
-        Then.STAYS,
-        "the contract wants exactly winnerCount winners",
-    ),
-    ReviewDefault(
-        ("undecided", "unplayed", "unconnected", "cycles", "swap", "position_bias", "pivotal_cluster"),
-        "the judge, or how entries meet",
-        Then.STAYS,
-        "the ranking is the best that is known",
-    ),
-)
-_BY_CODE = {code: row for row in DEFAULTS for code in row.codes}
-_UNLISTED = ReviewDefault((), "an entry", Then.STAYS, "")
+GAVE_WAY = "gave_way"
 HIGHEST_SCORE = 10_000
 """The largest score of an entry (`ranking.elo.score`)."""
 
 
 def default_of(code: str) -> ReviewDefault:
     """The row for a reason; one that is not listed is posted as ranked, so that it never holds a round."""
-    return _BY_CODE.get(code, _UNLISTED)
-
-
-def table() -> str:
-    lines = [
-        "| Why it waits | Caused by | If nobody decides | Because | Posted |",
-        "|---|---|---|---|---|",
-    ]
-    for row in DEFAULTS:
-        codes = ", ".join(f"`{code}`" for code in row.codes)
-        lines.append(f"| {codes} | {row.cause} | {row.then.value} | {row.why} | {row.moment.value} |")
-    return "\n".join(lines)
+    return DEFAULTS.get(code, ReviewDefault(Then.STAYS, Moment.HALF))
 
 
 def default_moment(window: Window, codes: Iterable[str], requested_at: int) -> int | None:
@@ -191,12 +104,9 @@ def place(
     lowest = min((placed.score for placed in first), default=HIGHEST_SCORE)
     late = [placed for placed in ranked if placed.account in behind]
     scores = accumulate((placed.score for placed in late), min, initial=lowest)
-    ranked = [
-        *first,
-        *(replace(placed, score=min(placed.score, low)) for placed, low in zip(late, scores, strict=False)),
-    ]
+    late = [replace(placed, score=min(placed.score, low)) for placed, low in zip(late, scores, strict=False)]
     last = sorted(rejected, key=lambda r: by_default and not r.is_outage)
-    return (*ranked, *(Placed(r.submission.submitter, 0) for r in last))
+    return (*first, *late, *(Placed(r.submission.submitter, 0) for r in last))
 
 
 def giving_way(found: JudgedRound) -> dict[Address, str]:
@@ -254,6 +164,3 @@ def gave_way_flags(behind: dict[Address, str]) -> tuple[Flag, ...]:
         )
         for account, code in sorted(behind.items())
     )
-
-
-GAVE_WAY = "gave_way"

@@ -57,7 +57,7 @@ def round_flags(found: JudgedRound) -> tuple[Flag, ...]:
 def _withheld_harness(found: JudgedRound) -> Iterator[Flag]:
     """The poster withheld the hidden harness, and so chose between two results."""
     chosen = found.harness
-    if chosen is None or chosen.reveal is None or not chosen.reveal.is_withheld:
+    if chosen is None or chosen.reveal is None or chosen.reveal.content is not None:
         return
     instead = "the public harness" if chosen.harness is not None else "no harness at all"
     yield Flag(
@@ -72,14 +72,9 @@ def _paid_rejections(found: JudgedRound) -> Iterator[Flag]:
     for refused in found.rejected:
         account = refused.submission.submitter
         if account in found.paid:
-            yield Flag(
-                "paid_rejection",
-                "review",
-                f"{account} stands on a paid place although its submission was rejected ({refused.code}): there are "
-                "fewer judged submissions than winners, and the contract wants exactly winnerCount.",
-                account,
-                {"rejection": refused.code},
-            )
+            told = f"{account} stands on a paid place although its submission was rejected ({refused.code}): there are "
+            told += "fewer judged submissions than winners, and the contract wants exactly winnerCount."
+            yield Flag("paid_rejection", "review", told, account, {"rejection": refused.code})
 
 
 def _outages(found: JudgedRound) -> Iterator[Flag]:
@@ -87,13 +82,8 @@ def _outages(found: JudgedRound) -> Iterator[Flag]:
     for refused in found.rejected:
         if refused.is_outage:
             account = refused.submission.submitter
-            yield Flag(
-                "outage_verdict",
-                "review",
-                f"{account} could not be read, which may be no fault of its own: {refused.reason}",
-                account,
-                {"rejection": refused.code},
-            )
+            told = f"{account} could not be read, which may be no fault of its own: {refused.reason}"
+            yield Flag("outage_verdict", "review", told, account, {"rejection": refused.code})
 
 
 def _contested_copies(found: JudgedRound) -> Iterator[Flag]:
@@ -102,14 +92,12 @@ def _contested_copies(found: JudgedRound) -> Iterator[Flag]:
     pairs = [pair.earlier for pair in found.likeness.similar if pair.contested]
     for account in dict.fromkeys((*clusters, *pairs)):
         if account in found.near_money:
-            yield Flag(
-                "contested_copy",
-                "review",
+            told = (
                 f"{account} counts as the author of a work that another one repeats, but the other one was sent within "
                 f"{CONTESTED_SECONDS} seconds, was resubmitted later, or was first at an address whose content can "
-                "change, and may be the older one.",
-                account,
+                "change, and may be the older one."
             )
+            yield Flag("contested_copy", "review", told, account)
 
 
 def _similar_work(found: JudgedRound) -> Iterator[Flag]:
@@ -136,14 +124,11 @@ def _paid_families(found: JudgedRound) -> Iterator[Flag]:
             paid.setdefault(head, []).append(place.account)
     for members in paid.values():
         if len(members) > 1:
-            yield Flag(
-                "family_paid_twice",
-                "review",
+            told = (
                 f"{', '.join(members)} are on paid places and are similar, or were sent for one agent: they may be one "
-                "work.",
-                members[0],
-                {"members": len(members)},
+                "work."
             )
+            yield Flag("family_paid_twice", "review", told, members[0], {"members": len(members)})
 
 
 def _unpinned(found: JudgedRound) -> Iterator[Flag]:
@@ -151,13 +136,11 @@ def _unpinned(found: JudgedRound) -> Iterator[Flag]:
     for solution in found.solutions:
         account = solution.submission.submitter
         if not solution.pinned and account in found.near_money:
-            yield Flag(
-                "unpinned",
-                "review",
+            told = (
                 f"{account} stands near a paid place, but the chain's hash covers only the address of its submission: "
-                "the content may have been put there after the deadline.",
-                account,
+                "the content may have been put there after the deadline."
             )
+            yield Flag("unpinned", "review", told, account)
 
 
 def _submissions(found: JudgedRound) -> Iterator[Flag]:
@@ -177,13 +160,9 @@ def _paid_for_claims(found: JudgedRound) -> Iterator[Flag]:
         if any(flag.code == UNTOLD for flag in found.features[account].flags)
     )  # fmt: skip
     if held:
-        yield Flag(
-            "paid_for_claims",
-            "warn",
-            f"{', '.join(held)} would be paid for what only a model can tell, nearly the best there is, and others "
-            "claim as much: the field cannot tell who claims too much.",
-            evidence={"entries": len(held)},
-        )
+        told = f"{', '.join(held)} would be paid for what only a model can tell, nearly the best there is, and others "
+        told += "claim as much: the field cannot tell who claims too much."
+        yield Flag("paid_for_claims", "warn", told, evidence={"entries": len(held)})
 
 
 def _undecided(found: JudgedRound) -> Iterator[Flag]:

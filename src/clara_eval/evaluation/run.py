@@ -42,7 +42,7 @@ class RoundJury:
         return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
 
     def _model(self, name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
-        llm = StructuredLlm(self.sources.asker(name), self.plan.tokens, log=self.log)
+        llm = StructuredLlm(self.sources.models.asker(name), self.plan.tokens, log=self.log)
         return llm, self.given.config.criteria, self.schema
 
 
@@ -112,7 +112,7 @@ async def evaluate_round(
     """Rank the entries of a round; `plan` has the rulings of `sources` applied (`ruled_plan`)."""
     answers = KeptAnswers()
     log = AnswerLog(answers.keep, sources.unanswered)
-    reader = RoundReader.of(plan, log, sources)
+    reader = RoundReader.of(plan, log, sources.models)
     schema, typed_by_model = await reader.settle_schema(given.metadata)
     entries = await collect_entries(given, sources, listener)
     judged, likeness, rulings = entries.judged, entries.likeness, sources.rulings
@@ -153,7 +153,7 @@ async def evaluate_round(
         features=features,
         answers=answers,
         unanswered=log.unanswered,
-        key_reports=await key_reports(sources, answers),
+        key_reports=await key_reports(sources.models, answers),
         schedule=tournament.name,
         schedule_reason=tournament.reason,
         comparisons=comparisons,

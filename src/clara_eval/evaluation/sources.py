@@ -132,15 +132,6 @@ class LiveSources:
 
         return Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run))
 
-    async def key_report(self, judge: str, key: str) -> KeyReport:
-        return await self.models.key_report(judge, key)
-
-    def asker(self, name: str) -> Asker:
-        return self.models.asker(name)
-
-    def reader(self, names: Sequence[str]) -> Asker:
-        return self.models.reader(names)
-
 
 async def key_reports(models: ModelSource, answers: Mapping[str, PaidAnswer]) -> tuple[KeyReport, ...]:
     """The attestation of every key that signed an answer, in order of judge and key."""
@@ -184,6 +175,10 @@ class TraceSources:
     quotes: Quotes = field(default_factory=Quotes)
     keys: dict[tuple[str, str], SigningKey] = field(default_factory=dict)
     """Those whose enclave was checked, by judge and name."""
+
+    @property
+    def models(self) -> TraceSources:
+        return self
 
     @property
     def unanswered(self) -> Mapping[str, str]:

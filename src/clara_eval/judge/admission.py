@@ -50,7 +50,6 @@ class RetryPolicy:
         return rng.uniform(longest / 2, longest)
 
     def save_pause(self, number: int) -> float:
-        """Seconds after the failed save `number` (from 1)."""
         return self.first_pause_seconds * number
 
 
@@ -60,7 +59,6 @@ OPEN_AFTER = 8
 FIRST_COOLDOWN_SECONDS = 2.0
 LONGEST_COOLDOWN_SECONDS = 60.0
 PROBE_LOOK_SECONDS = 0.25
-"""How often callers look whether the probe came back."""
 
 
 @dataclass(slots=True)
@@ -72,7 +70,6 @@ class CircuitBreaker:
     opens_at: float = 0.0
     failures: int = 0
     failed_probes: int = 0
-    """In a row; every one waited longer than the one before."""
     _probing: bool = False
     _cooldown: float = FIRST_COOLDOWN_SECONDS
 
@@ -104,7 +101,6 @@ class CircuitBreaker:
             self.opens_at = now + self._cooldown
 
     def abandoned(self, *, probe: bool) -> None:
-        """End a call that says nothing about the model."""
         if probe:
             self._probing = False
 
@@ -208,6 +204,5 @@ class Admission:
             await self.rest(max(held, down), until)
 
     def _pauses(self) -> tuple[float, float]:
-        """Seconds left of a Retry-After, and of the breaker's pause."""
         now = self.clock()
         return self._held_until - now, self.breaker.wait(now)

@@ -51,7 +51,6 @@ class KeyReport:
 @dataclass(frozen=True, slots=True)
 class Enclave:
     measurements: dict[str, str]
-    """MRTD and the four RTMRs, in hex."""
     status: str
     """Intel's word for the platform's updates; empty if the quote's signature was not checked."""
     advisories: tuple[str, ...] = ()
@@ -72,7 +71,6 @@ PCCS = "https://api.trustedservices.intel.com"
 REFUSED = ("Revoked", "Unknown")
 _HEADER, _REPORT = 48, 584
 _PLACES = {"mrTd": 136, "rtMr0": 328, "rtMr1": 376, "rtMr2": 424, "rtMr3": 472}
-"""Offsets of the measurements in the report of a TD."""
 _TDX = 0x81
 
 
@@ -120,7 +118,6 @@ class Quotes:
 
 
 def _parsed(quote: bytes) -> tuple[bytes, dict[str, str]]:
-    """Read Intel's fixed layout of versions 4 and 5."""
     version = int.from_bytes(quote[:2], "little")
     start = _HEADER + (6 if version == 5 else 0)
     report = quote[start : start + _REPORT]

@@ -125,7 +125,6 @@ class CachedLlm:
         await self.look_up(prompts)
 
     async def look_up(self, prompts: Sequence[Prompt]) -> int:
-        """Look all of these up in a few queries; return how many are answered already."""
         requests = dict.fromkeys(request_hash(self.name, prompt) for prompt in prompts)
         return await self._cache.prefetch(list(requests))
 

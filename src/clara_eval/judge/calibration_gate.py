@@ -32,9 +32,7 @@ class Calibration:
 
     judge: str
     prompt: str
-    """Hash of the comparison prompt's files."""
     work: str
-    """Hash of criteria and schema."""
     labels: int
     undecided: int
     """Pairs without a verdict in both orders: they are not in the figures."""
@@ -57,7 +55,6 @@ def work_hash(config: EvalConfig, schema: FeatureSchema) -> str:
 
 
 def prompt_hash() -> str:
-    """Hash the files that comparisons are asked with now."""
     return template_hash("compare.system", "compare.user")
 
 

@@ -41,7 +41,6 @@ class JudgeVector:
         return dict(self.values)
 
     def to_json(self) -> str:
-        """Return the canonical bytes: equal facts, equal text."""
         return _json_of(self)
 
 
@@ -159,8 +158,7 @@ class Judge(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        """Prepare for these pairs, for example look all of them up at once."""
+    async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None: ...
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
 

@@ -98,7 +98,6 @@ class FeatureQuestion:
     """What the challenge asks for, in the poster's words."""
 
     text: str
-    """A prompt view, before escaping."""
     said: str
     """Our own sentence about it: no word of the poster's is in it."""
 
@@ -197,14 +196,12 @@ def token_weight(char: str) -> float:
 
 
 def line_buckets(text: str) -> frozenset[str]:
-    """Return the acceptable answers about the number of lines."""
     lines = text.count("\n") + 1
     possible = [lines * factor for factor in (1 / LINE_DOUBT, 1, LINE_DOUBT)]
     return frozenset(next(name for limit, name in LINE_BUCKETS if count < limit) for count in possible)
 
 
 def line_fields(schema: FeatureSchema) -> dict[str, str]:
-    """Return the field that names a line, for each feature that is asked."""
     taken = {feature.name for feature in schema.features}
     fields: dict[str, str] = {}
     for feature in asked_features(schema):
@@ -324,7 +321,6 @@ def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:
 
 
 async def type_names(llm: StructuredLlm, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
-    """Return one typed feature for each name, in the given order."""
     asked = await llm.ask(typing_prompt(config, names), lambda text: read_types(text, names))
     if asked.outage is not None and not isinstance(asked.outage, AnswerCut):
         raise asked.outage  # later there may be an answer, and the schema must not depend on an outage

@@ -21,13 +21,11 @@ MOST_TOKENS = 2**53
 class Prompt:
     purpose: Purpose
     system: str
-    """The constant part of a stage, so providers can cache it."""
     user: str
     schema_json: str
     """JSON Schema of the answer, as text, so that a prompt is hashable."""
     max_tokens: int
     template: str
-    """SHA-256 of the prompt file this was built from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +36,10 @@ class Answer:
     input_tokens: int
     output_tokens: int
     cached_tokens: int = 0
-    """Of the input tokens, those read from the provider's cache."""
     cache_write_tokens: int = 0
     signed: Signed | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for counts that no model can have used."""
         counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens)
         if not all(0 <= count < MOST_TOKENS for count in counts):
             raise ValueError(f"The token counts {counts} cannot be.")
@@ -78,19 +74,14 @@ class ConnectedLlm(Llm, Protocol):
 
 
 class AnswerBook(Protocol):
-    """The store of paid answers."""
-
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
-    async def answered(self, requests: Sequence[str]) -> set[str]:
-        """Return those of the requests that have an answer."""
+    async def answered(self, requests: Sequence[str]) -> set[str]: ...
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         """Save, unless this request is answered already; return what is saved."""
 
 
 class Asker(Protocol):
-    """A model whose answers are kept."""
-
     @property
     def name(self) -> str: ...
 

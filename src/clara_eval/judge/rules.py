@@ -48,7 +48,6 @@ class RulesJudge:
         return self.decide(first, second)
 
     def decide(self, first: JudgeVector, second: JudgeVector) -> Decision:
-        """Compare at once."""
         return Decision(self.verdict(first, second), "", ())
 
     def verdict(self, first: JudgeVector, second: JudgeVector) -> Verdict:
@@ -60,13 +59,11 @@ class RulesJudge:
         return Verdict(winner, confidence, self._reason(winner, first, second))
 
     def merit(self, vector: JudgeVector) -> float:
-        """Return the weighted merit, from 0 to 1."""
         values, judged = vector.as_dict(), self.schema.judged
         weights = math.fsum(feature.weight for feature in judged)
         return math.fsum(f.weight * goodness(f, values[f.name]) for f in judged) / weights
 
     def _reason(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
-        """Name the features that decided, strongest first."""
         better, worse = (first.as_dict(), second.as_dict()) if winner == "A" else (second.as_dict(), first.as_dict())
         gains = [
             (f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in self.schema.judged

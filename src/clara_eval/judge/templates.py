@@ -69,16 +69,7 @@ def unescaped(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-NAMES = (
-    "extract.system",
-    "extract.user",
-    "compare.system",
-    "compare.user",
-    "order.system",
-    "order.user",
-    "typing.system",
-    "typing.user",
-)
+NAMES = tuple(f"{stage}.{part}" for stage in ("extract", "compare", "order", "typing") for part in ("system", "user"))
 _HOLE = re.compile(r"\{\{([a-z_]+)\}\}")
 
 
@@ -119,7 +110,6 @@ def template(name: str) -> PromptTemplate:
 
 
 def template_hash(*names: str) -> str:
-    """Hash several prompt files together."""
     return sha256_hex("".join(template(name).sha256 for name in names).encode())
 
 

@@ -19,10 +19,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.ranking.field import Field, balanced_looks
 from clara_eval.ranking.model import ORDER_WEIGHT, Strengths, fit, one_thread
-from clara_eval.ranking.results import Group, Pairing, Result
-from clara_eval.ranking.tally import Floats, Ints, connected_groups, tally
+from clara_eval.ranking.results import Field, Floats, Group, Ints, Pairing, Result, balanced_columns
+from clara_eval.ranking.tally import connected_groups, tally
 
 FOUR = 4
 GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
@@ -34,23 +33,19 @@ NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
 WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls then leave misplaced money as it is (bench)
 QUESTIONS_PER_ITEM = 9.0  # usually, until no question is worth asking
 Look = tuple[int, int]
-Opening = Literal["pairs", "full", "fours"]
+AdaptiveName = Literal["adaptive", "full+", "fours"]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Questions chosen by their gain, after an opening: `pairs` (a chain of all), `full` (every pair) or `fours`."""
+    """Questions by their gain, after a chain of all (`adaptive`), every pair once (`full+`) or orders of `fours`."""
 
     field: Field
     payout_bps: tuple[int, ...] = (10_000,)
-    opening: Opening = "pairs"
+    name: AdaptiveName = "adaptive"
     reason: str = ""
     worth_asking: float = WORTH_ASKING
-
-    @property
-    def name(self) -> str:
-        return {"pairs": "adaptive", "full": "full+", "fours": "fours"}[self.opening]
 
     @property
     def most_questions(self) -> int:
@@ -60,13 +55,13 @@ class Adaptive:
     def usual_questions(self) -> int:
         """How many questions a round usually takes; for a quote an order counts as two, since it shows four."""
         size, judges = len(self.field.items), len(self.field.judges)
-        once = comb(size, 2) if self.opening == "full" else 0
+        once = comb(size, 2) if self.name == "full+" else 0
         orders = GROUPS_PER_ITEM if self._in_fours else 0.0
         return min(max(once, ceil((QUESTIONS_PER_ITEM + orders) * size)) * judges, self.most_questions)
 
     @property
     def _in_fours(self) -> bool:
-        return self.opening == "fours" and len(self.field.items) > FOUR
+        return self.name == "fours" and len(self.field.items) > FOUR
 
     def columns(self) -> None:
         """No looks are known in advance."""
@@ -75,20 +70,18 @@ class Adaptive:
         self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
     ) -> list[Pairing | Group]:
         asked = _Asked(self.field, results, undecided)
-        left = asked.left
-        if left <= 0 or len(self.field.items) < 2:
+        if asked.left <= 0 or len(self.field.items) < 2:
             return []
-        chosen = self._choose(asked)[:left]
         return [
             Pairing(*look, judge) if len(look) == 2 else Group(look, judge)
-            for look in (tuple(self.field.items[i] for i in shown) for shown in chosen)
+            for look in (tuple(self.field.items[i] for i in shown) for shown in self._choose(asked)[: asked.left])
             for judge in self.field.judges
         ]
 
     def _choose(self, asked: _Asked) -> Sequence[tuple[int, ...]]:
         size = len(self.field.items)
-        if self.opening == "full" and not asked.pairs.any():
-            return list(balanced_looks(size))
+        if self.name == "full+" and not asked.pairs.any():
+            return [(int(a), int(b)) for a, b in zip(*balanced_columns(size), strict=True)]
         strengths = fit(tally(self.field.items, asked.results))
         order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
         if self._in_fours and asked.takes_orders and asked.groups < GROUP_ROUNDS * -(-size // FOUR):

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from clara_eval.ranking.model import Strengths
-from clara_eval.ranking.tally import Floats, Ints
+from clara_eval.ranking.results import Floats, Ints
 
 DRAWS = 2000
 IN_95, IN_90 = (50, 1949), (100, 1899)  # positions among the sorted draws

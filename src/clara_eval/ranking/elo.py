@@ -15,7 +15,7 @@ from math import fsum
 
 import numpy as np
 
-from clara_eval.ranking.tally import Floats, Ints
+from clara_eval.ranking.results import Floats, Ints
 
 START, K = 1500.0, 32.0
 PERMUTATIONS = 100
@@ -33,7 +33,7 @@ def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Fl
     result = np.append(points, 0.5)[rows]
     ratings = np.full((PERMUTATIONS, size + 2), START)
     each = np.arange(PERMUTATIONS)[:, None]
-    for step in np.array([_row_order(rows, seed, number) for number in range(PERMUTATIONS)], dtype=np.int64).T:
+    for step in np.array([row_order(rows, seed, number) for number in range(PERMUTATIONS)], dtype=np.int64).T:
         a, b = left[step], right[step]
         change = K * (result[step] - expected(ratings[each, a] - ratings[each, b]))
         ratings[each, a] += change
@@ -73,19 +73,13 @@ def deal_rounds(size: int, first: Ints, second: Ints, seed: bytes) -> Ints:
     return rows
 
 
-def permutation(rows: Ints, seed: bytes, number: int) -> Ints:
-    """Positions in the sorted results, in the order in which permutation `number` processes them."""
-    played = rows[_row_order(rows, seed, number)].ravel()
-    return played[played >= 0]
-
-
 def shuffle(count: int, seed: bytes, label: str) -> Ints:
     """A uniform order of 0…count−1: positions sorted by their 64-bit words of SHAKE-256(seed ‖ 0 ‖ label)."""
     stream = hashlib.shake_256(seed + b"\x00" + label.encode()).digest(8 * count)
     return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable")
 
 
-def _row_order(rows: Ints, seed: bytes, number: int) -> Ints:
+def row_order(rows: Ints, seed: bytes, number: int) -> Ints:
     order = shuffle(len(rows), seed, f"permutation {number // 2}")
     return order[::-1] if number % 2 else order
 

@@ -18,12 +18,11 @@ import numpy as np
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
 from clara_eval.ranking.chances import Chances, PayMargin, count_chances, margins, misallocation, without_noise
-from clara_eval.ranking.consistency import ConsistencyReport, examine
+from clara_eval.ranking.consistency import ConsistencyReport, examine, raise_flags
 from clara_eval.ranking.elo import DECIMALS, START, chain_score, elo, literal_elo
-from clara_eval.ranking.flags import raise_flags
 from clara_eval.ranking.model import ELO_PER_LOGIT, fit
-from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.tally import Floats, Ints, Tally, content_hash
+from clara_eval.ranking.results import Floats, Ints, checked_payout
+from clara_eval.ranking.tally import Tally, content_hash
 from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
 
 OrderedBy = Literal["elo", "elo, then strength"]
@@ -106,34 +105,28 @@ def rank(
     tie_break: Mapping[str, int] | None = None,
     by_name: bool = False,
     clusters: Mapping[str, str] | None = None,
-    in_given_order: Tally | None = None,
+    literal: bool = False,
     exact: bool = False,
 ) -> Ranking:
-    """Rank the items of a table in canonical order.
+    """Rank the items of a table.
 
-    The seed names the challenge; None takes a hash of the results. `in_given_order` holds the rows as given, for the
-    specification's single pass. `exact`: the verdicts are arithmetic, so if all met without a contradiction nothing is
-    uncertain but ties.
+    The seed names the challenge; None takes a hash of the results. `literal`: the specification's single pass over the
+    rows as they are. `exact`: the verdicts are arithmetic, so if all met without a contradiction nothing is uncertain
+    but ties.
     """
     payout = checked_payout(winner_count, payout_bps)
     if not table.items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
-    paying = _Paying(content_hash(table) if seed is None else seed, winner_count, tie_break or {}, by_name)
+    paying = _Paying(content_hash(table) if seed is None else seed, winner_count, tie_break or {}, by_name, literal)
     strengths, is_complete = fit(table), table.is_complete
     theta = level(np.round(strengths.theta, DECIMALS), equal_records(table), DECIMALS)
+    ratings = paying.rate(table)
+    order = paying.in_order(table, ratings)
     ordered_by: OrderedBy = "elo"
-    if in_given_order is not None:
-        given = in_given_order
-        ratings = literal_elo(given.size, given.first, given.second, given.points)
-        order = paying.in_order(table, ratings)
-    else:
-        ratings = rate(table, paying.seed)
-        order = paying.in_order(table, ratings)
-        if table.size >= FITTED_FROM and not is_complete:
-            ordered_by = "elo, then strength"
-            order[winner_count:] = paying.in_order(table, theta, order[winner_count:])
-    pivotal = ((), ()) if in_given_order is not None else paying.pivotal(table, order, clusters or {})
-    report = examine(table, strengths, *pivotal)
+    if table.size >= FITTED_FROM and not is_complete and not literal:
+        ordered_by = "elo, then strength"
+        order[winner_count:] = paying.in_order(table, theta, order[winner_count:])
+    report = examine(table, strengths, *paying.pivotal(table, order, clusters or {}))
     if exact and is_complete and not report.cycles:
         strengths = without_noise(strengths, theta)
     chances = count_chances(strengths, winner_count)
@@ -145,15 +138,12 @@ def rank(
         margin=paid[-1],
         margins=paid,
         misallocation=misallocation(chances.places, order, payout),
-        deciding_verdicts=None if in_given_order is not None else paying.deciding_verdicts(table, order),
+        deciding_verdicts=paying.deciding_verdicts(table, order),
         position_bias=report.position_bias,
         consistency=report,
-        flags=(
-            *tie_flags(table.items, order, ratings, payout, paying.arrival),
-            *raise_flags(report, paid[-1]),
-        ),
+        flags=(*tie_flags(table.items, order, ratings, payout, paying.arrival), *raise_flags(report, paid[-1])),
         results=len(table.first),
-        literal=in_given_order is not None,
+        literal=literal,
         ordered_by=ordered_by,
         ties=tuple(tuple(table.items[i] for i in group) for group in tied_places(order, ratings)),
     )
@@ -167,12 +157,18 @@ class _Paying:
     winner_count: int
     arrival: Mapping[str, int]
     by_name: bool
+    literal: bool
+
+    def rate(self, table: Tally) -> Floats:
+        if self.literal:
+            return literal_elo(table.size, table.first, table.second, table.points)
+        return rate(table, self.seed)
 
     def in_order(self, table: Tally, ratings: Floats, among: Sequence[int] | None = None) -> list[int]:
         return in_order(table.items, ratings, self.arrival, by_name=self.by_name, among=among)
 
     def paid(self, table: Tally) -> set[str]:
-        order = self.in_order(table, rate(table, self.seed))
+        order = self.in_order(table, self.rate(table))
         return {table.items[i] for i in order[: self.winner_count]}
 
     def pivotal(

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import cast
 
 import numpy as np
 
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking.adaptive import Adaptive, Opening
-from clara_eval.ranking.field import Field, balanced_columns
-from clara_eval.ranking.payout import checked_payout
-from clara_eval.ranking.results import Group, Pairing, Result
-from clara_eval.ranking.tally import Ints
+from clara_eval.ranking.adaptive import Adaptive, AdaptiveName
+from clara_eval.ranking.results import Field, Group, Ints, Pairing, Result, balanced_columns, checked_payout
 
 FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than orders of four
 NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
@@ -89,10 +87,7 @@ def choose_schedule(
     if chosen in {"full", "both"}:
         return Fixed(field, chosen == "both", reason)
     payout = checked_payout(winner_count, payout_bps)
-    return Adaptive(field, payout, _OPENINGS[chosen], reason)
-
-
-_OPENINGS: dict[str, Opening] = {"adaptive": "pairs", "full+": "full", "fours": "fours"}
+    return Adaptive(field, payout, cast("AdaptiveName", chosen), reason)
 
 
 def _auto(field: Field) -> tuple[str, str]:

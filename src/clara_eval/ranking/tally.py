@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking.results import Result
+from clara_eval.ranking.results import Floats, Ints, Result
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 HALF_POINTS: dict[Winner, int] = {"first": 2, "tie": 1, "second": 0}  # of the item shown first: exact sums
 READ_OFF = "(read off an order)"
 
@@ -82,27 +80,18 @@ def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bo
             (index[r.first], index[r.second], number[r.judge, bool(r.group)], HALF_POINTS[r.winner]) for r in results
         ]
     except KeyError as unknown:
-        raise BadInput(
-            f"A result names {unknown.args[0]!r}, which is not among the items.",
-            path="results",
-            value=unknown.args[0],
-            remedy="Add it to the items or drop the result.",
-        ) from None
+        told = f"A result names {unknown.args[0]!r}, which is not among the items."
+        remedy = "Add it to the items or drop the result."
+        raise BadInput(told, path="results", value=unknown.args[0], remedy=remedy) from None
     first, second, judge, half_points = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    _refuse_self_play(items, first, second)
+    if (alone := np.flatnonzero(first == second)).size:
+        item = items[int(first[alone[0]])]
+        told = f"A result compares {item!r} with itself."
+        raise BadInput(told, path="results", value=item, remedy="Drop this result.")
     order = slice(None) if in_given_order else np.lexsort((half_points, judge, second, first))
     names = tuple(f"{judge} {READ_OFF}".strip() if group else judge for judge, group in voices)
     read_off = tuple(group for _, group in voices) if any(group for _, group in voices) else ()
     return Tally(tuple(items), names, first[order], second[order], judge[order], half_points[order], read_off)
-
-
-def _refuse_self_play(items: Sequence[str], first: Ints, second: Ints) -> None:
-    alone = np.flatnonzero(first == second)
-    if alone.size:
-        item = items[int(first[alone[0]])]
-        raise BadInput(
-            f"A result compares {item!r} with itself.", path="results", value=item, remedy="Drop this result."
-        )
 
 
 def content_hash(results: Tally) -> bytes:

@@ -12,7 +12,8 @@ from math import fsum
 import numpy as np
 
 from clara_eval.core.flags import Flag
-from clara_eval.ranking.tally import Floats, Ints, Tally
+from clara_eval.ranking.results import Floats, Ints
+from clara_eval.ranking.tally import Tally
 
 
 def equal_records(table: Tally) -> Ints:

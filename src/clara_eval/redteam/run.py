@@ -11,11 +11,10 @@ from pathlib import Path
 from clara_eval.core.errors import BadInput
 from clara_eval.redteam import copying, lies, placing
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
+from clara_eval.redteam.harness_attacks import measure_harnesses
 from clara_eval.redteam.injection import measure_denial, measure_injection
 from clara_eval.redteam.names import measure_names
 from clara_eval.redteam.report import Figure, RedteamReport
-from clara_eval.redteam.script_harness import measure_scripts
-from clara_eval.redteam.solidity_harness import measure_solidity
 
 SECTIONS = ("injection", "denial", "names", "lies", "harness", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
@@ -66,7 +65,7 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         "denial": lambda: asyncio.run(measure_denial(payloads[: attack.count(40)])),
         "names": lambda: asyncio.run(measure_names(seed)),
         "lies": lambda: asyncio.run(_lies(attack)),
-        "harness": lambda: measure_solidity() + measure_scripts(),
+        "harness": measure_harnesses,
         "ties": lambda: (
             placing.measure_ties(attack.count(300), seed) + placing.measure_stability(attack.count(60), seed)
         ),

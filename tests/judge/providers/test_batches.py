@@ -291,7 +291,7 @@ async def test_results_that_break_off_are_an_outage(tmp_path: Path) -> None:
     moody = Moody()
     moody.cut_results = 1
     async with _desk(tmp_path, endpoint=moody) as desk:
-        with pytest.raises(Unanswered, match="broke off"):
+        with pytest.raises(Unanswered, match="did not answer"):
             await desk.batches().fill(PROMPTS)
         await desk.batches().fill(PROMPTS)
         assert len(desk.endpoint.batches) == 1
@@ -306,7 +306,8 @@ async def test_one_misshapen_item_does_not_hold_up_the_others(tmp_path: Path, no
     async with _desk(tmp_path, endpoint=moody) as desk:
         await desk.batches().fill(PROMPTS)
         assert await _answered(desk, PROMPTS) == 19
-        assert desk.budget.stages["comparison"].unsure_micro_usd == CARD.worst(PROMPTS[0], batch=True)
+        worst = {CARD.worst(prompt, batch=True) for prompt in PROMPTS}
+        assert desk.budget.stages["comparison"].unsure_micro_usd in worst
         assert desk.budget.reserved == 0
 
 

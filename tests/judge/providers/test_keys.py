@@ -70,3 +70,16 @@ async def test_an_endpoint_of_ones_own_needs_no_key() -> None:
     assert build_llm(name, Settings.from_env({})).name == name
     with pytest.raises(ConfigError, match="without a model"):
         build_llm(parse_judge("rules"), Settings.from_env({}))
+
+
+@pytest.mark.parametrize("form", ["anthropic:claude-x@HERE", "anthropic:claude-x@HERE/v1", "ANTHROPIC_BASE_URL"])
+async def test_claude_is_asked_at_a_gateway(form: str) -> None:
+    """An address in the judge's name or in ANTHROPIC_BASE_URL gets the requests, under the name of CLARA_JUDGES."""
+    async with FakeEndpoint().running() as endpoint:
+        name = form.replace("HERE", endpoint.root) if "HERE" in form else "anthropic:claude-x"
+        environ = {"CLARA_JUDGES": name} | ({} if "HERE" in form else {form: endpoint.root})
+        llm = build_llm(name, Settings.from_env({**KEYS, **environ}))
+        answer = await llm.complete(PROMPT)
+        await llm.close()
+    assert (llm.name, endpoint.seen[0].path, answer.stop) == (name, "/v1/messages", "end")
+    assert endpoint.seen[0].headers["authorization"] == "Bearer sk-ant-secret"

@@ -11,16 +11,20 @@ from clara_eval.judge.providers.registry import parse_jury, price_card
 
 
 def test_every_form() -> None:
-    """The five documented forms are read, in order."""
-    jury = parse_jury("rules, anthropic:claude-x ,openai:gpt-x,openai:org/m:free@https://host/v1/,local:smollm2")
+    """The documented forms are read, in order."""
+    text = (
+        "rules, anthropic:claude-x ,openai:gpt-x,openai:org/m:free@https://host/v1/,local:smollm2,anthropic:m@http://h"
+    )
+    jury = parse_jury(text)
     assert jury == (
         JudgeName("rules", "rules", "rules"),
         JudgeName("anthropic:claude-x", "anthropic", "claude-x"),
         JudgeName("openai:gpt-x", "openai", "gpt-x"),
         JudgeName("openai:org/m:free@https://host/v1", "openai", "org/m:free", "https://host/v1"),
         JudgeName("local:smollm2", "local", "smollm2"),
+        JudgeName("anthropic:m@http://h", "anthropic", "m", "http://h"),
     )
-    assert [price_card(judge) == FREE for judge in jury] == [True, False, False, False, True]
+    assert [price_card(judge) == FREE for judge in jury] == [True, False, False, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,6 @@ def test_every_form() -> None:
         "registry:m",
         "test_wire:m",
         "../openai:m",
-        "anthropic:m@https://host",
         "openai:m@ftp://host/v1",
         "openai:m@",
         "openai:m@http://host:99999/v1",

@@ -34,7 +34,7 @@ VERDICT = {
     "type": "object",
     "properties": {
         "winner": {"type": "string", "enum": ["A", "B", "tie"]},
-        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "confidence": {"type": "number"},
         "reason": {"type": "string"},
     },
     "required": ["winner", "confidence", "reason"],
@@ -80,10 +80,7 @@ async def test_claude_request() -> None:
     assert seen.body["system"] == [{"type": "text", "text": "Judge by gas.", "cache_control": {"type": "ephemeral"}}]
     assert seen.body["messages"] == [{"role": "user", "content": "A: 1, B: 2"}]
     assert seen.body["output_config"]["format"]["type"] == "json_schema"
-    schema = seen.body["output_config"]["format"]["schema"]
-    assert schema["additionalProperties"] is False
-    assert schema["required"] == ["winner", "confidence", "reason"]
-    assert "minimum" not in schema["properties"]["confidence"]
+    assert seen.body["output_config"]["format"]["schema"] == VERDICT
     assert set(seen.body) == {"model", "max_tokens", "system", "messages", "output_config"}
     assert json.loads(answer.text)["winner"] in ("A", "B", "tie")
     assert (answer.model, answer.stop) == ("claude-test-20260101", "end")

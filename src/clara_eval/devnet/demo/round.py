@@ -22,30 +22,8 @@ PROBLEM = (
     "Write a rate limiter that allows at most N events per key in any window of W seconds. "
     "Memory must stay bounded; the code will be read and maintained by others."
 )
-CONFIG = {
-    "version": 1,
-    "features": [
-        {"name": "parses", "type": "boolean", "better": "higher", "weight": 5, "source": "measured"},
-        {"name": "max_complexity", "type": "integer", "min": 0, "max": 40, "better": "lower", "weight": 3,
-         "source": "measured"},
-        {"name": "max_nesting", "type": "integer", "min": 0, "max": 10, "better": "lower", "weight": 2,
-         "source": "measured"},
-        {"name": "duplicate_share", "type": "number", "min": 0, "max": 1, "better": "lower", "weight": 2,
-         "source": "measured"},
-        {"name": "tests", "type": "integer", "min": 0, "max": 10, "better": "higher", "weight": 2,
-         "source": "measured"},
-        {"name": "documented_share", "type": "number", "min": 0, "max": 1, "better": "higher", "weight": 1,
-         "source": "measured"},
-        {"name": "longest_function", "type": "integer", "min": 0, "max": 80, "better": "lower", "weight": 1,
-         "source": "measured"},
-    ],
-    "criteria": "The best rate limiter is correct, simple and tested: it parses, its functions are short and flat, "
-    "nothing is repeated, its behaviour is covered by tests and its use is explained. Penalise tangled control flow.",
-    "submissionFormat": "code",
-    "language": "python",
-    "judge": "rules",
-}  # fmt: skip
 _ENTRIES = files("clara_eval.devnet.demo") / "entries"
+CONFIG: dict[str, object] = json.loads((_ENTRIES / "rate-limiter.eval-config.json").read_text(encoding="utf-8"))
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
 COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS

@@ -6,6 +6,7 @@ Invariant: an unusable answer makes this entry's claims unknown and touches no o
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,6 @@ from clara_eval.evaluation.features.features import (
     merge_views,
 )
 from clara_eval.evaluation.features.measured import is_quick, known_language, measure, neutral_view
-from clara_eval.evaluation.features.scanning import speaks_to_judge
 from clara_eval.harness import Executed, Harness
 from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import (
@@ -44,6 +44,17 @@ from clara_eval.submissions.model import Solution
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
 """Flags for unknown claims: no answer came, none could be used, none could be trusted."""
+_SIGNS = {
+    "an end of the data": r"<\s{0,3}/\s{0,3}submission",
+    "marks of a chat": r"<\|(?:im_start|im_end|system|assistant|user|endoftext|eot_id|start_header_id)\|>|\[/?INST\]"
+    r"|<</?SYS>>|<system-reminder>|\n\n(?:Human|Assistant): ",
+    "a demand to ignore the task": r"\b(?:ignore|disregard|forget)\s{1,3}(?:(?:all|of|the|your|any)\s{1,3}){0,3}"
+    r"(?:previous|prior|above|earlier|preceding)\s{1,3}(?:instructions?|prompts?|rules|directions)",
+    "a verdict": r"[\"']winner[\"']\s{0,3}:\s{0,3}[\"'](?:A|B)[\"']",
+    "an address to the evaluator": r"\b(?:note|attention|message|instructions?)\s{1,3}(?:to|for)\s{1,3}(?:the\s{1,3})?"
+    r"(?:ai\s{1,3}|llm\s{1,3})?(?:judge|grader|evaluator|extractor|reviewer model)\b",
+}
+_COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _SIGNS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,3 +250,11 @@ def _is_best(feature: Feature, value: Value) -> bool:
     if isinstance(value, str):
         return value == feature.values[-1 if higher else 0]
     return value is not None and (value >= feature.high if higher else value <= feature.low)
+
+
+def speaks_to_judge(text: str) -> list[Flag]:
+    """Flag words that speak to a judge: a reason for a person to look, never a verdict. Linear in the length."""
+    found = [name for name, pattern in _COMPILED.items() if pattern.search(text)]
+    if not found:
+        return []
+    return [Flag("speaks_to_judge", "review", f"The text contains {', '.join(found)}.")]

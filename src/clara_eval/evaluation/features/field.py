@@ -285,32 +285,22 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
     nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
     rare = field.alike[_claimed_values(schema, facts)] < max(MANY_CLAIMS, COMMON_SHARE * len(field.features))
     best = nearly and as_good <= field.most_reviewed and score > NEARLY_BEST_SPREADS and rare
-    told = any(flag.code == "all_best" for flag in facts.flags)
+    shown = any(flag.code == "all_best" for flag in facts.flags)
     stands_out = far or (best and decides and count < MANY_CLAIMS and size >= FEWEST_ENTRIES)
-    if best and count >= MANY_CLAIMS and not told:
-        yield Flag(
-            "nearly_all_best",
-            "review",
-            f"All {count} claimed features are at their best value or one step below it.",
-            evidence={"features": count, "asGood": as_good - 1},
-        )
-    elif nearly and decides and size >= FEWEST_ENTRIES and as_good <= field.might_be_paid and not (stands_out or told):
+    if best and count >= MANY_CLAIMS and not shown:
+        told = f"All {count} claimed features are at their best value or one step below it."
+        yield Flag("nearly_all_best", "review", told, evidence={"features": count, "asGood": as_good - 1})
+    elif nearly and decides and size >= FEWEST_ENTRIES and as_good <= field.might_be_paid and not (stands_out or shown):
         alike = len(field.nearly_best) - 1
-        yield Flag(
-            UNTOLD,
-            "info",
+        told = (
             f"What only a model can tell is nearly the best there is, as for {alike} of the other {size - 1} entries; "
-            "no tool bears it out, and the field cannot tell who claims too much.",
-            evidence={"nearlyBest": alike + 1, "asGood": as_good},
+            "no tool bears it out, and the field cannot tell who claims too much."
         )
+        yield Flag(UNTOLD, "info", told, evidence={"nearlyBest": alike + 1, "asGood": as_good})
     if stands_out:
-        yield Flag(
-            "claims_stand_out",
-            "review",
-            f"What only a model can tell is better here than for {size - as_good} of the other {size - 1} entries "
-            f"({score:.1f} spreads above the middle); no tool bears it out.",
-            evidence={"spreads": round(score, 1), "asGood": as_good},
-        )
+        told = f"What only a model can tell is better here than for {size - as_good} of the other {size - 1} entries "
+        told += f"({score:.1f} spreads above the middle); no tool bears it out."
+        yield Flag("claims_stand_out", "review", told, evidence={"spreads": round(score, 1), "asGood": as_good})
 
 
 def _is_nearly_best(schema: FeatureSchema, facts: SubmissionFacts) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.core.strict_json import is_encodable
 
 FORMAT = "clara-eval-trace/2"
 OPENING = '{"format":"' + FORMAT + '","entries":['
@@ -160,7 +161,7 @@ def _entry(text: str, seq: int) -> dict[str, object]:
     """A right hash is easily computed, so it says nothing about what was hashed."""
     try:
         entry = _DECODER.decode(text)
-        is_plain = plain_json(entry) == text and _is_encodable(entry)
+        is_plain = plain_json(entry) == text and is_encodable(entry)
     except (ValueError, RecursionError) as bad:
         raise _bad(text, seq, f"is not JSON ({type(bad).__name__}).") from None
     if not is_plain:
@@ -178,15 +179,6 @@ def _integer(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer)
-
-
-def _is_encodable(value: object) -> bool:
-    """Whether no text in it holds half a surrogate pair, which is no character."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _bad(text: str, seq: int, problem: str) -> BadTrace:
@@ -212,7 +204,7 @@ def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> li
             and isinstance(approval.by, str)
             and isinstance(approval.note, str)
         )
-        if not typed or approval.of != digest or not _is_encodable([approval.by, approval.note]):
+        if not typed or approval.of != digest or not is_encodable([approval.by, approval.note]):
             raise BadTrace(
                 f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
             )

@@ -227,7 +227,6 @@ class ReadingBudget:
         return PriceCard(self.input, self.output, self.input, self.input)
 
     def usual(self, prompts: Iterable[Prompt], answer_tokens: int | None = None) -> int:
-        """Return what asking each of these once will probably cost."""
         answer = self.answer_tokens if answer_tokens is None else answer_tokens
         texts = (prompt.system + prompt.user + prompt.schema_json for prompt in prompts)
         return sum(self.card.cost(Tokens(estimated_tokens(text), answer)) for text in texts)
@@ -245,9 +244,7 @@ class EntryShare:
 
     money: ReadingBudget | None
     most: int
-    """Millionths of a dollar that they may cost together."""
     needs: int
-    """What asking everything about it once usually costs."""
     tokens: int = 0
     spent: int = 0
 

@@ -37,20 +37,6 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpectedCalls:
-    """The calls to one judge in one stage: `prompt_tokens` for one item, and the number of items."""
-
-    purpose: str
-    judge: str
-    items: int
-    prompt_tokens: tuple[int, ...]
-    answer_tokens: int
-    """Of one answer, with the thinking that is expected before it."""
-    batch: bool = False
-    limits: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class QuoteLine:
     purpose: str
     judge: str
@@ -60,14 +46,18 @@ class QuoteLine:
     micro_usd: int | None
     """None: this judge has no known price."""
     most_micro_usd: int | None = None
+    most_tokens: int = 0
+    """The largest limit of one answer, thinking included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
     size: Size
     lines: tuple[QuoteLine, ...]
-    most_tokens: int = 0
-    """The largest limit of one answer, thinking included."""
+
+    @property
+    def most_tokens(self) -> int:
+        return max((line.most_tokens for line in self.lines), default=0)
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -75,7 +65,6 @@ class Quote:
 
     @property
     def models_micro_usd(self) -> int | None:
-        """Return the cost of all calls; None if a price is unknown."""
         return None if self.unpriced else sum(line.micro_usd or 0 for line in self.lines)
 
     @property
@@ -124,21 +113,6 @@ class Quote:
             return caps.tightest if caps.per_challenge is None else caps.per_challenge
         needed = max(spent, 2 * self.models_micro_usd) + LEAST_RESERVE
         return needed if caps.per_challenge is None else min(caps.per_challenge, needed)
-
-
-def quote(size: Size, expected: Sequence[ExpectedCalls], cards: Mapping[str, PriceCard | None]) -> Quote:
-    most = max((calls.limits[-1] for calls in expected if calls.limits), default=0)
-    return Quote(size, tuple(_line(calls, cards[calls.judge]) for calls in expected), most)
-
-
-def _line(expected: ExpectedCalls, card: PriceCard | None) -> QuoteLine:
-    items, answer, prompts = expected.items, expected.answer_tokens, expected.prompt_tokens
-    cost = most = None
-    if card is not None:
-        cost = items * sum(card.cost(Tokens(count, answer), batch=expected.batch) for count in prompts)
-        most = max(cost, items * sum(card.cost(Tokens(n, limit)) for n in prompts for limit in expected.limits))
-    calls = items * len(prompts)
-    return QuoteLine(expected.purpose, expected.judge, calls, items * sum(prompts), calls * answer, cost, most)
 
 
 def specification_table(submissions: int) -> dict[str, int]:
@@ -191,41 +165,51 @@ STATEMENT_CHARS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class Jury:
-    """The models that are asked; the first also reads."""
+    """The models that are asked with their prices; the first also reads."""
 
-    models: Sequence[str]
+    cards: Mapping[str, PriceCard | None]
     batching: Collection[str] = ()
     thinking: Collection[str] = ()
     limits: TokenLimits | None = None
 
-    def asked(
+    def line(
         self, purpose: Purpose, judge: str, items: int, prompts: Sequence[Prompt], answer: int, *, batch: bool = False
-    ) -> ExpectedCalls:
+    ) -> QuoteLine:
+        """Quote the calls of one stage to one judge: these prompts for each of the items."""
+        card, counts, cost, most = self.cards[judge], [_tokens(prompt) for prompt in prompts], None, None
         needed = prompts[0].max_tokens if prompts else 0
         limits = self.limits.all(needed) if self.limits else (needed,)
-        thinking = THINKING_TOKENS if judge in self.thinking else 0
-        tokens = tuple(estimated_tokens(prompt.system + prompt.user + prompt.schema_json) for prompt in prompts)
-        return ExpectedCalls(purpose, judge, items, tokens, answer + thinking, batch and judge in self.batching, limits)
+        answer += THINKING_TOKENS if judge in self.thinking else 0
+        if card is not None:
+            is_batched = batch and judge in self.batching
+            cost = items * sum(card.cost(Tokens(count, answer), batch=is_batched) for count in counts)
+            most = max(cost, items * sum(card.cost(Tokens(n, limit)) for n in counts for limit in limits))
+        calls = items * len(prompts)
+        return QuoteLine(purpose, judge, calls, items * sum(counts), calls * answer, cost, most, limits[-1])
 
 
-def expected_calls(config: EvalConfig, size: Size, jury: Jury) -> list[ExpectedCalls]:
+def _tokens(prompt: Prompt) -> int:
+    return estimated_tokens(prompt.system + prompt.user + prompt.schema_json)
+
+
+def quote(config: EvalConfig, size: Size, jury: Jury) -> Quote:
     schema, untyped = compile_schema(config)
-    expected: list[ExpectedCalls] = []
-    for reader in jury.models[:1]:
+    lines: list[QuoteLine] = []
+    for reader in list(jury.cards)[:1]:
         if untyped:
             typing = (typing_prompt(config, untyped),)
-            expected.append(jury.asked("schema", reader, 1, typing, TOKENS_PER_TYPE * len(untyped)))
+            lines.append(jury.line("schema", reader, 1, typing, TOKENS_PER_TYPE * len(untyped)))
         if asked := asked_features(schema):
             reading = _reading_prompts(config, schema, size.submission_bytes)
             answer = 40 + sum(TOKENS_PER_TEXT if f.type == "text" else TOKENS_PER_VALUE for f in asked)
-            expected.append(jury.asked("features", reader, size.submissions, reading, answer, batch=size.batch))
+            lines.append(jury.line("features", reader, size.submissions, reading, answer, batch=size.batch))
     vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
     comparing = (comparison_prompt(config.criteria, schema, vector, vector),)
-    expected.extend(
-        jury.asked("comparison", model, size.looks, comparing, VERDICT_TOKENS, batch=size.batch)
-        for model in (() if config.judge == "rules" else jury.models)
+    lines.extend(
+        jury.line("comparison", model, size.looks, comparing, VERDICT_TOKENS, batch=size.batch)
+        for model in (() if config.judge == "rules" else jury.cards)
     )
-    return expected
+    return Quote(size, tuple(lines))
 
 
 def needs_model(config: EvalConfig) -> bool:

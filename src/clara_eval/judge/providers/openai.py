@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,22 +18,10 @@ from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_sche
 from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
-from clara_eval.judge.providers.registry import parse_jury, required_key
-from clara_eval.judge.providers.wire import (
-    TRANSPORT_ERRORS,
-    Endpoint,
-    ModelReply,
-    Wire,
-    explain,
-    explain_status,
-    is_too_long,
-    said_by,
-    said_in,
-)
+from clara_eval.judge.providers.registry import endpoint_key
+from clara_eval.judge.providers.wire import ModelReply, Wire, is_too_long, said_by, said_in
 
 OPENAI = "https://api.openai.com/v1"
-NO_KEY = "no-key"
-"""Sent to endpoints of one's own that ask for none."""
 SEED = 20_270_101
 """Any fixed number: equal requests ask for equal samples, if the provider honours it."""
 _SIGNS = {
@@ -72,12 +59,19 @@ class OpenAiLlm:
     encodings = "gzip, deflate"
 
     def __init__(
-        self, model: str, *, api_key: str, base_url: str | None = None, call_seconds: float = LONGEST_CALL_SECONDS
+        self,
+        model: str,
+        *,
+        api_key: str,
+        base_url: str | None = None,
+        call_seconds: float = LONGEST_CALL_SECONDS,
+        suffix: str = "",
     ) -> None:
-        self._model = model
-        self.name = f"openai:{model}" + (f"@{base_url}" if base_url else "")
-        self._endpoint = Endpoint(self.name, "OPENAI_API_KEY", api_key)
-        self._wire = Wire(base_url or OPENAI, api_key, call_seconds, encodings=self.encodings)
+        self.model = model
+        self.name = f"openai:{model}" + (f"@{base_url}" if base_url else "") + suffix
+        self._wire = Wire(
+            self.name, base_url or OPENAI, api_key, "OPENAI_API_KEY", call_seconds, encodings=self.encodings
+        )
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
         self._form = RequestForm(
             model, "max_tokens" if base_url else "max_completion_tokens", effort=EFFORT if thinks(model) else ""
@@ -87,19 +81,13 @@ class OpenAiLlm:
         for _ in range(len(_SIGNS) + 2):
             form = self._form
             sent = request_body(form, prompt)
-            reply = await self.exchanged(self._wire.post("/chat/completions", sent))
+            reply = await self._wire.post("/chat/completions", sent)
             if reply.is_ok:
                 return await self._answered(prompt, sent, reply)
             words = said_by(reply.content)
             if reply.status not in (400, 422) or is_too_long(words) or not self._gives_way(words.lower(), form):
-                raise explain_status(reply.status, words, reply.headers, self._endpoint)
+                raise self._wire.refusal(reply)
         raise Temporary(f"{self.name} refuses every form of the request.")
-
-    async def exchanged(self, exchange: Awaitable[ModelReply]) -> ModelReply:
-        try:
-            return await exchange
-        except TRANSPORT_ERRORS as bad:
-            raise explain(bad, self._endpoint) from None
 
     async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:  # noqa: ARG002 - who signs, signs it
         return self._answer(reply.content, prompt)
@@ -125,7 +113,7 @@ class OpenAiLlm:
     def _answer(self, content: bytes, prompt: Prompt) -> Answer:
         try:
             self._raise_hidden_error(content)
-            return read_completion(content, prompt, self._model)
+            return read_completion(content, prompt, self.model)
         except ValueError:
             # It came with a 200, so it may be charged.
             raise Unanswered(f"{self.name} answered with something that is not a chat completion.") from None
@@ -137,7 +125,7 @@ class OpenAiLlm:
         body = json.loads(content)
         if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
             code = body["error"].get("code")
-            raise explain_status(code if isinstance(code, int) else 500, said_in(body["error"]), {}, self._endpoint)
+            raise self._wire.error(code if isinstance(code, int) else 500, said_in(body["error"]), {})
 
 
 def thinks(model: str) -> bool:
@@ -176,25 +164,12 @@ def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, ma
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
     require("openai", judge.text)
-    key = _key(settings, judge)
+    key = endpoint_key(settings, judge, settings.openai_api_key, "OPENAI_API_KEY")
     if judge.attestation:
         from clara_eval.judge.providers.attested import build_signing
 
         return build_signing(judge, key)
     return OpenAiLlm(judge.model, api_key=key, base_url=judge.base_url)
-
-
-def _key(settings: Settings, judge: JudgeName) -> str:
-    """Choose the key: OpenAI's goes to OpenAI, or to the one foreign address if OpenAI is not asked."""
-    if judge.base_url is None:
-        return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
-    own = settings.keys_by_endpoint.get(judge.base_url)
-    if own is not None:
-        return own.get_secret_value()
-    asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
-    if settings.openai_api_key is None or asked - {judge.base_url}:
-        return NO_KEY
-    return required_key(settings.openai_api_key, "OPENAI_API_KEY", judge)
 
 
 PROVIDER = Provider(

@@ -22,6 +22,8 @@ from clara_eval.judge.reading import THINKING_ROOM, TokenLimits
 from clara_eval.judge.rules import PROVIDER as RULES
 
 ENTRY_POINTS = "clara_eval.judges"
+NO_KEY = "no-key"
+"""Sent to endpoints of one's own that ask for none."""
 
 
 def provider_of(judge: JudgeName) -> Provider:
@@ -74,7 +76,6 @@ def parse_judge(name: str) -> JudgeName:
 
 
 def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
-    """Return the judges that are models."""
     return [judge for judge in jury if provider_of(judge).build is not None]
 
 
@@ -112,7 +113,15 @@ def build_llm(name: str | JudgeName, settings: Settings) -> ConnectedLlm:
     return build(judge, settings)
 
 
-def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> str:
+def endpoint_key(settings: Settings, judge: JudgeName, secret: SecretStr | None, variable: str) -> str:
+    """Choose the key: the provider's own goes to the provider, or to the one foreign address if only that is asked."""
+    if judge.base_url is not None:
+        own = settings.keys_by_endpoint.get(judge.base_url)
+        if own is not None:
+            return own.get_secret_value()
+        asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
+        if secret is None or asked - {judge.base_url}:
+            return NO_KEY
     if secret is None or not secret.get_secret_value().strip():
         raise ConfigError(f"{judge.text} needs a key, and {variable} is not set.", remedy=f"Set {variable}.")
     return secret.get_secret_value().strip()
@@ -120,7 +129,6 @@ def required_key(secret: SecretStr | None, variable: str, judge: JudgeName) -> s
 
 @cache
 def forms() -> str:
-    """Return how every known judge is written."""
     names = [RULES.name, *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
     found = (_provider(name) for name in dict.fromkeys(names))
     return ", ".join(provider.form for provider in found if provider is not None)
@@ -164,6 +172,6 @@ def _checked_url(url: str) -> str:
     if reason:
         raise ConfigError(
             f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
-            remedy="Write openai:MODEL@https://host/v1, and the key in OPENAI_API_KEY or CLARA_ENDPOINT_KEYS.",
+            remedy="Write openai:MODEL@https://host/v1, and the key in CLARA_ENDPOINT_KEYS or the provider's setting.",
         )
     return url.rstrip("/")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -36,30 +37,9 @@ _REFUSED = (
 _NO_CREDIT = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The judge for messages; `key` is here to be kept out of them."""
-
-    judge: str
-    key_name: str
-    key: str
-
-
-def explain(bad: Exception, endpoint: Endpoint) -> ClaraError:
-    """Return the error for an exception of `anthropic` or of the transport."""
-    status = getattr(bad, "status_code", None)
-    if isinstance(status, int):
-        headers = getattr(getattr(bad, "response", None), "headers", {})
-        return explain_status(status, said(bad), headers, endpoint)
-    if _never_sent(bad):
-        return Temporary(f"{endpoint.judge} cannot be reached.", remedy="Is its address right, and the network up?")
-    return Unanswered(f"{endpoint.judge} did not answer: {type(bad).__name__}.")
-
-
-def explain_status(status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint) -> ClaraError:
-    """Return the error for an HTTP status and what the provider wrote with it."""
-    hidden = message.replace(endpoint.key, "(hidden)") if endpoint.key else message
-    who, text = endpoint.judge, "".join(c if c.isprintable() else " " for c in hidden)[:300]
+def explain_status(who: str, key_name: str, status: int, message: str, headers: Mapping[str, str]) -> ClaraError:
+    """Return the error of the judge `who` for an HTTP status and what the provider wrote with it."""
+    text = "".join(c if c.isprintable() else " " for c in message)[:300]
     lowered = text.lower()
     if status in (400, 402, 403, 429) and any(word in lowered for word in _NO_CREDIT):
         return ConfigError(f"{who}: the account has no credit ({status}).", remedy="Top it up or choose another judge.")
@@ -72,7 +52,7 @@ def explain_status(status: int, message: str, headers: Mapping[str, str], endpoi
         return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
     if status in (401, 403):
         # The provider's words are left out: they quote parts of the key.
-        return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {endpoint.key_name}.")
+        return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {key_name}.")
     if status == 404:
         return ConfigError(f"{who} does not exist (404): {text}", remedy="Check the model and address in CLARA_JUDGES.")
     if status == 413 or is_too_long(text) or any(word in lowered for word in _REFUSED):
@@ -98,21 +78,13 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
     return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
 
 
-def said(bad: Exception) -> str:
-    """Return what the provider wrote: type, code and message."""
-    return _said(getattr(bad, "body", None))
-
-
 def said_by(content: bytes) -> str:
-    """Return what the provider wrote, from the bytes of an answer."""
+    """Return what the provider wrote, from the bytes of an answer: type, code and message."""
     text = content.decode(errors="replace").strip()
     try:
-        return _said(json.loads(text))
+        body = json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _said(body: object) -> str:
     detail = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(detail, dict):
         return body if isinstance(body, str) else ""
@@ -122,16 +94,6 @@ def _said(body: object) -> str:
 def said_in(detail: Mapping[str, Any]) -> str:
     parts = [str(detail[key]) for key in ("type", "code", "param", "message") if detail.get(key) not in (None, "")]
     return ", ".join(parts) or json.dumps(detail)
-
-
-def _never_sent(bad: Exception) -> bool:
-    """Return whether no connection was made: the transport reports that as a time-out."""
-    cause: BaseException | None = bad
-    while cause is not None:
-        if isinstance(cause, (ClientConnectorError, ConnectionTimeoutError, InvalidURL)):
-            return True
-        cause = cause.__cause__
-    return False
 
 
 def _number(text: str | None) -> float | None:
@@ -144,8 +106,8 @@ def _number(text: str | None) -> float | None:
 
 MOST_BYTES = 16 * 2**20
 """A judge answers with some hundred bytes, an attestation has some hundred thousand."""
+MOST_BYTES_IN_A_LINE = 2**20
 CONNECT_SECONDS = 20.0
-TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class AnswerTooLong(aiohttp.ClientError):
@@ -164,10 +126,21 @@ class ModelReply:
 
 
 class Wire:
-    """Opens connections on first use; `close` ends them."""
+    """HTTP to one judge's address with its key. Opens connections on first use; `close` ends them."""
 
-    def __init__(self, base_url: str, key: str, seconds: float, *, encodings: str = "gzip, deflate") -> None:
-        self._base = base_url.rstrip("/")
+    def __init__(
+        self,
+        judge: str,
+        base_url: str,
+        key: str,
+        key_name: str,
+        seconds: float,
+        *,
+        headers: Mapping[str, str] | None = None,
+        encodings: str = "gzip, deflate",
+    ) -> None:
+        self._judge, self._base = judge, base_url.rstrip("/")
+        self._key, self._key_name = key, key_name
         self._timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
         self._headers = {
             "Authorization": f"Bearer {key}",
@@ -175,20 +148,50 @@ class Wire:
             "Accept": "application/json",
             "Accept-Encoding": encodings,
             "User-Agent": f"clara-eval/{__version__}",
+            **(headers or {}),
         }
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: bytes) -> ModelReply:
-        async with self._open().post(URL(self._base + path), data=body) as response:
+        async with self._exchange(self._open().post(URL(self._base + path), data=body)) as response:
             return await _read(response)
 
-    async def get(self, path: str, params: Mapping[str, str]) -> ModelReply:
-        async with self._open().get(URL(self._base + path, encoded=True), params=params) as response:
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> ModelReply:
+        url = URL(self._base + path, encoded=True)
+        async with self._exchange(self._open().get(url, params=params)) as response:
             return await _read(response)
+
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        async with self._exchange(self._open().get(URL(self._base + path, encoded=True))) as response:
+            if response.status != 200:
+                raise self.refusal(await _read(response))
+            async for line in response.content:
+                yield line
+
+    def refusal(self, reply: ModelReply) -> ClaraError:
+        return self.error(reply.status, said_by(reply.content), reply.headers)
+
+    def error(self, status: int, message: str, headers: Mapping[str, str]) -> ClaraError:
+        hidden = message.replace(self._key, "(hidden)") if self._key else message
+        return explain_status(self._judge, self._key_name, status, hidden, headers)
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    @asynccontextmanager
+    async def _exchange(
+        self, request: AbstractAsyncContextManager[aiohttp.ClientResponse]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            async with request as response:
+                yield response
+        except (ClientConnectorError, ConnectionTimeoutError, InvalidURL):
+            raise Temporary(
+                f"{self._judge} cannot be reached.", remedy="Is its address right, and the network up?"
+            ) from None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
+            raise Unanswered(f"{self._judge} did not answer: {type(bad).__name__}.") from None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -200,6 +203,7 @@ class Wire:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 proxy=proxy,
                 proxy_auth=login,
+                read_bufsize=MOST_BYTES_IN_A_LINE,
             )
         return self._session
 
