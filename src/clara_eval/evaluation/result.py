@@ -180,6 +180,8 @@ def _solution(piece: SubmissionResult) -> dict[str, object]:
             "pinned": verdict.pinned,
             "language": verdict.language,
         }
+        if verdict.tree:
+            body["files"] = [one.to_json() for one in verdict.tree.files]
     else:
         body |= {"accepted": False, "code": verdict.code, "reason": verdict.reason}
     return body
