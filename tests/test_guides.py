@@ -58,7 +58,7 @@ def test_a_folder_is_judged_as_the_guide_says(tmp_path: Path) -> None:
     """Three entries, a quote, a result and its check, in an empty folder without any setting."""
     done = shell("\n".join(blocks("judge-a-folder")), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "recomputed: 3 submissions" in done.stdout
+    assert "checked  3 submissions" in done.stdout
     assert "| 1 | **" in (tmp_path / "results" / "leaderboard.md").read_text(encoding="utf-8")
 
 

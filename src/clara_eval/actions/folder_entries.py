@@ -11,9 +11,10 @@ from datetime import datetime
 from io import StringIO
 from pathlib import Path
 
-from clara_eval.core.errors import BadInput
+from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.untrusted import escaped
 from clara_eval.evaluation.folder import NamedContent
+from clara_eval.submissions.files import pack_folder, read_archive
 
 MOST_ENTRIES = 10_000
 MOST_BYTES = 16 * 1024 * 1024
@@ -75,44 +76,17 @@ def _entry_at(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
     entry_id = _id(name, str(path))
     if not path.is_dir():
         return NamedContent(entry_id, _bytes(path, f"the entry {_shown(name)}"), path.name, submitted_at)
-    files = {str(one.relative_to(path).as_posix()): _bytes(one, f"the entry {_shown(name)}") for one in _tree(path)}
-    if not files:
-        raise BadInput(
-            f"The entry {_shown(name)} is a folder without files.", value=str(path), remedy="Remove it, or fill it."
-        )
-    endings = Counter(Path(one).suffix for one in files if Path(one).suffix)
-    ending = endings.most_common(1)[0][0] if endings else ""
-    return NamedContent(entry_id, joined(files, ending), f"all{ending}", submitted_at)
-
-
-def _tree(folder: Path) -> Iterator[Path]:
-    for one in _visible(folder):
-        if one.is_symlink():
-            raise _unreadable(one, "it is a link, and what it leads to may be anything")
-        if one.is_dir():
-            yield from _tree(one)
-        else:
-            yield one
-
-
-def joined(files: Mapping[str, bytes], ending: str) -> bytes:
-    """Several files as one text: a map of all, then the text files in order of their names."""
-    mark = b"//" if ending in {".sol", ".js", ".mjs", ".ts", ".tsx", ".jsx", ".rs", ".go"} else b"#"
-    texts = {name: content for name, content in sorted(files.items()) if _is_text(content)}
-    if len(files) == 1 and texts:
-        return next(iter(texts.values()))
-    lines = [f"{name}: {len(content)} bytes{'' if name in texts else ', binary'}" for name, content in files.items()]
-    parts = [b"%s %s\n" % (mark, line.encode(errors="replace")) for line in sorted(lines)]
-    for name, content in texts.items():
-        parts += [b"\n%s file %s\n" % (mark, name.encode(errors="replace")), content.rstrip(b"\n") + b"\n"]
-    return b"".join(parts)
-
-
-def _is_text(content: bytes) -> bool:
     try:
-        return "\0" not in content.decode()
-    except UnicodeDecodeError:
-        return False
+        content = pack_folder(path)
+    except OSError as bad:
+        raise _unreadable(path, bad.strerror or str(bad), f"the entry {_shown(name)}") from None
+    try:
+        read_archive(content)
+    except BadSubmission as bad:
+        if bad.code == "empty":  # with any other fault it is an entry that is not ranked, as on chain
+            remedy = "Remove it, or fill it."
+            raise BadInput(f"The entry {_shown(name)} is a folder without files.", value=name, remedy=remedy) from None
+    return NamedContent(entry_id, content, submitted_at=submitted_at, media_type="application/gzip")
 
 
 def _listed(text: str, beside: Path, source: str) -> Iterator[NamedContent]:

@@ -14,7 +14,7 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace
 from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.replay import NOT_PROVEN, Replay, replay
+from clara_eval.evaluation.replay import Replay, replay
 from clara_eval.evaluation.result import Entry, EvaluationResult, VenueRecords, entries
 from clara_eval.evaluation.round import EvaluationPlan, Round
 from clara_eval.evaluation.sources import Bodies, LiveSources, ModelSource, recorded_metadata
@@ -22,10 +22,7 @@ from clara_eval.evaluation.trace.journal import Journal, JournalEntries
 from clara_eval.harness import Machine
 from clara_eval.submissions.model import Fetched
 
-OPEN_POINTS = (
-    "that these are all entries, and that they came from whom their names say: only this trace commits to them",
-    NOT_PROVEN[-1],
-)
+NAMES = "that these are all entries, and that they came from whom their names say: only this trace commits to them"
 _HASH = re.compile("0x[0-9a-f]{64}")
 
 
@@ -189,7 +186,7 @@ class CheckedFolder(Replay):
 
     @property
     def not_proven(self) -> tuple[str, ...]:
-        return (*(point for point in self.open_points if point not in NOT_PROVEN), *OPEN_POINTS)
+        return (NAMES, *self.open_points)
 
 
 async def check_folder(lines: Iterable[str], machine: Machine | None = None) -> CheckedFolder:

@@ -18,7 +18,7 @@ from clara_eval.core.address import to_address
 if TYPE_CHECKING:
     from clara_eval.actions.evaluate import Evaluation
     from clara_eval.actions.judge import Judged, JudgeFunction
-    from clara_eval.actions.rank import Ranking, Verdict
+    from clara_eval.actions.rank import Ranking
     from clara_eval.actions.verify import Checked, CheckedFolder
 
 __all__ = ["EvalConfig", "Settings", "evaluate", "judge", "parse_eval_config", "rank", "verify"]
@@ -65,11 +65,16 @@ async def judge(
         return await judge_entries(request, settings or Settings.from_env(), place)
 
 
-def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int] = (10000,)) -> Ranking:
-    """Rank items by (left, right, winner) triples in any order, with intervals and the margin at the pay line."""
+def rank(
+    games: Iterable[tuple[str, str, str]], *, top: int | None = None, payout_bps: Sequence[int] | None = None
+) -> Ranking:
+    """Rank items by (left, right, winner) triples in any order, with intervals and the chance of the top.
+
+    The winner is left, right, tie or a name; `payout_bps` are shares of a prize, best first.
+    """
     from clara_eval.actions.rank import rank_comparisons
 
-    return rank_comparisons(games, payout_bps)
+    return rank_comparisons(games, top, payout_bps)
 
 
 async def verify(trace: str | Path, settings: Settings | None = None) -> Checked | CheckedFolder:

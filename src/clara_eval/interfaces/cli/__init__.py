@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.errors import ClaraError, RanOut, as_ours
 from clara_eval.core.extras import missing_part
 from clara_eval.core.version import RULES, __version__
 from clara_eval.interfaces.cli.commands import LazyGroup
@@ -58,21 +59,33 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        _end_quietly()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1, which means "refused"
+            _end_quietly()
+        raise
     except Exception as bug:
         if sys.flags.dev_mode:
             raise
         _explain(bug, as_json=as_json)
 
 
+def _end_quietly() -> NoReturn:
+    """End with 0: the reader of a pipe has read enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
+
+
 def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
-    """Tell a missing part and a full disk from a bug."""
+    """Tell a missing part, and a machine that has no more of something, from a bug."""
     part = missing_part(bug) if isinstance(bug, ModuleNotFoundError) else None
     if part is not None:
         fail(part, as_json=as_json)
     if isinstance(bug, OSError) and bug.errno in {errno.ENOSPC, errno.EDQUOT}:
         fail("There is no space left to write to. Free some, or write elsewhere.")
+    known = as_ours(bug)
+    if isinstance(known, RanOut):
+        fail(known, as_json=as_json)
     if isinstance(bug, FileNotFoundError) and "temporary directory" in str(bug):  # of `tempfile`, which names no file
         fail("No folder for temporary files can be written to. Name one that can with TMPDIR.", code=2, as_json=as_json)
     fail(
