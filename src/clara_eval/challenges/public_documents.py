@@ -1,4 +1,4 @@
-"""Build the public documents of one evaluation: features, comparisons, scores, plots."""
+"""Build the public documents of one evaluation: features, comparisons, scores."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any, cast
 from clara_eval.chain.model import Challenge, PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.chain.winners import WinnerPrize, Winners
-from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.address import Address
 from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
-from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts, tally_of
+from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts
 
 _STANDING = ("elo", "low", "high", "p_top", "rank_low", "rank_high", "wins", "losses", "ties")
 MOST_CRITERIA = 4000
@@ -36,14 +35,6 @@ def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at:
         asked[comparison.first, comparison.second].append(comparison)
     for (first, second), votes in asked.items():
         yield pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))
-
-
-def plots_document(result: EvaluationResult, digest: str) -> dict[str, str]:
-    if result.ranking is None:
-        return {"traceDigest": digest}
-    items = [standing.item for standing in result.ranking.standings]
-    matrix = win_matrix_svg(result.ranking, tally_of(items, result.comparisons))
-    return {"traceDigest": digest, "ratings": ratings_svg(result.ranking), "matrix": matrix}
 
 
 def is_posted(receipt: Receipt | None) -> bool:

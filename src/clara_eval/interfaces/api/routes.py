@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response
 
+from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import TRACE_FORMAT
 from clara_eval.actions.quote import has_model
@@ -105,7 +106,10 @@ async def list_challenges(
     summary="One challenge, with its ranking once that is public",
 )
 async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
-    return await reader.detail(to_address(address), admin=admin)
+    found = await reader.detail(to_address(address), admin=admin)
+    if found.leaderboard is None:
+        found.evaluatorRecord = await evaluator_record(reader, found.evaluator)
+    return found
 
 
 @router.get(
