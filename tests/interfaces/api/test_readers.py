@@ -44,7 +44,8 @@ class Site:
             sent.append(message)
 
         async def receive() -> Message:
-            return {"type": "http.request", "body": b""}
+            await asyncio.Event().wait()  # nobody hangs up
+            return {"type": "http.disconnect"}
 
         raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
         scope: dict[str, Any] = {
