@@ -22,19 +22,19 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+def public_keys(address: str, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
     """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
     for account, facts in sorted(result.features.items()):
-        yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
+        yield features_key(address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
     if isinstance(result.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
-        yield verdicts_key(challenge.address), plain_json(verdicts)
+        yield verdicts_key(address), plain_json(verdicts)
         return
     asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for comparison in result.comparisons:
         asked[comparison.first, comparison.second].append(comparison)
     for (first, second), votes in asked.items():
-        yield pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))
+        yield pairwise_key(address, first, second), plain_json(votes_document(votes))
 
 
 def is_posted(receipt: Receipt | None) -> bool:

@@ -49,7 +49,7 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
         said = review if review is not None and review.digest == draft.digest else None
         pieces = draft.pieces(said.approvals if said else ())
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
-    keys = public_keys(challenge, result, extracted_at=challenge.block.timestamp)
+    keys = public_keys(challenge.address, result, extracted_at=challenge.block.timestamp)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
     venue = prepared.venue

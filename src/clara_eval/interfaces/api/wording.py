@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.actions.published import Spent
-from clara_eval.core.address import short
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import (
     MEANINGS,
@@ -129,7 +128,7 @@ class Observation:
 
 def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observation:
     """What other results of its own comparisons would have meant for an entry."""
-    named = " and ".join(filter(None, (", ".join(map(short, rivals[:-1])), *map(short, rivals[-1:]))))
+    named = " and ".join(filter(None, (", ".join(rivals[:-1]), *rivals[-1:])))
     if not rivals:
         told = "Whatever its own comparisons had said, it would " + ("have been paid." if is_paid else "not be paid.")
         return Observation("Not close.", told, is_paid)
