@@ -30,6 +30,8 @@ from clara_eval.evaluation.features.measured import measure
 DATA_URI_BYTES = 16_000
 """A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
 FILE_BYTES = 5_000_000
+FIRST_AGENTS = 500
+"""How many ids of a registry without events are looked through for the sender's own."""
 UNPINNED = (
     "This hash covers only the address, not what stands there: the submission is unpinned. It never counts as the "
     "original of anything, and near a paid place it waits for a person. Leave out the hash to commit to the content."
@@ -157,16 +159,17 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
             return None
         raise CannotAct(
             f"{agent} owns no agent in the identity registry {registry}.",
-            remedy="Say register to register it first, or submit with the wallet that owns an agent.",
+            see="register",
         )
     owned = await caller.chain.agents.agents_of(registry, agent, head)
+    if not owned:  # a registry without events: ask it for the owners of its first agents
+        owners = await caller.chain.agents.identity(registry).owners_of(head, range(FIRST_AGENTS))
+        owned = [number for number, owner in enumerate(owners) if owner == agent]
     if not owned:
         raise BadInput(
-            f"{agent} owns an agent, but neither the registry's events nor the node tell which.",
+            f"{agent} owns an agent, but the registry {registry} does not tell which.",
             path="agentId",
-            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer "
-            f"event; where the registry emits no events, ask it: ownerOf(id) of {registry} is your address for the "
-            "right id.",
+            remedy="Give the agent id, the tokenId in the receipt of the registration; whose it is gets checked.",
         )
     return owned[-1]
 

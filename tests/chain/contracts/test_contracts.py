@@ -20,7 +20,7 @@ from clara_eval.chain.contracts.clients import IdentityRegistryContract, Reputat
 from clara_eval.chain.model import Block
 from clara_eval.challenges.calls import EarnedFeedback
 from clara_eval.core.address import Address, short
-from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.core.errors import NotFound
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms, create
 
@@ -125,8 +125,8 @@ async def test_an_agents_id_is_found_by_a_node_that_answers_short_ranges_only(
     assert plan.details["agentId"] == str(agent_id)
 
 
-async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: LocalChain, tmp_path: Path) -> None:
-    """The error says how to find the id; with it, the registry is asked whose it is."""
+async def test_where_no_events_are_the_registry_is_asked_for_the_id(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The registry itself is asked for the sender's id; an id that is given is checked."""
     agent = local_chain.agents[0]
     agent_id = await local_chain.register(agent)
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
@@ -134,7 +134,7 @@ async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: Lo
         node.instead = answers("eth_getLogs", [])
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
-            with pytest.raises(BadInput, match=r"Give the agent id.*ownerOf\(id\)"):
-                await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
+            found = await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
+            assert found.details["agentId"] == str(agent_id)
             given = SubmissionInput(challenge=address, content="x", agent_id=agent_id)
             assert (await plan_submit(caller, given, agent.address)).details["agentId"] == "0"
