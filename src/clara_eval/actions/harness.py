@@ -222,7 +222,7 @@ async def run_public(
     """Run a text under the public harness of a config, as far as there is something to run."""
     spec = config.harness
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, text)
+    program = program_of(harness, config.language or guess_language(text), schema, lambda _: text)
     return harness, await run_here(machine, harness, program) if program else None
 
 

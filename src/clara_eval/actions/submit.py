@@ -30,8 +30,6 @@ from clara_eval.evaluation.features.measured import measure
 DATA_URI_BYTES = 16_000
 """A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
 FILE_BYTES = 5_000_000
-FIRST_AGENTS = 500
-"""How many ids of a registry without events are looked through for the sender's own."""
 UNPINNED = (
     "This hash covers only the address, not what stands there: the submission is unpinned. It never counts as the "
     "original of anything, and near a paid place it waits for a person. Leave out the hash to commit to the content."
@@ -162,14 +160,11 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
             see="register",
         )
     owned = await caller.chain.agents.agents_of(registry, agent, head)
-    if not owned:  # a registry without events: ask it for the owners of its first agents
-        owners = await caller.chain.agents.identity(registry).owners_of(head, range(FIRST_AGENTS))
-        owned = [number for number, owner in enumerate(owners) if owner == agent]
     if not owned:
         raise BadInput(
-            f"{agent} owns an agent, but the registry {registry} does not tell which.",
+            f"{agent} owns an agent, but neither events nor the registry {registry} tell which.",
             path="agentId",
-            remedy="Give the agent id, the tokenId in the receipt of the registration; whose it is gets checked.",
+            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer.",
         )
     return owned[-1]
 
