@@ -262,4 +262,5 @@ def _doubt(terms: ReviewTerms) -> str:
     if limit is None or usd <= limit or terms.misplaced <= terms.doubt_share:
         return ""
     most = f"${limit:,.2f} and {100 * terms.doubt_share:.0f} %"
-    return f"${usd:,.2f} of the prize ({100 * terms.misplaced:.0f} %) is expected at wrong addresses, more than {most}."
+    share = f"{100 * terms.misplaced:.0f} %"
+    return f"By this judge, ${usd:,.2f} of the prize ({share}) is expected at wrong addresses, more than {most}."
