@@ -70,5 +70,5 @@ def _documents(checked: CheckedFolder) -> list[tuple[str, str]]:
         (index_key(name), summary.model_dump_json()),
         (scores_key(name), plain_json(scores)),
         (status_key(name), status.model_dump_json()),
-        *public_keys(name, result, extracted_at=0),
+        *public_keys(name, 0, result),
     ]

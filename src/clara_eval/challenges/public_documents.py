@@ -14,6 +14,7 @@ from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
 from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts
 
@@ -22,10 +23,16 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(address: str, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+def features_pairs(address: str, at: int, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
+    """The facts of each entry; `at` is the time of the pinned block, so that every run writes the same."""
+    for account, facts in sorted(features.items()):
+        document = {**facts.to_json(), "extractedAt": at}
+        yield features_key(address, account), plain_json(document)
+
+
+def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tuple[str, str]]:
     """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
-    for account, facts in sorted(result.features.items()):
-        yield features_key(address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
+    yield from features_pairs(address, at, result.features)
     if isinstance(result.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
         yield verdicts_key(address), plain_json(verdicts)
