@@ -164,6 +164,10 @@ class TooCostly(AnswerCut):
     remedies = "Raise CLARA_BUDGET_PER_CHALLENGE_USD"
 
 
+class JudgeRefuses(Temporary):
+    """The model refuses every question, also one about nothing: that is its own trouble, never an entry's."""
+
+
 class GoneWithout(Temporary):
     """A finished run went without this answer, so it is not asked for again."""
 

@@ -168,14 +168,15 @@ class RunBudget:
         self._spent += cost or 0
         self._give_back(reserved)
 
-    def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
-        """Count the reservation as spent: the call was sent and never answered.
+    def unsure(self, reserved: int, purpose: str, cost: int | None = None, *, is_looked_for: bool = False) -> None:
+        """Count a call without a usable answer as spent: its cost, or if that is not known, all that was reserved.
 
         `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then.
         """
-        self._stage(purpose).unsure_micro_usd += reserved
-        self.unsure_micro_usd += 0 if is_looked_for else reserved
-        self._spent += reserved
+        lost = reserved if cost is None else cost
+        self._stage(purpose).unsure_micro_usd += lost
+        self.unsure_micro_usd += 0 if is_looked_for else lost
+        self._spent += lost
         self._give_back(reserved)
 
     def release(self, reserved: int, purpose: str) -> None:
