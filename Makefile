@@ -66,6 +66,7 @@ docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_security.py
 	$(BIN)/python scripts/make_scale.py
 	$(BIN)/python scripts/make_ranking.py
+	$(BIN)/python scripts/make_specification.py
 
 security: setup ## run the red team and write its figures into docs/security.md (CORPUS=FILE for other payloads too)
 	$(BIN)/python scripts/make_security.py --run $(CORPUS)

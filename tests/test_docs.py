@@ -150,3 +150,11 @@ def test_a_recipe_names_at_most_five_files_that_are_there(title: str, text: str)
     for name, new in files:
         assert (ROOT / name).exists() is not bool(new), name
         assert (ROOT / name).parent.is_dir()
+
+
+def test_the_page_of_the_specification_is_made_from_the_tests() -> None:
+    """docs/specification.md has every sentence that a test names, with that test, and nothing else."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "make_specification.py", "--check"], check=False, timeout=60
+    )
+    assert done.returncode == 0, "Run python scripts/make_specification.py."

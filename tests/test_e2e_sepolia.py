@@ -161,6 +161,7 @@ async def events_of(node: DevNode, event: str) -> list[Any]:
     return list(found)
 
 
+@pytest.mark.specification("9", "End-to-end test on Base Sepolia")
 @pytest.mark.timeout(600)
 async def test_the_lifecycle_on_base_sepolia_goes_on_over_kills_and_twelve_hours(tmp_path: Path) -> None:
     """Killed at each of its transactions and waiting twice, it ends with one post, a paid winner and a verified trace."""

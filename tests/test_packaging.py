@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -179,6 +181,25 @@ def test_a_language_without_its_grammar_names_its_remedy(light: Path) -> None:
     assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
     assert "Reading go needs" in done.stderr
     assert "pip install 'clara-eval[languages]'" in done.stderr
+
+
+def test_the_page_is_true_in_an_empty_home(tmp_path: Path) -> None:
+    """Its lines for the package and for the wheel of `make wheel`, word for word, end with a program that starts."""
+    source, uv = tracked(tmp_path / "a clone"), [sys.executable, "-m", "uv"]
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^pip install (.+?)(?:  +#|$)", page, re.MULTILINE)
+    asked = [shlex.split(line) for line in lines if line in (".", "dist/clara_eval-*.whl")]
+    assert len(asked) == 2
+    built(source, source / "dist")
+    cache = subprocess.run([*uv, "cache", "dir"], capture_output=True, text=True, check=True).stdout.strip()
+    home = {**os.environ, "HOME": str(tmp_path / "home"), "UV_CACHE_DIR": cache, "UV_SYSTEM_CERTS": "1"}
+    for number, words in enumerate(asked):
+        place = tmp_path / f"venv {number}"
+        venv.create(place)
+        given = [str(path) for word in words for path in (source.glob(word) if "*" in word else [source / word])]
+        subprocess.run([*uv, "pip", "install", "-q", "--python", place / "bin/python", *given], env=home, check=True)
+        said = subprocess.run([place / "bin/clara-eval", "--version"], env=home, capture_output=True, check=True)
+        assert __version__ in said.stdout.decode()
 
 
 def test_every_extra_is_described_and_known() -> None:

@@ -110,6 +110,7 @@ async def test_killed_at_each_step_of_pinning_nothing_is_lost(
     assert len(logs) == 1
 
 
+@pytest.mark.specification("1", "Auditable: full eval traces stored")
 async def test_an_address_and_a_node_are_enough_to_verify(
     local_chain: LocalChain, tmp_path: Path, node: LocalIpfsNode
 ) -> None:

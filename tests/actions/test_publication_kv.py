@@ -84,6 +84,7 @@ async def public_keys_of(settings: Settings, address: Address) -> dict[str, str]
     return {**found, trace_key(address): trace}
 
 
+@pytest.mark.specification("7", "KV: eval-status, features, pairwise, scores, eval-trace")
 async def test_a_posted_result_has_exactly_the_specified_documents(local_chain: LocalChain, tmp_path: Path) -> None:
     """The five kinds of keys with every specified field, equal to the local ones; the last written says complete."""
     address = await closed_round(local_chain)

@@ -304,6 +304,7 @@ async def test_a_plan_that_breaks_half_way_says_what_is_done(local_chain: LocalC
             await done(caller)
 
 
+@pytest.mark.specification("6", "Option B: the eval fee is deducted from the prize pool")
 async def test_only_what_is_needed_is_approved_and_the_fee_is_paid_last(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:

@@ -174,7 +174,7 @@ async def test_a_reorg_at_the_pinned_block_is_noticed(local_chain: LocalChain) -
         assert not await chain.blocks.is_canonical(block)
 
         class Stale(Blocks):
-            async def safe_block(self) -> Block:
+            async def safe_block(self, head: Block | None = None) -> Block:
                 return block
 
         stale = EthereumChain(chain.blocks.rpc, LOCAL, first_block=0)

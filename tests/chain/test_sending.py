@@ -419,6 +419,7 @@ async def test_never_mined_is_unknown_and_goes_on_later(local_chain: LocalChain,
         assert await w.posts() == 1
 
 
+@pytest.mark.specification("9", "Error handling and retry of the post")
 async def test_dropped_from_the_pool_is_sent_again(local_chain: LocalChain, tmp_path: Path) -> None:
     """When the node forgets our transaction, the same bytes go out again."""
     async with world(local_chain, tmp_path) as w:

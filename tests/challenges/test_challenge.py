@@ -17,6 +17,7 @@ from clara_eval.chain.model import (
     Checkpoint,
     NewChallenge,
     PrizeToken,
+    ScoringState,
 )
 from clara_eval.challenges.venue import look_at_challenge, read_challenge
 from clara_eval.core.address import Address, short, to_address
@@ -64,11 +65,17 @@ class ScriptedChain:
     async def head(self) -> Block:
         return self.head_block
 
-    async def safe_block(self) -> Block:
+    async def safe_block(self, head: Block | None = None) -> Block:
         return self.safe
 
-    async def deadline(self, address: Address) -> int:
-        return DEADLINE
+    def contract(self, address: Address) -> Any:
+        return self
+
+    async def scoring_state(self, block: Block) -> ScoringState:
+        return ScoringState(ChallengeStatus.SCORING, 0, DEADLINE)
+
+    async def first_block_at(self, moment: int, last: Block) -> Block:
+        return last
 
     async def challenge_at(self, address: Address, block: Block) -> Challenge:
         return replace(CHALLENGE, address=address, block=block)

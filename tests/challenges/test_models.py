@@ -47,6 +47,7 @@ class Shuffled:
         return await self.inner.complete(prompt)
 
 
+@pytest.mark.specification("1", "Deterministic: same inputs, same scores")
 async def test_the_order_of_arrival_does_not_matter(local_chain: LocalChain, tmp_path: Path) -> None:
     """The same answers in any order give the same ranking and the same trace digest, bit for bit."""
     address = await model_round(local_chain)
@@ -104,6 +105,7 @@ async def test_a_feature_with_the_name_of_an_estimate_is_checked_exactly(
         await check_trace(forged(lines, nudge))
 
 
+@pytest.mark.specification("10.1", "Multi-model ensemble?")
 async def test_every_vote_of_a_jury_is_recorded(local_chain: LocalChain, tmp_path: Path) -> None:
     """Two judges see each pair in both orders, and the trace and the public keys hold each vote."""
     address = await model_round(local_chain)

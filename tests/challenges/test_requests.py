@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.faulty_node import FaultyNode
-from tests.support.rounds import PACE, closed_round
+from tests.support.faulty_node import FaultyNode, refuses
+from tests.support.model_rounds import judged, model_round, script
+from tests.support.rounds import PACE, closed_round, opened
+from tests.support.scripted_llm import ScriptedLlm
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.review import approve
@@ -17,11 +20,13 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain
 from clara_eval.documents.results import EvalStatus
+from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.model import Fetch, Fetched
 
 MOST_REQUESTS = 40
@@ -117,3 +122,50 @@ async def test_an_approval_posts_the_recorded_calldata_without_another_run(
     fetched = 1 + len(waiting.challenge.submissions)
     assert (world.runs, world.node.readings, world.fetches.asked) == (1, 1, fetched)
     assert world.node.counted - before <= MOST_REQUESTS
+
+
+async def asked_later(chain: LocalChain, place: Path, address: Address, rpc_url: str | None = None) -> Evaluation:
+    """Evaluate without posting, from an empty store; the requests of the model are in the result."""
+    await asyncio.to_thread(place.mkdir)
+    changes = {} if rpc_url is None else {"rpc_url": rpc_url}
+    async with opened(chain, place, **changes) as app:
+        return await judged(app, address, {"scripted:model": ScriptedLlm(script)})
+
+
+async def test_evaluators_at_two_times_ask_byte_for_byte_the_same(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The round is pinned to the first block after the deadline: 32 and 300 blocks later nothing differs."""
+    address = await model_round(local_chain)
+    await local_chain.mine()
+    first = await asked_later(local_chain, tmp_path / "0", address)
+    assert first.result.answers
+    for number, blocks in enumerate((32, 300), start=1):
+        await local_chain.mine(blocks)
+        later = await asked_later(local_chain, tmp_path / str(number), address)
+        assert later.result.answers.keys() == first.result.answers.keys()
+        assert (later.challenge, later.digest) == (first.challenge, first.digest)
+
+
+async def test_a_node_without_the_old_state_still_gives_the_same_questions(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A pruned node knows the pinned block but not its state: the state is read later, and the trace says so."""
+    address = await model_round(local_chain)
+    await local_chain.mine()
+    first = await asked_later(local_chain, tmp_path / "archive", address)
+    await local_chain.mine(300)
+    pinned = first.challenge.block
+
+    def is_old(call: dict[str, Any]) -> bool:
+        return pinned.hash in str(call["params"]) or call["params"][-1] == hex(pinned.number)
+
+    async with FaultyNode(local_chain.rpc_url) as node:
+        node.instead = refuses("eth_call", -32000, "missing trie node", when=is_old)
+        later = await asked_later(local_chain, tmp_path / "pruned", address, node.url)
+    assert later.challenge == replace(first.challenge, read_at=later.challenge.read_at)
+    assert later.challenge.read_at is not None
+    assert later.challenge.read_at.number > pinned.number
+    assert later.result.answers.keys() == first.result.answers.keys()
+    async with opened(local_chain, tmp_path / "pruned") as app:
+        text = "".join([piece async for piece in stream_trace(app.store, app.chain_id, address)])
+    assert f'"readAt":{{"hash":"{later.challenge.read_at.hash}"' in text
+    assert (await check_trace(text.splitlines(keepends=True))).challenge == later.challenge

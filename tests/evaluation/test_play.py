@@ -52,6 +52,7 @@ def both() -> Fixed:
     return Fixed(Field(ITEMS, ("rules",)), is_both=True)
 
 
+@pytest.mark.specification("3.2", "Compare every pair of submissions")
 async def test_all_games_are_played_in_canonical_order() -> None:
     """Every pair in both orders, once, sorted."""
     played = await play_tournament(both(), {"rules": RulesJudge(SCHEMA)}, VECTORS)

@@ -89,6 +89,7 @@ def test_each_part_says_which_it_is() -> None:
     assert len({question.prompt.system for question in questions}) == 1
 
 
+@pytest.mark.specification("3.1", "The submission is data inside `<submission>` tags")
 @given(st.text(max_size=300))
 def test_one_opening_and_one_closing_tag(text: str) -> None:
     """Whatever the text, the tags occur once each, with a nonce of 96 bits that is not in the text."""
@@ -117,6 +118,7 @@ def test_the_nonce_depends_on_all_of_the_subject(changed: str) -> None:
     assert derive_nonce(Subject(**fields | {changed: "0x44"}), 0, "") != derive_nonce(SUBJECT, 0, "")
 
 
+@pytest.mark.specification("3.1", "Extract structured features WITHOUT scoring")
 def test_the_answer_schema_is_closed_and_strict() -> None:
     """Every field required, nothing else allowed, every feature nullable, measured features not asked for, no ranges."""
     schema = json.loads(json.dumps(answer_schema(SCHEMA)))
@@ -134,6 +136,7 @@ def test_claims_are_read() -> None:
     assert claims.texts == {"summary": "does it"}
 
 
+@pytest.mark.specification("5", "Layer 3: features must match expected types")
 @pytest.mark.parametrize(
     "change",
     [

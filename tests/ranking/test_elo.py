@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def columns(games: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.ndarray
     return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
 
 
+@pytest.mark.specification("3.3", "Same pairwise results always produce the same ELO scores")
 @settings(max_examples=40, deadline=None)
 @given(tournaments())
 def test_mean_over_permutations_is_the_naive_loop_over_each_of_them(
@@ -111,6 +113,7 @@ def test_every_second_permutation_is_the_one_before_backwards() -> None:
         assert order == back[::-1]
 
 
+@pytest.mark.specification("3.3", "Final ELO scores map to the range 0-10000")
 def test_score_on_chain_is_the_expected_share_in_basis_points() -> None:
     """1500 maps to 5000, far ratings stay inside 0–10000."""
     assert [chain_score(rating) for rating in (1500, 1900, 1100, 1e6, -1e6)] == [5000, 9091, 909, 10000, 0]

@@ -55,6 +55,7 @@ def test_names_do_not_matter(case: tuple[list[str], list[Result]]) -> None:
     assert [replace(s, item=name[s.item]) for s in plain.standings] == list(other.standings)
 
 
+@pytest.mark.specification("3.3", "Rank by score descending")
 @settings(max_examples=30, deadline=None)
 @given(contests())
 def test_standings_are_sorted_and_their_numbers_are_possible(case: tuple[list[str], list[Result]]) -> None:
@@ -106,6 +107,7 @@ def test_ties_everywhere_go_to_the_earlier_submission() -> None:
     assert {s.elo for s in found.standings} == {1500.0}
 
 
+@pytest.mark.specification("3.3", "Initialize all at 1500; K = 32; one result after the other")
 def test_the_literal_pass_is_the_specification_in_the_order_given() -> None:
     """One pass, K = 32 from 1500: the second result already sees the first."""
     results = [Result("a", "b", "first"), Result("b", "a", "first")]
@@ -181,6 +183,7 @@ def test_bad_input_names_the_offender() -> None:
         ranked([], [])
 
 
+@pytest.mark.specification("5", "Layer 5: A > B, B > C, C > A is flagged")
 def test_a_cycle_of_three_is_flagged_and_waits() -> None:
     """A over B, B over C, C over A: all are tied, the flag says why, and a person looks before money moves."""
     found = ranked(

@@ -29,6 +29,7 @@ def by_name(figures: list[Figure]) -> dict[str, Figure]:
     return {figure.name: figure for figure in figures}
 
 
+@pytest.mark.specification("5", "Layer 2: two stages; no raw content reaches the scoring")
 def test_words_reach_nobody_who_decides() -> None:
     """A part of our corpus in every carrier and position: no win, no dependent byte, no broken fence, no obedience."""
     figures = by_name(asyncio.run(measure_injection(own_payloads()[::40])))

@@ -78,6 +78,7 @@ def decided(
     return due(found, memory, evaluator=OURS, chain_now=now, wall_now=wall, can_sign=can_sign).action
 
 
+@pytest.mark.specification("7", "Scoring status, evaluator is ours, nothing posted, deadline passed")
 def test_the_specified_conditions_start_an_evaluation() -> None:
     """Scoring, ours, nothing posted, deadline passed: each condition alone keeps it from starting."""
     assert decided(challenge()) is DueAction.EVALUATE
@@ -117,6 +118,7 @@ def test_what_an_earlier_key_has_signed_is_seen_through() -> None:
     assert decided(expired, signed) is DueAction.CLOSE
 
 
+@pytest.mark.specification("1", "12h finalization delay, then winners claim")
 def test_finalize_comes_twelve_hours_after_the_post() -> None:
     """Not a second earlier, and only with a key."""
     posted = challenge(score_posted_at=DEADLINE + 5)
@@ -161,6 +163,7 @@ def test_the_alarm_rings_at_half_of_the_window() -> None:
     assert decided(challenge(), now=SCORING_DEADLINE + HOUR) is DueAction.EVALUATE
 
 
+@pytest.mark.specification("10.2", "What happens if the AI eval fails?")
 @pytest.mark.parametrize(
     ("error", "status", "is_retried", "alert"),
     [

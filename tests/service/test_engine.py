@@ -66,6 +66,7 @@ from clara_eval.service.metrics import Metrics
 from clara_eval.store.leases import Busy, held
 
 
+@pytest.mark.specification("1", "Clara runs the scoring automatically after the submission deadline")
 async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
@@ -430,6 +431,7 @@ async def test_too_few_submissions_are_unscorable(local_chain: LocalChain, tmp_p
         assert ended["reason"]
 
 
+@pytest.mark.specification("5", "For high-value challenges, human review")
 async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
     """Nothing is posted before the approval, exactly the approved result after it, and a second word is refused."""
     address = await due_round(local_chain, pool=2000 * USDC)

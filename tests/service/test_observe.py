@@ -9,16 +9,13 @@ import io
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import structlog
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from structlog.contextvars import bound_contextvars
+from tests.support.receiver import Receiver
 
 from clara_eval.service.alerts import Alert, Alerts, Webhook, signature
 from clara_eval.service.logs import configure_logs
@@ -103,33 +100,6 @@ def test_the_challenge_is_bound(lines: io.StringIO) -> None:
     inside, outside = read(lines)
     assert (inside["challenge"], inside["event"], inside["level"]) == ("0xabc", "inside", "info")
     assert "challenge" not in outside
-
-
-@dataclass
-class Receiver:
-    """A real HTTP server that refuses the first requests."""
-
-    refuse: int = 0
-    url: str = ""
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def take(self, request: web.Request) -> web.Response:
-        self.got.append((dict(request.headers), await request.read()))
-        if len(self.got) <= self.refuse:
-            return web.Response(status=503)
-        self.arrived.set()
-        return web.Response(status=204)
-
-
-@pytest_asyncio.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    taken = Receiver()
-    app = web.Application()
-    app.router.add_post("/hook", taken.take)
-    async with TestServer(app) as server:
-        taken.url = str(server.make_url("/hook"))
-        yield taken
 
 
 async def test_an_alert_arrives_signed(receiver: Receiver) -> None:

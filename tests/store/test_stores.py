@@ -380,3 +380,13 @@ async def test_a_freeze_without_a_takeover_costs_nothing(tmp_path: Path) -> None
         await check_lease()
         assert not await store.take_lease("evaluation:1:0xa", "run-2", 1)
     await store.close()
+
+
+async def test_a_database_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """An older program does not touch tables that it does not know."""
+    path = tmp_path / "newer.db"
+    store = await SqliteStore.open(path)
+    await store.driver.fetch("INSERT INTO migrations (name) VALUES ('9999_later')")
+    await store.close()
+    with pytest.raises(ConfigError, match=r"written by a newer version .its tables have 9999_later"):
+        await SqliteStore.open(path)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from tests.support.receiver import Receiver
 
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.devnet.local_chain import LocalChain
@@ -38,3 +41,14 @@ async def local_chain(deployed_chain: LocalChain) -> AsyncIterator[LocalChain]:
     snapshot = await deployed_chain.snapshot()
     yield deployed_chain
     await deployed_chain.revert(snapshot)
+
+
+@pytest_asyncio.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    """A real server for webhooks."""
+    taken = Receiver()
+    app = web.Application()
+    app.router.add_post("/hook", taken.take)
+    async with TestServer(app) as server:
+        taken.url = str(server.make_url("/hook"))
+        yield taken

@@ -78,6 +78,7 @@ def large_challenge(count: int, seed: int = 1, *, by_models: bool = False) -> Ch
         submission_count=count,
         score_posted_at=0,
         submissions=tuple(sorted((_submission(number, seed) for number in range(count)), key=lambda s: s.submitter)),
+        read_at=Block(count + 400, sha256_hex(f"later {seed}".encode()), deadline + 900),
     )
 
 

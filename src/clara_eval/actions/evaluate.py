@@ -15,7 +15,7 @@ import structlog
 
 from clara_eval.actions.publication import publish_after_post
 from clara_eval.app import App
-from clara_eval.chain.model import Challenge, ChallengeStatus, worth_micro_usd
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.chain_records import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
@@ -116,7 +116,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
         challenge = await look_at_challenge(app.chain, address)
         check_ours(challenge, app.evaluator)
         return await _recognised(app, challenge)
-    challenge = await _read(app, address, restart=request.restart)
+    challenge = await _read(app, address, head, state.deadline, restart=request.restart)
     check_ours(challenge, app.evaluator)
     _check_open_to_scores(address, state.status)
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
@@ -156,13 +156,13 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     return done
 
 
-async def _read(app: App, address: Address, *, restart: bool) -> Challenge:
+async def _read(app: App, address: Address, head: Block, deadline: int, *, restart: bool) -> Challenge:
     """Read the challenge at its pinned block. A challenge that is not ours is refused before its deadline, too."""
     if restart:
         await _look(app, address)
         await Journal(app.store, f"{app.chain_id}:{address}").forget()
     try:
-        return await pin_challenge(app.chain, app.store, address)
+        return await pin_challenge(app.chain, app.store, address, head, deadline)
     except NotYet:
         await _look(app, address)
         raise

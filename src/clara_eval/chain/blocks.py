@@ -24,6 +24,10 @@ SECTIONS = 16
 """Blocks asked for in one step of the search for a time."""
 
 
+class StateMissing(Temporary):
+    """No node can tell what a contract held at a block."""
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionReceipt:
     tx_hash: str
@@ -76,9 +80,9 @@ class Blocks:
         self.rpc.prefer(node)
         return block
 
-    async def safe_block(self) -> Block:
+    async def safe_block(self, head: Block | None = None) -> Block:
         """Return the block at the network's finality tag; without the tag, one below our confirmations."""
-        head = await self.head()
+        head = head or await self.head()
         if self.network.finality_tag == "latest":
             return head
         try:
@@ -105,18 +109,16 @@ class Blocks:
             raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
         return read_block(required(raw))
 
-    async def first_block_at(self, moment: int, last: Block) -> int:
-        """Find the first block whose time is not before `moment`, up to `last`."""
-        low, high = min(self.first, last.number), last.number
-        while low < high:
-            step = max(1, (high - low) // SECTIONS)
-            marks = list(range(low, high, step))[:SECTIONS]
-            answers = await self.ask_blocks(marks)
-            before = [n for n, raw in zip(marks, answers, strict=True) if read_block(required(raw)).timestamp < moment]
-            after = [n for n in marks if n not in before]
-            low = max(before) + 1 if before else low
-            high = min([high, *after])
-        return low
+    async def first_block_at(self, moment: int, last: Block) -> Block:
+        """Find the first block whose time is not before `moment`, up to `last`; few requests if it is near `last`."""
+        low, found = min(self.first, last.number), last
+        marks = sorted({max(low, last.number - 2**power) for power in range(SECTIONS)})
+        while low < found.number:
+            read = [read_block(required(raw)) for raw in await self.ask_blocks(marks)]
+            low = max([low, *(block.number + 1 for block in read if block.timestamp < moment)])
+            found = min([found, *(one for one in read if one.timestamp >= moment)], key=lambda block: block.number)
+            marks = list(range(low, found.number, max(1, (found.number - low) // SECTIONS)))[:SECTIONS]
+        return found
 
     async def ask_blocks(self, numbers: Sequence[int]) -> list[Any]:
         return await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(n), False)) for n in numbers])
@@ -168,7 +170,7 @@ def _checked(answers: list[Any], calls: Sequence[View], block: Block) -> list[ob
     """Accept reverts as answers, and every refusal of a stranger's contract; raise other refusals."""
     for call, answer in zip(calls, answers, strict=True):
         if is_refused(answer, Meaning.MISSING):
-            raise Temporary(
+            raise StateMissing(
                 f"No node has the state of block {block.number}: it was replaced, or is too old for them.",
                 remedy="Read again; for old blocks use an archive node.",
             )

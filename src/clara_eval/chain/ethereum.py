@@ -72,9 +72,6 @@ class ChallengeReader(_Reader):
     async def token_at(self, address: Address, block: Block) -> PrizeToken | None:
         return await self.token(address).describe(block, self.blocks.network)
 
-    async def deadline(self, address: Address) -> int:
-        return int((await self.contract(address).state(await self.blocks.head(), ("deadline",)))["deadline"])
-
     async def evaluator(self, address: Address, block: Block) -> Address:
         return Address((await self.contract(address).state(block, ("evaluator",)))["evaluator"])
 
@@ -148,7 +145,7 @@ class ChallengeReader(_Reader):
             return []
         last = block.number
         if block.timestamp - state["deadline"] > LATE_SECONDS:
-            last = await self.blocks.first_block_at(state["deadline"], block)
+            last = (await self.blocks.first_block_at(state["deadline"], block)).number
         received = LogFilter((contract.address,), (contract.abi.event("SubmissionReceived").topic,))
         async for group in self._logs.groups(received, self.blocks.first, last, backwards=True):
             known.update(contract.submission_received(entry).submitter for entry in group.entries)
@@ -259,7 +256,7 @@ class PostedResults(_Reader):
 
     async def _post_until(self, challenge: Challenge, posted_at: int, head: Block) -> Posted | None:
         """Find the post that was made at this time, if its event is in a block up to this one."""
-        first = await self.blocks.first_block_at(posted_at, head)
+        first = (await self.blocks.first_block_at(posted_at, head)).number
         wanted = LogFilter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
         near = self._logs.groups(wanted, first, min(head.number, first + BLOCKS_AFTER_POST))
         # Blocks may be out of the order of their times, as after a reorg of a development chain.
@@ -326,7 +323,7 @@ class AgentRegistries(_Reader):
         topic = ReputationRegistryContract.ABI.event("NewFeedback").topic
         wanted = LogFilter((registry,), (topic, f"0x{agent_id:064x}", _topic(client)))
         found: list[GivenFeedback] = []
-        first = await self.blocks.first_block_at(since, head)
+        first = (await self.blocks.first_block_at(since, head)).number
         async for group in self._logs.groups(wanted, first, head.number):
             found += ReputationRegistryContract.given(group.entries)
         return tuple(found)

@@ -76,6 +76,8 @@ class Challenge:
     """Replaced versions, oldest first: the first to submit some content is its author."""
     contract_version: str = "1"
     """A name in `contracts.versions`: how calldata is written."""
+    read_at: Block | None = None
+    """The later block whose state was read, if no node had the state of `block` any more."""
 
     @property
     def is_scored_by_poster(self) -> bool:
@@ -142,6 +144,7 @@ class ScoringState:
 
     status: ChallengeStatus
     score_posted_at: int
+    deadline: int
 
 
 def is_dollar(token: Address, network: Network) -> bool:

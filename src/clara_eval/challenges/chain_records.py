@@ -139,7 +139,7 @@ async def watch_claims(store: PublicKeys, chain: EthereumChain, address: Address
     unclaimed = await _unclaimed(store, chain.chain_id)
     if address not in unclaimed:
         claims = PrizeClaims(winners=len(result.winners))
-        unclaimed[address] = await chain.blocks.first_block_at(posted_at, safe) - 1
+        unclaimed[address] = (await chain.blocks.first_block_at(posted_at, safe)).number - 1
         pairs = [(claims_key(address), plain_json(claims.model_dump())), (UNCLAIMED, json.dumps(unclaimed))]
         await store.put_many(chain.chain_id, pairs)
 

@@ -31,6 +31,8 @@ class Checked(Replay):
     posted: Posted | None = None
     is_replaced: bool = False
     """A reorg replaced the block at which the challenge was read."""
+    is_first_block: bool = True
+    """The block is the first after the deadline, which two evaluators at two times choose alike."""
 
     @property
     def challenge(self) -> Challenge:
@@ -44,7 +46,8 @@ class Checked(Replay):
     def compared(self) -> tuple[str, ...]:
         if self.posted is None:
             return ()
-        facts = "the block and the challenge with its submissions at that block"
+        which = "the first after the deadline" if self.is_first_block else "not the first after the deadline"
+        facts = f"the block, {which}, and the challenge with its submissions at that block"
         if self.is_replaced:
             facts = "the challenge with its submissions, as they were just before the post"
         return facts, "the posted transaction: its winners, and that it commits to this trace"
@@ -72,21 +75,28 @@ async def check_trace(
     )
     if chain is None:
         return checked
-    posted = await _check_chain(checked, chain)
-    return replace(checked, posted=posted, is_replaced=not await chain.blocks.is_canonical(venue.challenge.block))
+    posted, block = await _check_chain(checked, chain), venue.challenge.block
+    before = await chain.blocks.block_at(block.number - 1)
+    return replace(
+        checked,
+        posted=posted,
+        is_replaced=not await chain.blocks.is_canonical(block),
+        is_first_block=before.timestamp <= venue.challenge.deadline,
+    )
 
 
 async def _check_facts(challenge: Challenge, posted: Posted | None, chain: EthereumChain) -> None:
     """Compare the challenge at its block; if a reorg replaced the block, what is frozen just before the post."""
-    is_there = await chain.blocks.is_canonical(challenge.block)
+    read_at = challenge.read_at or challenge.block
+    is_there = await chain.blocks.is_canonical(challenge.block) and await chain.blocks.is_canonical(read_at)
     if not is_there and posted is None:
         raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
-    block = challenge.block if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
-    again = await chain.challenges.challenge_at(challenge.address, block)
+    block = read_at if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
+    again = replace(
+        await chain.challenges.challenge_at(challenge.address, block), block=challenge.block, read_at=challenge.read_at
+    )
     if not is_there:
-        again = replace(
-            again, block=challenge.block, status=challenge.status, score_posted_at=challenge.score_posted_at
-        )
+        again = replace(again, status=challenge.status, score_posted_at=challenge.score_posted_at)
     if again != challenge:
         raise BadTrace(f"The chain has other facts about the challenge at block {block.number}.", entry="challenge")
 

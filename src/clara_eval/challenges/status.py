@@ -30,6 +30,7 @@ from clara_eval.core.errors import (
     Stalled,
     Temporary,
     Unscorable,
+    as_ours,
 )
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import (
@@ -83,8 +84,9 @@ def state_of(error: BaseException) -> State | None:
 
 def reason_of(error: BaseException) -> str:
     """The reason to publish; the text of a bug is for the log only."""
-    if isinstance(error, ClaraError):
-        return str(error)
+    known = as_ours(error)
+    if isinstance(known, ClaraError):
+        return str(known)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
 
@@ -98,7 +100,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         for inner in error.exceptions:
             yield from _leaves(inner)
     else:
-        yield error
+        yield as_ours(error)
 
 
 def _gravity(error: BaseException) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eth_abi.exceptions import EncodingError
 
+from clara_eval.chain.blocks import StateMissing
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Block, Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
@@ -31,16 +32,28 @@ _SUPERSEDED = "superseded"
 """The journal's entry with the calldata that was signed about a block that is gone."""
 
 
-async def read_challenge(chain: EthereumChain, address: Address) -> Challenge:
-    """The challenge with its frozen submissions, pinned to a block."""
-    block = await chain.blocks.safe_block()
-    challenge = await chain.challenges.challenge_at(address, block)
-    if block.timestamp <= challenge.deadline:
-        wait = challenge.deadline - block.timestamp + 1
+async def read_challenge(
+    chain: EthereumChain, address: Address, head: Block | None = None, deadline: int | None = None
+) -> Challenge:
+    """The challenge with its frozen submissions at the first block after the deadline: the same whenever it is read.
+
+    If no node has the state of that block any more, the state of the newest safe block is read: it is frozen, too.
+    """
+    safe = await chain.blocks.safe_block(head)
+    if deadline is None:
+        deadline = (await chain.challenges.contract(address).scoring_state(safe)).deadline
+    if safe.timestamp <= deadline:
+        wait = deadline - safe.timestamp + 1
         raise NotYet(
-            f"The newest safe block {block.number} is {wait} s short of the first moment after the deadline.",
+            f"The newest safe block {safe.number} is {wait} s short of the first moment after the deadline.",
             remedy="Try again then.",
         )
+    block = await chain.blocks.first_block_at(deadline + 1, safe)
+    try:
+        challenge = await chain.challenges.challenge_at(address, block)
+    except StateMissing:
+        found = await chain.challenges.challenge_at(address, safe)
+        challenge = replace(found, block=block, read_at=safe)
     if not await chain.blocks.is_canonical(block):
         raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
     return challenge
@@ -51,7 +64,9 @@ async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge
     return await chain.challenges.challenge_at(address, await chain.blocks.head())
 
 
-async def pin_challenge(chain: EthereumChain, store: SqlStore, address: Address) -> Challenge:
+async def pin_challenge(
+    chain: EthereumChain, store: SqlStore, address: Address, head: Block | None = None, deadline: int | None = None
+) -> Challenge:
     """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew.
 
     Raises:
@@ -72,7 +87,7 @@ async def pin_challenge(chain: EthereumChain, store: SqlStore, address: Address)
         if signed:
             # What was signed about the block that is gone is replaced on its own nonce, never sent again.
             await journal.note(_SUPERSEDED, sorted(signed))
-    return await journal.keep("challenge", CHALLENGE, await read_challenge(chain, address))
+    return await journal.keep("challenge", CHALLENGE, await read_challenge(chain, address, head, deadline))
 
 
 async def is_still_current(store: SqlStore, chain: EthereumChain, tx: StoredTransaction) -> bool:
@@ -148,11 +163,13 @@ class ChallengeVenue:
     def records(self, result: EvaluationResult) -> VenueRecords:
         """The challenge, the objections and the post. Raises BadTrace if a value has not its form."""
         challenge, disputed = self.challenge, self.disputed
-        calldata = self.calldata(result)
+        calldata, facts = self.calldata(result), to_camel_json(challenge)
+        if challenge.read_at is None:
+            del facts["readAt"]
         self._check_forms(result)
         return VenueRecords(
             header={"chainId": challenge.chain_id, "challenge": challenge.address},
-            facts=(("challenge", CHALLENGE.body(challenge)),),
+            facts=(("challenge", facts),),
             disputes=(("objections", DISPUTED_FORM.body(disputed)),) if disputed is not None else (),
             outcome=(
                 ("winners", to_camel_json(self.winners(result).entries)),
@@ -170,6 +187,7 @@ class ChallengeVenue:
         hashes = [challenge.block.hash, challenge.private_set_hash, *(ruling.of for ruling in result.rulings)]
         hashes += [one.solution_hash for one in submissions] + [one.solution_hash for one in replaced]
         hashes += [disputed.of] if disputed else []
+        hashes += [challenge.read_at.hash] if challenge.read_at else []
         amounts = [challenge.prize_pool, challenge.poster_bond, challenge.deadline, challenge.scoring_deadline]
         amounts += [challenge.max_participants, *(one.agent_id for one in submissions)]
         if not all(0 <= amount < 2**256 for amount in amounts):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Literal
+
+_RUN_OUT = {
+    errno.EMFILE: "file descriptors",
+    errno.ENFILE: "file descriptors",
+    errno.ENOMEM: "memory",
+    errno.ENOSPC: "disk space",
+    errno.EDQUOT: "disk space",
+}
 
 
 class ClaraError(Exception):
@@ -55,6 +64,26 @@ class Temporary(ClaraError):
         self.retry_after_seconds = retry_after_seconds
         self.longest_pause_seconds: float | None = None
         """Whoever waits may not wait longer than this: a window would close meanwhile."""
+
+
+class StoreDown(Temporary):
+    """The database does not answer, or takes no write."""
+
+
+class RanOut(Temporary):
+    """This machine has no more file descriptors, memory, disk space or threads."""
+
+
+def as_ours(error: BaseException) -> BaseException:
+    """Return `RanOut` for an error that says so, else the error itself."""
+    what = _RUN_OUT.get(error.errno or 0) if isinstance(error, OSError) else None
+    if isinstance(error, MemoryError):
+        what = "memory"
+    elif isinstance(error, RuntimeError) and "start new thread" in str(error):
+        what = "threads"
+    if what is None:
+        return error
+    return RanOut(f"This machine has no more {what}.", remedy="Free some, or raise the limit; it goes on by itself.")
 
 
 class BadAnswer(ClaraError):

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,7 +18,8 @@ from typing import Literal
 import aiohttp
 import structlog
 
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import AlertName, Metrics
+from clara_eval.store.leases import Leases
 
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10
@@ -31,7 +33,7 @@ Severity = Literal["warning", "critical"]
 class Alert:
     """An alert; `name` is a section of docs/operations.md."""
 
-    name: str
+    name: AlertName
     severity: Severity
     summary: str
     challenge: str | None = None
@@ -57,6 +59,8 @@ class Alerts:
         self._metrics = metrics
         self._webhook = webhook
         self._clock = clock
+        self.leases: Leases | None = None
+        """Shared by all workers: an alert that one of them sent is not sent by another."""
         self._sent: dict[tuple[str, str | None], float] = {}
         self._deliveries: set[asyncio.Task[None]] = set()
 
@@ -94,6 +98,8 @@ class Alerts:
             "raisedAt": at,
         }
         body = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()
+        if not await self._is_first(alert):
+            return
         for number, pause in enumerate((*webhook.pauses, None)):
             problem = await self._attempt(webhook, body)
             if problem is None:
@@ -103,6 +109,17 @@ class Alerts:
                 await asyncio.sleep(pause)
         self._metrics.webhook_failures.inc()
         _log.error("webhook_given_up", alert=alert.name)
+
+    async def _is_first(self, alert: Alert) -> bool:
+        """Whether no worker sent this alert within `REPEAT_SECONDS`; a store that is away never holds one back."""
+        if self.leases is None:
+            return True
+        name = f"alert:{alert.name}:{alert.challenge or ''}"
+        try:
+            return await self.leases.take_lease(name, uuid.uuid4().hex, REPEAT_SECONDS)
+        except Exception as bad:  # noqa: BLE001 - rather twice than never
+            _log.warning("alert_may_repeat", alert=alert.name, problem=str(bad))
+            return True
 
     async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
         """Return None if it was taken, else the problem; the URL may hold a key and is never named."""

@@ -45,7 +45,7 @@ from clara_eval.core.errors import (
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import AlertName, Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import show_posted
 from clara_eval.store.driver import DATABASE
@@ -57,7 +57,16 @@ UNKNOWN_SECONDS = 30
 STALLED_SECONDS = 60
 LONG_SECONDS = 600
 """A wait this long raises an alert at once, not after the third failure."""
-STALLED_ALERTS = {"balance": "BalanceLow", "gas_cap": "GasCapReached", "nonces": "NoncesLost", "gap": "NonceGap"}
+LATE_SHARE = 0.25
+"""Of the scoring window left at the post: less is too near to the deadline."""
+BIASED_SHARE = 0.7
+"""Of verdicts that do not depend on the order: below it the judge looks at the side."""
+STALLED_ALERTS: dict[str, AlertName] = {
+    "balance": "BalanceLow",
+    "gas_cap": "GasCapReached",
+    "nonces": "NoncesLost",
+    "gap": "NonceGap",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +214,20 @@ class AttemptRunner:
     async def _ended(self, evaluation: Evaluation) -> Ending:
         ranking = evaluation.ran.ranking if evaluation.ran else None
         if ranking is not None and ranking.consistency.swap_consistency is not None:
-            self.metrics.swap_consistency.set(ranking.consistency.swap_consistency)
+            self._watch_swaps(evaluation.challenge.address, ranking.consistency.swap_consistency)
         ending = ending_of_result(evaluation, time.time())
         if ending.outcome == "complete":
-            await show_posted(self.app, self.metrics, evaluation.challenge)
+            left = await show_posted(self.app, self.metrics, evaluation.challenge)
+            if left is not None and left < LATE_SHARE:
+                words = f"Scores were posted with {100 * left:.0f} % of the scoring window left."
+                self.alerts.raise_alert(Alert("PostedLate", "warning", words, evaluation.challenge.address))
         return ending
+
+    def _watch_swaps(self, address: Address, consistency: float) -> None:
+        self.metrics.swap_consistency.set(consistency)
+        if consistency < BIASED_SHARE:
+            words = f"{100 * (1 - consistency):.0f} % of the verdicts changed when the sides were swapped."
+            self.alerts.raise_alert(Alert("JudgeBiased", "warning", words, address))
 
     async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
         """Record the next attempt's number first: once it is written, this one can never begin again."""

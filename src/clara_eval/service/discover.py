@@ -12,6 +12,7 @@ from clara_eval.chain.ethereum import ChallengeEvents
 from clara_eval.chain.model import NewChallenge
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Created
 from clara_eval.documents.store_keys import created_key
@@ -35,6 +36,8 @@ async def discover(tick: Tick) -> None:
     factory = to_address(app.settings.factory)
     try:
         await find_challenges(app.chain.events, app.store, factory, app.settings.first_block, keep)
+    except StoreDown:
+        raise
     except Exception as bad:
         tick.alerts.raise_alert(Alert("DiscoveryFailing", "critical", reason_of(bad)))
         raise

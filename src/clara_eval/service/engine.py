@@ -20,15 +20,16 @@ from typing import Any, Literal
 import structlog
 
 from clara_eval.app import App
+from clara_eval.challenges.status import gravest
 from clara_eval.core.address import Address
-from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.errors import ClaraError, ConfigError, RanOut, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.duty import TickReport, read_report, save_report, show_report
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import AlertName, Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.queue import Orphans, Queue, Workflow, interrupt, launched, step_apart, take_over
 from clara_eval.service.requests import ServiceRequests
@@ -59,6 +60,15 @@ def only_process(database: Path) -> Iterator[None]:
 
 
 _log = structlog.get_logger(__name__)
+TICK_ALERTS: dict[type[BaseException], AlertName] = {
+    ConfigError: "SettingsWrong",
+    StoreDown: "DatabaseUnavailable",
+    RanOut: "ResourcesShort",
+    Temporary: "ChainUnreachable",
+    BaseException: "TicksStale",
+}
+"""By what ended a tick; the first that fits counts."""
+LAGGING_SECONDS = 300
 Mode = Literal["all", "worker-only", "api-only"]
 
 
@@ -82,6 +92,7 @@ class Engine:
         self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
         self._started_at = int(time.time())
         app.sender.notices.append(self._tell_gap)
+        alerts.leases = app.store
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
@@ -129,6 +140,9 @@ class Engine:
         except Exception as bad:  # noqa: BLE001 - a tick that breaks is reported like one that fails
             return await self._tick_failed(bad, time.monotonic() - started)
         self._ticked_well(report)
+        if report.head_lag_seconds > LAGGING_SECONDS:
+            old = f"The node's newest block is {report.head_lag_seconds / 60:.0f} minutes old."
+            self.alerts.raise_alert(Alert("HeadLagging", "warning", old))
         show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
         self.metrics.ticks.labels("good").inc()
         self.metrics.tick_seconds.observe(time.monotonic() - started)
@@ -138,13 +152,13 @@ class Engine:
     async def _tick_failed(self, bad: Exception, seconds: float) -> dict[str, Any]:
         self.metrics.ticks.labels("failed").inc()
         self.metrics.tick_seconds.observe(seconds)
-        if isinstance(bad, ClaraError):
-            self.metrics.rpc_up.set(0)
-            said, name = str(bad), "SettingsWrong" if isinstance(bad, ConfigError) else "ChainUnreachable"
-        else:
-            said, name = f"An unexpected error ended the tick ({type(bad).__name__}).", "TicksStale"
+        known = gravest(bad)
+        name = next(alert for kind, alert in TICK_ALERTS.items() if isinstance(known, kind))
+        if name in {"ChainUnreachable", "DatabaseUnavailable"}:
+            self.metrics.rpc_up.set(name == "DatabaseUnavailable")  # a tick asks the node first
+        said = str(known) if isinstance(known, ClaraError) else f"A tick ended unexpectedly ({type(known).__name__})."
         self.pulse.ticked(said)
-        _log.error("tick_failed", problem=said, exc_info=None if isinstance(bad, ClaraError) else bad)
+        _log.error("tick_failed", problem=said, exc_info=None if isinstance(known, ClaraError) else bad)
         self.alerts.raise_alert(Alert(name, "critical", said))
         return {"problem": said}
 
@@ -161,6 +175,11 @@ class Engine:
         taken = await take_over(self.app.store, self.worker, self.options.lease_seconds, is_alone=self._is_alone)
         taken += await self._orphans.put_back()
         self.metrics.takeovers.inc(taken)
+        if taken:
+            words = (
+                f"{self.worker} took over {taken} piece{'s' if taken > 1 else ''} of work from a worker that stopped."
+            )
+            self.alerts.raise_alert(Alert("WorkerLost", "warning", words))
 
     async def _beat(self) -> None:
         """Show that the loop runs, renew the worker's lease, and look for dead workers between ticks."""

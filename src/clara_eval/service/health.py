@@ -1,6 +1,6 @@
 """The health of the process, written by the engine and read by `/healthz`.
 
-A stuck loop or missing ticks make it stale; a node that does not answer makes it degraded.
+A stuck loop or missing ticks make it stale; what keeps a tick or the wallet from working makes it degraded.
 """
 
 from __future__ import annotations
@@ -37,18 +37,23 @@ class ServiceHealth:
 
     @property
     def is_stale(self) -> bool:
+        return self.stale_reason is not None
+
+    @property
+    def stale_reason(self) -> str | None:
         now = self.clock()
         if now - self.beat > BEAT_STALE_SECONDS:
-            return True
-        runs_ticks = self.mode != "api-only"
+            return f"The event loop has not run for {now - self.beat:.0f} s."
         since = now - (self.started if self.tick is None else self.tick)
-        return runs_ticks and since > TICKS_MISSED * self.tick_seconds
+        if self.mode != "api-only" and since > TICKS_MISSED * self.tick_seconds:
+            return f"No tick has ended for {since:.0f} s; one is due every {self.tick_seconds:.0f} s."
+        return None
 
     def report(self, version: str) -> dict[str, object]:
-        now = self.clock()
-        problems = [problem for problem in (self.wallet_problem, self.tick_problem) if problem]
+        now, stale = self.clock(), self.stale_reason
+        problems = [problem for problem in (stale, self.wallet_problem, self.tick_problem) if problem]
         return {
-            "status": "stale" if self.is_stale else "degraded" if problems else "ok",
+            "status": "stale" if stale else "degraded" if problems else "ok",
             "mode": self.mode,
             "version": version,
             "uptimeSeconds": round(now - self.started, 1),

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -27,6 +28,13 @@ WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")
 """Of evaluations."""
 WATCHED_TRANSACTIONS = ("post_scores", "advance_to_scoring", "finalize", "feedback")
 """Each may end as `unknown`."""
+AlertName = Literal[
+    "BalanceLow", "BudgetReached", "ChainUnreachable", "DatabaseUnavailable", "DeadlineAtRisk", "DiscoveryFailing",
+    "EvaluationFailed", "EvaluationStuck", "GasCapReached", "HeadLagging", "JudgeBiased", "NonceGap", "NoncesLost",
+    "PostedByAnother", "PostedLate", "PublicationFailing", "ResourcesShort", "ReviewWaiting", "SettingsWrong",
+    "TicksStale", "TransactionUnknown", "Unscorable", "WorkerLost",
+]  # fmt: skip
+"""All alerts of the webhook; Prometheus has them too, and two that no webhook can send."""
 _UNKNOWN = float("nan")
 _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
@@ -94,6 +102,8 @@ class Metrics:
 
         for unknown in (self.posts_left, self.nearest_deadline, self.swap_consistency):
             unknown.set(_UNKNOWN)
+        for name in get_args(AlertName):
+            self.alerts.labels(name)
         for outcome in WATCHED_OUTCOMES:
             self.evaluations.labels(outcome)
         for intention in WATCHED_TRANSACTIONS:

@@ -31,7 +31,7 @@ from clara_eval.app import App
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.status import read_attempts, save_attempts, workflow_id
 from clara_eval.core.address import Address
-from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.private_file import make_private
 from clara_eval.service.options import APPLICATION, APPLICATION_VERSION, EngineOptions
 from clara_eval.store.leases import Leases, worker_lease
@@ -57,11 +57,11 @@ def evaluations_of(evaluator: str) -> str:
 
 
 async def answered(call: Awaitable[T]) -> T:
-    """Await a call to DBOS; Temporary if its database does not answer."""
+    """Await a call to DBOS; StoreDown if its database does not answer."""
     try:
         return await call
     except SQLAlchemyError as bad:
-        raise Temporary(f"The queue's database does not answer ({type(bad).__name__}).") from bad
+        raise StoreDown(f"The queue's database does not answer ({type(bad).__name__}).") from bad
 
 
 class JsonSerializer(Serializer):
@@ -153,12 +153,14 @@ async def launched(
 
 
 def _launch(url: str) -> None:
-    """Launch DBOS; ConfigError if its file is damaged."""
+    """Launch DBOS; ConfigError if its file is damaged, StoreDown if its database does not answer."""
     try:
         DBOS.launch()
     except sqlalchemy.exc.DatabaseError as bad:
         if not is_sqlite(url) or isinstance(bad, sqlalchemy.exc.OperationalError):
-            raise
+            raise StoreDown(
+                f"The queue's database does not answer: {bad.orig}.", remedy="Is it up, and not full?"
+            ) from bad
         raise ConfigError(
             f"The engine's database {sqlite_path(url)} is damaged: {bad.orig}.",
             remedy="Move this file away and start again: it holds only queues. Results and payments are in "

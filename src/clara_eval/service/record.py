@@ -43,16 +43,18 @@ async def record_post(tick: Tick, challenge: Challenge) -> None:
     _log.info("post_recognised", posted_by=by)
 
 
-async def show_posted(app: App, metrics: Metrics, challenge: Challenge) -> None:
-    """Update the index right after our post; a node that fails now changes nothing about the post."""
+async def show_posted(app: App, metrics: Metrics, challenge: Challenge) -> float | None:
+    """Update the index right after our post and return the share of the window left, None if no node answers."""
     try:
         now = await look_at_challenge(app.chain, challenge.address)
     except Temporary as bad:
         _log.warning("index_waits_for_tick", problem=str(bad))
-        return
+        return None
     status = await read(app.store, app.chain_id, EvalStatus, status_key(challenge.address))
     await save_summary(app.store, now, status.postedBy if status else None)
-    metrics.window_left_at_post.observe(max(0.0, 1 - window_used(challenge, now.block.timestamp)))
+    left = max(0.0, 1 - window_used(challenge, now.block.timestamp))
+    metrics.window_left_at_post.observe(left)
+    return left
 
 
 async def record_end(tick: Tick, challenge: Challenge) -> None:

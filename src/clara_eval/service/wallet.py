@@ -16,7 +16,7 @@ async def watch_balance(tick: Tick) -> None:
         return
     report.balance_wei, report.posts_left = await posts_covered(tick.app.chain, sender.address)
     if report.posts_left < _LOW_POSTS:
-        summary = f"The evaluator's balance pays for {report.posts_left} more posts at the present fee."
+        summary = f"The balance of {sender.address} pays for {report.posts_left} more posts at the present fee."
         tick.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
 
 

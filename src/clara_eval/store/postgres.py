@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.store.driver import DATABASE, Driver, Row, SqlValue, migrate
 from clara_eval.store.sql_store import SqlStore
 
@@ -108,7 +108,7 @@ async def _outage_is_temporary() -> AsyncIterator[None]:
     try:
         yield
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as bad:
-        raise Temporary(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
+        raise StoreDown(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
 
 
 async def _check(connection: _Connection) -> None:

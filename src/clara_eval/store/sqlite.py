@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.errors import ConfigError, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
 from clara_eval.store.driver import DATABASE, Driver, Row, SqlValue, migrate
 from clara_eval.store.leases import since_start
@@ -103,10 +103,9 @@ def _refusal(bad: sqlite3.DatabaseError) -> Exception:
     """Turn what the file cannot do now into Temporary; a wrong statement stays what it is."""
     if isinstance(bad, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
         return bad
-    return Temporary(
-        f"The SQLite store refuses: {bad}.",
-        remedy="Is the disk full, the file damaged, or does another program hold it?",
-    )
+    is_full = getattr(bad, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+    remedy = "Is the disk full, the file damaged, or does another program hold it?"
+    return StoreDown(f"The SQLite store refuses: {bad}.", remedy="Free some disk space." if is_full else remedy)
 
 
 async def _while_held(run: Callable[[], T]) -> T:

@@ -22,6 +22,7 @@ def splits(draw: st.DrawFn) -> tuple[int, ...]:
     return tuple(b - a for a, b in itertools.pairwise(edges))
 
 
+@pytest.mark.specification("3.4", "`prizePool * payoutBps[i] / 10000`, the last winner absorbs dust")
 @given(pool=st.integers(1, 10**30), bps=splits())
 def test_prizes_sum_to_the_pool_and_only_the_last_takes_dust(pool: int, bps: tuple[int, ...]) -> None:
     """Prizes sum to the pool, and every place but the last has exactly pool * bps // 10000."""
@@ -31,6 +32,7 @@ def test_prizes_sum_to_the_pool_and_only_the_last_takes_dust(pool: int, bps: tup
     assert amounts[-1] >= pool * bps[-1] // 10_000
 
 
+@pytest.mark.specification("3.4", "Top `winnerCount` submissions become winners")
 def test_winners_are_the_first_placed_with_their_agents() -> None:
     """The best placed accounts win, each with the agent it submitted with."""
     chosen = choose_winners(challenge(4, (6000, 4000)), [Placed(account(n), 9000 - n) for n in (2, 0, 1, 3)])

@@ -56,6 +56,7 @@ def test_metadata_with_an_object_config_is_hashed_in_canonical_form() -> None:
     assert (read.hash_kind, read.config_bytes) == ("canonical", canonical)
 
 
+@pytest.mark.specification("4", "The hash is committed on-chain at creation for verifiability")
 def test_a_config_that_was_not_committed_is_never_read() -> None:
     """A mismatch names both hashes, for both forms, and also when only a space was added."""
     committed = keccak_hex(APPENDIX.encode())
@@ -100,6 +101,7 @@ def test_what_is_built_for_posting_is_read_back(title: str, problem: str, skills
     assert (read.title, read.problem_statement, read.skills) == (title, problem, tuple(skills))
 
 
+@pytest.mark.specification("10.5", "Should we validate the eval config at challenge creation?")
 def test_a_bad_config_is_not_built_into_metadata() -> None:
     """Nobody escrows a prize for a config that cannot be evaluated."""
     with pytest.raises(BadEvalConfig):

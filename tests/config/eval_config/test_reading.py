@@ -32,6 +32,7 @@ def feature_errors(**feature: Any) -> list[str]:
     return [problem.path for problem in errors(config_text(features=["novelty", {"name": "x_y", **feature}]))]
 
 
+@pytest.mark.specification("4", "version, features, criteria, submissionFormat, language")
 def test_the_example_of_the_specification_is_accepted_as_it_stands() -> None:
     """The appendix config has no problem at all, and every name in it has a catalogue type."""
     assert collect_problems(APPENDIX) == []

@@ -77,6 +77,7 @@ async def test_claimed_features_need_a_model() -> None:
         await extract_features(None, CLAIMED, solution(CODE), READING)
 
 
+@pytest.mark.specification("3.1", "Structured JSON feature vector per submission")
 async def test_claims_become_a_vector_and_texts_stay_apart() -> None:
     """Typed values reach the vector, texts only the people."""
     found = await extract_features(
@@ -120,6 +121,7 @@ async def test_when_the_views_disagree_the_worse_value_counts() -> None:
     ]
 
 
+@pytest.mark.specification("5", "Layer 3: features outside expected ranges get clamped and flagged")
 async def test_values_out_of_range_are_clamped_and_flagged() -> None:
     """A number beyond its range counts as the bound."""
     found = await extract_features(answering(correctness=9, speed=-3), CLAIMED, solution(CODE), READING)

@@ -41,6 +41,7 @@ def codes(schema: FeatureSchema, field: list[SubmissionFacts]) -> list[list[str]
     return [[flag.code for flag in found[account(n)].flags] for n in range(len(field))]
 
 
+@pytest.mark.specification("5", "Layer 5: statistical outliers are flagged for review")
 def test_sixty_functions_among_two_to_four_stand_out() -> None:
     """In a batch of eight one with sixty functions is flagged, and nobody else."""
     field = [measured(FUNCTIONS, functions=count) for count in (2, 3, 4, 2, 3, 4, 3, 60)]
@@ -105,6 +106,7 @@ def test_uneven_claims_near_the_best_are_looked_at_like_even_ones() -> None:
     assert "nearly_all_best" in codes(LEVELS, [*mixed, claimed(LEVELS, right=4, clear=3, safe=4)])[-1]
 
 
+@pytest.mark.specification("5", "Layer 4: an injection that inflates one submission is normalized against others")
 def test_what_words_alone_show_cannot_win() -> None:
     """Where nobody's code bears a claim out, the best one counts as the middle of the others, and a worse one as it is."""
     field = {account(n): claimed(LEVEL, unsupported=("correctness",), correctness=n % 3) for n in range(6)}

@@ -126,6 +126,7 @@ def data_of(question: Question) -> str:
     return unescaped(user.partition(f"<submission-{nonce}>\n")[2].rpartition(f"\n</submission-{nonce}>")[0])
 
 
+@pytest.mark.specification("5", "Layer 1: structural separation")
 @pytest.mark.parametrize("carrier", sorted(CARRIERS))
 def test_prompts_hold_every_payload_as_data(carrier: str) -> None:
     """Tags hold, nothing invisible is shown, and what is shown is the whole submission (I3, I4, I6; M1)."""

@@ -58,6 +58,7 @@ def problem(answer: tuple[int, dict[str, str], bytes], status: int) -> dict[str,
     return found
 
 
+@pytest.mark.specification("7", "`GET …/eval-status`: status and progress")
 async def test_status_of_a_known_challenge(service: Service) -> None:
     """The specified fields come back as they are stored; a challenge not begun is pending."""
     code, headers, body = await service.get(f"{BASE}/{POSTED}/eval-status")
@@ -105,6 +106,7 @@ async def test_evaluate_asks_for_the_key(service: Service) -> None:
     assert service.engine.asked == []
 
 
+@pytest.mark.specification("7", "`POST /api/v1/challenges/evaluate` with the admin API key")
 @pytest.mark.parametrize("headers", [BEARER, {"x-api-key": ADMIN}])
 async def test_evaluate_with_the_key(service: Service, headers: dict[str, str]) -> None:
     """The administrator's request is queued and says where to follow it."""
@@ -162,6 +164,7 @@ async def test_a_ruling_reaches_the_engine_and_the_sheet_the_administrator(servi
     assert (sheet["traceDigest"], sheet["title"], sheet["reasons"]) == (digest, "Waits", ["why"])
 
 
+@pytest.mark.specification("10.3", "Should eval traces be public?")
 async def test_ranking_and_trace_are_public_after_the_post_only(service: Service) -> None:
     """Before the post a stranger learns nothing but the status; the administrator may read."""
     for path in ("leaderboard", "eval-trace"):
@@ -173,6 +176,7 @@ async def test_ranking_and_trace_are_public_after_the_post_only(service: Service
     assert json.loads((await service.get(f"{BASE}/{POSTED}"))[2])["leaderboard"]["rankings"][0]["rank"] == 1
 
 
+@pytest.mark.specification("7", "`GET …/eval-trace`: the full trace")
 async def test_a_streamed_trace_verifies(service: Service) -> None:
     """Several megabytes arrive in pieces, whole and in order, under the digest as ETag."""
     code, headers, body = await service.get(f"{BASE}/{POSTED}/eval-trace")

@@ -43,6 +43,7 @@ def _run(*arguments: str | Path) -> Any:
     return result.stdout
 
 
+@pytest.mark.specification("6", "25 submissions cost about $3.51")
 def test_the_specification_table(config: Path) -> None:
     """25 submissions cost what the specification says: $0.50 + $3.00 + $0.01 = $3.51."""
     found = json.loads(_run("quote", config, "--json"))["specification"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 from mcp import Client
 from pydantic import SecretStr
 from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_settings
@@ -44,6 +45,7 @@ async def evaluate_now(settings: Settings, chain: LocalChain, address: str) -> N
         await evaluate(app, to_address(address))
 
 
+@pytest.mark.specification("8", "challenge_post, challenge_eval_status and challenge_score: the whole life by tools")
 async def test_a_challenge_lives_from_post_to_claim_through_tools_alone(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:

@@ -268,6 +268,7 @@ async def test_waiting_reports_progress_and_ends_with_the_evaluation(local_chain
     assert heard[-1] == 90
 
 
+@pytest.mark.specification("8", "`self`: the poster posts scores")
 async def test_scores_of_the_poster_are_labelled(local_chain: LocalChain, tmp_path: Path) -> None:
     """Without records of an evaluation the chain's winners are shown as such, and only the winners."""
     chain = local_chain

@@ -75,6 +75,7 @@ def test_a_prize_at_the_minimum_passes() -> None:
     check_prize(None, 0.0, now=0)
 
 
+@pytest.mark.specification("6", "Option A: the platform subsidizes, within a cap")
 async def test_a_hundred_challenges_of_one_poster_stop_at_the_cap(store: SqlStore) -> None:
     """However many challenges one poster brings at once, what is reserved never passes the cap by a millionth."""
     caps = Caps(per_challenge=None, per_poster_day=50 * DOLLAR, per_month=None)
@@ -94,6 +95,7 @@ async def test_a_hundred_challenges_of_one_poster_stop_at_the_cap(store: SqlStor
     assert spent <= 50 * DOLLAR < spent + min(quotes)
 
 
+@pytest.mark.specification("10.4", "What if someone creates 100 challenges to drain eval budget?")
 async def test_a_hundred_new_posters_leave_the_month_to_those_who_are_known(store: SqlStore) -> None:
     """New names share a part of the month's budget, however many they are; whoever paid his way before still gets in."""
     caps = Caps(None, 50 * DOLLAR, per_month=350 * DOLLAR, new_posters_month=175 * DOLLAR)

@@ -87,6 +87,7 @@ async def test_claude_request() -> None:
     assert (answer.input_tokens, answer.cached_tokens) == (10 // 4 + 1 + 13 // 4, 13 // 4)
 
 
+@pytest.mark.specification("1", "temperature=0, seeded")
 async def test_openai_request() -> None:
     """An OpenAI-compatible endpoint gets temperature 0, the seed, the token limit and the strict schema."""
     async with _openai() as (llm, endpoint):

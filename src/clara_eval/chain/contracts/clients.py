@@ -80,8 +80,8 @@ class ChallengeContract(_Contract):
         return {name: self._value(name, found) for name, found in zip(names, answers, strict=True)}
 
     async def scoring_state(self, block: Block) -> ScoringState:
-        found = await self.state(block, ("status", "scorePostedAt"))
-        return ScoringState(self.status_in(found), found["scorePostedAt"])
+        found = await self.state(block, ("status", "scorePostedAt", "deadline"))
+        return ScoringState(self.status_in(found), found["scorePostedAt"], found["deadline"])
 
     def status_in(self, state: ChallengeGetters) -> ChallengeStatus:
         try:

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.errors import ClaraError, RanOut, as_ours
 from clara_eval.core.extras import missing_part
 from clara_eval.core.version import RULES, __version__
 from clara_eval.interfaces.cli.commands import LazyGroup
@@ -67,12 +67,15 @@ def main() -> None:
 
 
 def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
-    """Tell a missing part and a full disk from a bug."""
+    """Tell a missing part, and a machine that has no more of something, from a bug."""
     part = missing_part(bug) if isinstance(bug, ModuleNotFoundError) else None
     if part is not None:
         fail(part, as_json=as_json)
     if isinstance(bug, OSError) and bug.errno in {errno.ENOSPC, errno.EDQUOT}:
         fail("There is no space left to write to. Free some, or write elsewhere.")
+    known = as_ours(bug)
+    if isinstance(known, RanOut):
+        fail(known, as_json=as_json)
     if isinstance(bug, FileNotFoundError) and "temporary directory" in str(bug):  # of `tempfile`, which names no file
         fail("No folder for temporary files can be written to. Name one that can with TMPDIR.", code=2, as_json=as_json)
     fail(

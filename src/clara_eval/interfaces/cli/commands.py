@@ -34,6 +34,7 @@ COMMANDS = {
     "redteam": Entry("clara_eval.redteam.command:redteam", "Attack the evaluation itself and say how it held."),
     "serve": Entry("serve:serve", "Run the service until it is told to stop."),
     "spend": Entry("operator:spend", "Report what was spent on models."),
+    "backup": Entry("backup:backup", "Copy the database while the service runs."),
     "mcp": Entry("serve:mcp", "Serve the challenge tools to an MCP client over stdio."),
     "devnet": Entry("clara_eval.devnet.command:app", "Run a local chain with every contract deployed."),
     "config": Entry("", "Write, check, price and hash eval configs."),
