@@ -18,10 +18,10 @@ from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.costs.budgets import ReadingBudget, RunBudget, caps_of
+from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
-from clara_eval.judge.port import ConnectedLlm, Llm
+from clara_eval.judge.port import ConnectedLlm, Llm, NothingJudged
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
@@ -188,6 +188,11 @@ class ModelPool:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
             check_worth_starting(quoted, caps.tightest)
+        expected, most_lost = quoted.models_micro_usd, None
+        if expected:
+            # Counted from where this jury began: another one, or a restart, begins anew.
+            begun = await self.store.add_entry(challenge.run, f"lost/{','.join(plan.models)}", str(unsure))
+            most_lost = int(begun) + max(WASTE_TIMES * expected, LEAST_WASTE)
         ledger = Reservation(self.settings, self.store, challenge, unsure)
         budget = RunBudget(
             most,
@@ -195,6 +200,7 @@ class ModelPool:
             lost_before=unsure,
             kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
             extend=ledger.extend,
+            most_lost=most_lost,
         )
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
@@ -204,10 +210,12 @@ class ModelPool:
         if self.is_costly(plan) and not is_answered:
             await ledger.take(most or spent)
         try:
-            expected = quoted.models_micro_usd
             yield RunModels(
                 lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
             )
+        except NothingJudged as bad:
+            budget.unsure_micro_usd += await self.store.forget_answers(bad.requests)
+            raise
         finally:
             for name in plan.models:
                 self._attested.pop((name, challenge.run), None)

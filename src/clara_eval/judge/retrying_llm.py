@@ -164,12 +164,13 @@ class RetryingLlm:
         control = replace(prompt, user=CONTROL)
         async with self._call(control, until, yields=False) as call:
             call.answer = await self._llm.complete(control)
+        charged = self._charged(call)
         if self._counts_as_nonsense(call):
             self._is_garbled = True
-            raise self._garbled(call)
-        if call.answer.stop == "refusal":
-            raise self._refusing(call)
-        await self._keep(control, self._charged(call))
+            raise self._garbled(call, charged)
+        if charged.answer.stop == "refusal":
+            raise self._refusing(call, charged)
+        await self._keep(control, charged)
 
     @asynccontextmanager
     async def _call(self, prompt: Prompt, until: float, *, yields: bool) -> AsyncIterator[_Call]:
@@ -247,25 +248,22 @@ class RetryingLlm:
 
         Raises Garbled or JudgeRefuses if it does not; RequestRefused for a refusal that another model may answer.
         """
-        assert call.answer is not None
-        is_refused = call.answer.stop == "refusal"
+        charged = self._charged(call)  # before a probe, which needs the money that was reserved
+        is_refused = charged.answer.stop == "refusal"
         if self._counts_as_nonsense(call) or is_refused:
-            is_alone = False
-            trouble: ClaraError | None = None
+            if is_refused and yields:
+                self._lose(call, charged)
+                raise RequestRefused(f"{self._name} refuses a question: {charged.answer.text}")
+            is_alone, trouble = False, None
             try:
-                if is_refused and yields:
-                    trouble = RequestRefused(f"{self._name} refuses a question: {call.answer.text}")
-                elif not self._is_garbled:
-                    is_alone = await self._answers_others(call.prompt, call.answered_before, until)
+                is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.answered_before, until)
             finally:
-                if trouble is not None:
-                    self._lose(call)
-                elif not is_alone:
-                    trouble = self._refusing(call) if is_refused else self._garbled(call)
+                if not is_alone:
+                    trouble = self._refusing(call, charged) if is_refused else self._garbled(call, charged)
             if trouble is not None:
                 raise trouble
             self._admission.breaker.answered()
-        return self._charged(call)
+        return charged
 
     def _counts_as_nonsense(self, call: _Call) -> bool:
         """Count the unparsable answers in a row; True when there are too many."""
@@ -273,23 +271,21 @@ class RetryingLlm:
         self._is_garbled = self._is_garbled and self._nonsense > 0
         return self._nonsense > MOST_NONSENSE
 
-    def _garbled(self, call: _Call) -> Garbled:
-        self._lose(call, is_failure=True)
+    def _garbled(self, call: _Call, charged: Charged) -> Garbled:
+        self._failed_to_help(call, charged)
         return Garbled(f"{self._name} answers with something that is not what was asked for.")
 
-    def _refusing(self, call: _Call) -> JudgeRefuses:
+    def _refusing(self, call: _Call, charged: Charged) -> JudgeRefuses:
         self._refuses = True
-        self._lose(call, is_failure=True)
-        assert call.answer is not None
-        return JudgeRefuses(f"{self._name} refuses every question: {shown(call.answer.text, 200)}")
+        self._failed_to_help(call, charged)
+        return JudgeRefuses(f"{self._name} refuses every question: {shown(charged.answer.text, 200)}")
 
-    def _lose(self, call: _Call, *, is_failure: bool = False) -> None:
-        """Count an answer that is not kept: it was paid for and is of no use."""
-        assert call.answer is not None
-        cost = None if self._card is None else self._card.cost(call.answer)
-        self._budget.unsure(call.reserved, call.prompt.purpose, cost)
-        if is_failure:
-            self._admission.breaker.failed(self._clock(), probe=call.is_probe)
+    def _failed_to_help(self, call: _Call, charged: Charged) -> None:
+        self._lose(call, charged)
+        self._admission.breaker.failed(self._clock(), probe=call.is_probe)
+
+    def _lose(self, call: _Call, charged: Charged) -> None:
+        self._budget.lose(call.prompt.purpose, charged.cost or 0)
 
     def _charged(self, call: _Call) -> Charged:
         answer, purpose = call.answer, call.prompt.purpose

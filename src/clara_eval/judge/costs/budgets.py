@@ -77,6 +77,9 @@ def check_prize(worth: int | None, min_prize_usd: float | None, now: int) -> Non
     )
 
 
+WASTE_TIMES = 2
+LEAST_WASTE = 500_000
+"""A run stops when answers of no use cost so many times its estimate, and at least these millionths of a dollar."""
 Extend = Callable[[int], Awaitable[int]]
 """Told what a run needs in all; returns what it may spend then. Raises Deferred over a cap of the ledger."""
 
@@ -110,8 +113,14 @@ class RunBudget:
     kept_micro_usd: int = 0
     """For comparisons: no other call takes it."""
     extend: Extend | None = None
+    most_lost: int | None = None
+    """No call is made once answers that are of no use cost this much, with `lost_before`; None is no bound."""
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+    @property
+    def lost(self) -> int:
+        return self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
 
     @property
     def spent(self) -> int:
@@ -133,6 +142,15 @@ class RunBudget:
                     "own machine), or set the CLARA_BUDGET_… caps to none.",
                 )
             return [0] * len(prompts)
+        if self.most_lost is not None and self.lost >= self.most_lost:
+            raise OutOfBudget(
+                f"Answers that cannot be used cost ${self.lost / MICRO:.2f} so far, {WASTE_TIMES} times the estimate "
+                "of the whole round or more: no more is asked.",
+                remedy=f"Is {judge} the right model, and does its endpoint take a JSON Schema? Name another judge in "
+                "CLARA_JUDGES, or evaluate anew (`evaluate --restart`).",
+                is_lost=True,
+                retry_after_seconds=LOOK_AGAIN_SECONDS,
+            )
         amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
         needed = sum(amounts)
         kept = 0 if all(prompt.purpose == "comparison" for prompt in prompts) else self.kept_micro_usd
@@ -168,15 +186,21 @@ class RunBudget:
         self._spent += cost or 0
         self._give_back(reserved)
 
-    def unsure(self, reserved: int, purpose: str, cost: int | None = None, *, is_looked_for: bool = False) -> None:
-        """Count a call without a usable answer as spent: its cost, or if that is not known, all that was reserved.
+    def lose(self, purpose: str, cost: int) -> None:
+        """Count an answer that was charged and is not kept as paid for nothing."""
+        stage = self._stage(purpose)
+        stage.micro_usd -= cost
+        stage.unsure_micro_usd += cost
+        self.unsure_micro_usd += cost
+
+    def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
+        """Count the reservation as spent: the call was sent and never answered.
 
         `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then.
         """
-        lost = reserved if cost is None else cost
-        self._stage(purpose).unsure_micro_usd += lost
-        self.unsure_micro_usd += 0 if is_looked_for else lost
-        self._spent += lost
+        self._stage(purpose).unsure_micro_usd += reserved
+        self.unsure_micro_usd += 0 if is_looked_for else reserved
+        self._spent += reserved
         self._give_back(reserved)
 
     def release(self, reserved: int, purpose: str) -> None:
@@ -195,8 +219,7 @@ class RunBudget:
 
     def _over(self, worst: int, kept: int) -> OutOfBudget:
         cap = self.cap_micro_usd or 0
-        lost = self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
-        is_lost = self.spent - lost + worst + kept <= cap
+        is_lost = self.spent - self.lost + worst + kept <= cap
         for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(
             f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent{for_games}, "
