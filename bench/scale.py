@@ -49,9 +49,9 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     from tests.support.large_round import PLAN_BY_RULES, large_challenge, run_large, trace_entries
 
     from clara_eval.chain.winners import choose_winners
-    from clara_eval.challenges.public_documents import plots_document, public_keys, scores_document
+    from clara_eval.challenges.public_documents import public_keys, scores_document
     from clara_eval.core.hashing import plain_json
-    from clara_eval.documents.store_keys import plots_key, scores_key
+    from clara_eval.documents.store_keys import scores_key
     from clara_eval.evaluation.trace.document import TraceWriter, render
     from clara_eval.store.sqlite import SqliteStore
     from clara_eval.store.trace_archive import save_trace, stream_trace
@@ -64,7 +64,6 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     lines = [writer.line(key, body) for key, body in trace_entries(challenge, PLAN_BY_RULES, walked)]
     await save_trace(store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
     keys = list(public_keys(challenge, walked, extracted_at=1))
-    keys.append((plots_key(challenge.address), plain_json(plots_document(walked, writer.digest))))
     scores = scores_document(challenge, walked, choose_winners(challenge, walked.placed), writer.digest)
     keys.append((scores_key(challenge.address), plain_json(scores)))
     await store.put_many(challenge.chain_id, keys)

@@ -74,7 +74,7 @@ async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalC
         assert scores["txHash"] == done.receipt.tx_hash
         keys = await app.store.keys(31337, f"challenges:{address}:")
         kinds = {key.split(":")[2] for key in keys}
-        assert kinds == {"eval-status", "features", "pairwise", "scores", "eval-trace", "plots"}
+        assert kinds == {"eval-status", "features", "pairwise", "scores", "eval-trace"}
         assert sum(":features:" in key for key in keys) == 7
         assert sum(":pairwise:" in key for key in keys) == 42
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -17,7 +16,6 @@ import aiohttp
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
 from clara_eval.challenges.objections import Objection
-from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, NotFound
@@ -25,7 +23,6 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.documents.store_keys import (
     features_key,
     index_key,
-    plots_key,
     scores_key,
     status_key,
 )
@@ -34,7 +31,6 @@ from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Rates
 from clara_eval.interfaces.serve import REQUEST_SECONDS, api_running
-from clara_eval.ranking import Result, rank, tally
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.requests import ServiceRequests
@@ -154,16 +150,6 @@ def scores(*, posted: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plots() -> dict[str, str]:
-    """Real pictures of a small ranking, whose names are hostile."""
-    items = ["</svg><script>alert(1)</script>", "0x" + "44" * 20, "0x" + "55" * 20]
-    results = [Result(a, b, "first") for a, b in itertools.combinations(items, 2)]
-    table = tally(items, results)
-    ranking = rank(table, seed=b"", winner_count=1)
-    pictures = {"ratings": ratings_svg(ranking), "matrix": win_matrix_svg(ranking, table)}
-    return {"traceDigest": "0x" + "ab" * 32, **pictures}
-
-
 def status(name: str, progress: int) -> dict[str, Any]:
     return {
         "status": name,
@@ -182,12 +168,10 @@ async def fill(store: SqlStore) -> None:
         (index_key(POSTED), summary(POSTED, "<script>alert(1)</script>", 300)),
         (status_key(POSTED), status("complete", 100)),
         (scores_key(POSTED), scores(posted=True)),
-        (plots_key(POSTED), plots()),
         (features_key(POSTED, "0x" + "44" * 20), {"features": {"parses": True, "tests": 3, "style": "<u>flat</u>"}}),
         (index_key(REVIEWED), summary(REVIEWED, "Waits", 200)),
         (status_key(REVIEWED), status("review", 95)),
         (scores_key(REVIEWED), scores(posted=False)),
-        (plots_key(REVIEWED), plots()),
         (index_key(QUIET), summary(QUIET, "", 100)),
     ]
     await store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in rows])

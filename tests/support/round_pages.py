@@ -6,6 +6,7 @@ status, scores, facts, games, and a trace whose beginning says by what it was ju
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -27,6 +28,7 @@ from clara_eval.documents.store_keys import (
     status_key,
 )
 from clara_eval.evaluation.trace.document import TraceWriter, render
+from clara_eval.judge.templates import prompt_files
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import save_trace
 
@@ -53,7 +55,7 @@ async def put_round(
 ) -> str:  # fmt: skip
     """A whole round; the digest of its trace. `strange` is put wherever a stranger's words can stand."""
     accounts = [account(number) for number in range(entries)]
-    digest = await _trace(store, address, strange)
+    digest = await _trace(store, address, accounts, strange)
     found = summary(address, title, 1_794_800_000)
     found |= {"submissionCount": entries + 2, "winnerCount": winners, "skills": ["solidity", strange or "gas"],
               "problemStatement": strange or "Pay twenty addresses in one call, for the least gas.",
@@ -82,16 +84,43 @@ def _result(accounts: list[Address], winners: int) -> RoundResult:
     return RoundResult(chainStatus="scoring", token=token, entrants=entrants, winners=paid, isOver=True)
 
 
-async def _trace(store: SqlStore, address: Address, strange: str) -> str:
-    writer = TraceWriter()
-    config = json.dumps({"criteria": strange or CRITERIA})
-    lines = [
-        writer.line("plan", {"judges": ["rules", "openai:model"]}),
-        writer.line("metadata", {"evalConfig": config}),
-        writer.line("schema", SCHEMA.to_json()),
-    ]
+async def _trace(store: SqlStore, address: Address, accounts: list[Address], strange: str) -> str:
+    """Head, submissions, runs and the comparisons of the first two by a model, as an evaluation writes them."""
+    writer, copy = TraceWriter(), account(1_000_000)
+    sent = [*accounts, copy]
+    texts = {one: f"// {strange or 'send'} {min(n, 7)}\nfunction send() {{ return {min(n, 7)} }}\n"
+             for n, one in enumerate(accounts)}  # fmt: skip
+    texts[copy] = texts[accounts[0]]
+    received = {one: base64.b64encode(text.encode()).decode() for one, text in texts.items()}
+    compared = [(accounts[0], accounts[1], "0x" + "aa" * 32), (accounts[1], accounts[0], "0x" + "bb" * 32)]
+    bodies: list[tuple[str, Any]] = [
+        ("challenge", {"submissions": [{"submitter": a, "submittedAt": 1_794_700_000, "version": 2} for a in sent]}),
+        ("plan", {"judges": ["rules", "openai:model"]}),
+        ("metadata", {"evalConfig": json.dumps({"criteria": strange or CRITERIA})}),
+        ("schema", SCHEMA.to_json()),
+        ("prompts", prompt_files()),
+        *((f"solution/{one}", {"received": {"content": received[one]}}) for one in sent),
+        ("rejected", [{"account": copy, "code": "copy", "reason": f"Identical to the submission of {accounts[0]}."}]),
+        ("similar", []),
+        *((f"executed/{one}", _run(n)) for n, one in enumerate(accounts)),
+        *((f"answer/{request}", {"answer": {"text": f"{strange} the first answer {request[:4]}"}})
+          for _, _, request in compared),
+        ("unanswered", {}),
+        *((f"comparison/{n:07}", {"first": first, "second": second, "judge": "openai:model@http://10.0.0.7/v1",
+                                  "requests": [request]}) for n, (first, second, request) in enumerate(compared)),
+        ("ranking", None),
+    ]  # fmt: skip
+    lines = [writer.line(key, body) for key, body in bodies]
     await save_trace(store, CHAIN, address, render(lines, writer.digest), writer.digest)
     return writer.digest
+
+
+def _run(number: int) -> dict[str, Any]:
+    calls = [
+        {"name": "test_sends_all", "kind": "test", "outcome": "passed" if number < 4 else "failed", "used": 21_137},
+        {"name": "metric_batch_gas", "kind": "metric", "outcome": "passed", "used": 5, "value": 40_000 + number},
+    ]
+    return {"outcome": "passed" if number < 4 else "failed", "calls": calls}
 
 
 def _scores(accounts: list[Address], digest: str, winners: int, *, posted: bool, strange: str) -> dict[str, Any]:
@@ -149,6 +178,7 @@ def _games(address: Address, accounts: list[Address], strange: str) -> list[tupl
         for other in accounts[number + 1 : number + 1 + NEIGHBOURS]:
             game = {"confidence": 0.8, "reason": strange or "gas_send 40,000 against 41,000"}
             for first, second, side in ((one, other, "A"), (other, one, "B")):
-                votes = [{"judge": "rules", "winner": side, "confidence": 0.8, "reason": game["reason"]}]
+                judge = "openai:model@http://10.0.0.7/v1" if number == 0 else "rules"
+                votes = [{"judge": judge, "winner": side, "confidence": 0.8, "reason": game["reason"]}]
                 found.append((pairwise_key(address, first, second), {"winner": side, **game, "votes": votes}))
     return found

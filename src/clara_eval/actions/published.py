@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
-from clara_eval.challenges.challenge_index import read_document, read_many, summaries
+from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.review import read_review
+from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
 from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
@@ -37,19 +38,18 @@ from clara_eval.documents.store_keys import (
     created_key,
     features_key,
     index_key,
-    plots_key,
+    public_harness_key,
     scores_key,
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
 from clara_eval.judge.costs.budgets import Spend
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.store.trace_archive import archived_trace, stream_trace, trace_part
+from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 TRACE_FORMAT = FORMAT
-_BEFORE_SUBMISSIONS = ("plan", "metadata", "schema")
-_MOST_PARTS = 3
-"""Metadata can be as long as a part; the schema is then in the next one."""
+Bodies = dict[str, Any]
+"""Entries of a trace by key, or one of them: checked when it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,35 +78,31 @@ class PublishedTrace:
     pieces: AsyncIterator[str]
 
 
-async def evaluation_status(store: SqlStore, chain_id: int, address: Address) -> EvalStatus | None:
-    """Read the status; `pending` if only the challenge is known, None if it is not."""
-    found = await read(store, chain_id, EvalStatus, status_key(address))
-    if found is not None or await store.get(chain_id, index_key(address)) is None:
-        return found
-    return EvalStatus(status="pending", progress=0)
-
-
 @dataclass(frozen=True, slots=True)
 class ResultReader:
     store: SqlStore
     chain_id: int
     traces_public: str
+    evaluator: Address | None = None
+    """Whose challenges the service evaluates; None if that is not set."""
 
-    async def status(self, address: Address) -> EvalStatus:
-        found = await evaluation_status(self.store, self.chain_id, address)
+    async def status(self, address: Address, *, admin: bool = False) -> EvalStatus:
+        found = await evaluation_status(self.store, self.chain_id, address, self.evaluator)
         if found is None:
             raise _unknown(address)
-        return found
+        return found if admin else shown_to_all(found)
 
-    async def listed(self, wanted: str | None = None) -> list[ChallengeSummary]:
+    async def listed(self, wanted: str | None = None, *, admin: bool = False) -> list[ChallengeSummary]:
         """Every challenge, or those with this evaluation status, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
         statuses = await read_many(self.store, self.chain_id, EvalStatus, status_key, found)
-        waiting = EvalStatus(status="pending", progress=0)
+        shown = {a: statuses.get(a) or status_without_evaluation(one, self.evaluator) for a, one in found.items()}
         rows = [
-            ChallengeSummary.model_validate({**dict(summary), "evaluation": statuses.get(address, waiting)})
-            for address, summary in found.items()
-            if wanted in (None, statuses.get(address, waiting).status)
+            ChallengeSummary.model_validate(
+                {**dict(found[address]), "evaluation": status if admin else shown_to_all(status)}
+            )
+            for address, status in shown.items()
+            if wanted in (None, status.status)
         ]
         return sorted(rows, key=lambda row: (-row.deadline, row.address))
 
@@ -114,13 +110,15 @@ class ResultReader:
         summary = await read(self.store, self.chain_id, Summary, index_key(address))
         if summary is None:
             raise _unknown(address)
+        if summary.rules:
+            summary.rules.harnessSource = await self.store.get(self.chain_id, public_harness_key(address))
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return ChallengeDetail.model_validate(
             {
                 **dict(summary),
-                "evaluation": await self.status(address),
+                "evaluation": await self.status(address, admin=admin),
                 "review": review.to_json() if review else None,
                 "leaderboard": scores if is_open else None,
                 "traceDigest": scores.traceDigest if scores and is_open else None,
@@ -148,13 +146,6 @@ class ResultReader:
         if not admin and not scores.is_posted:
             raise _not_posted(address, "The ranking")
         return scores
-
-    async def plots(self, address: Address, scores: Scores) -> dict[str, str]:
-        """The pictures of these scores, by name; none if somebody else posted them."""
-        plots = await read_document(self.store, self.chain_id, plots_key(address)) or {}
-        if scores.traceDigest is None or plots.pop("traceDigest", None) != scores.traceDigest:
-            return {}
-        return {name: str(svg) for name, svg in plots.items() if name != "matrix" or self.traces_public != "never"}
 
     def _shows_evidence(self, scores: Scores) -> bool:
         """Facts, comparisons and criteria belong to the trace of these scores: private if traces are."""
@@ -186,20 +177,36 @@ class ResultReader:
         scored = [(*pair, points[one.winner]) for pair, one in played.items() if one.winner in points]
         return await asyncio.to_thread(turning_point, account, places, scored, scores.paid_count)
 
+    async def trace_bodies(
+        self, address: Address, scores: Scores, marks: Sequence[str], *, before: Sequence[str]
+    ) -> Bodies:
+        """Bodies of the trace's entries whose line has one of the marks, by key; it stops at one of `before`.
+
+        Empty if the trace is private, or is not the trace of these scores.
+        """
+        archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
+        found: Bodies = {}
+        if archived is None or archived.digest != scores.traceDigest:
+            return found
+        async for part in stream_trace(self.store, self.chain_id, address):
+            for line in part.splitlines():
+                if any(mark in line for mark in marks):
+                    entry = json.loads(line.removesuffix(","))["entry"]
+                    found[entry["key"]] = entry["body"]
+                if any(mark in line for mark in before):
+                    return found
+        return found
+
     async def judging(self, address: Address, scores: Scores) -> JudgingBasis | None:
         """By what these scores were judged, from the head of their trace; None if somebody else posted them."""
-        archived = await archived_trace(self.store, self.chain_id, address) if self._shows_evidence(scores) else None
-        if archived is None or archived.digest != scores.traceDigest:
+        marks = [f'"key":"{key}"' for key in ("plan", "metadata", "schema")]
+        found = await self.trace_bodies(address, scores, marks, before=marks[-1:])
+        if "schema" not in found:
             return None
-        found: dict[str, Any] = {}
-        for part in range(min(archived.parts, _MOST_PARTS)):
-            found |= _entries(await trace_part(self.store, self.chain_id, address, part))
-            if all(key in found for key in _BEFORE_SUBMISSIONS):
-                config = json.loads(found["metadata"]["evalConfig"])
-                config = config if isinstance(config, dict) else {}
-                schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
-                return JudgingBasis(str(config.get("criteria", "")), judges, schema, config)
-        return None
+        config = json.loads(found["metadata"]["evalConfig"])
+        config = config if isinstance(config, dict) else {}
+        schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
+        return JudgingBasis(str(config.get("criteria", "")), judges, schema, config)
 
     async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
         """When it was created, and who took which prize; None if that was not looked at."""
@@ -214,9 +221,6 @@ class ResultReader:
         line = _line("total", own)
         return Spent((line.micro_usd - line.open_micro_usd) / MICRO, line.open_micro_usd / MICRO)
 
-    async def spending(self) -> SpendReport:
-        return spend_report(await self.store.spends())
-
     async def trace(self, address: Address, *, admin: bool) -> PublishedTrace:
         """The archived trace, if this reader may see it."""
         archived = await archived_trace(self.store, self.chain_id, address)
@@ -229,17 +233,6 @@ class ResultReader:
         if not admin and (scores is None or not scores.is_posted):
             raise _not_posted(address, "The trace")
         return PublishedTrace(archived.digest, archived.parts, stream_trace(self.store, self.chain_id, address))
-
-
-def _entries(text: str) -> dict[str, object]:
-    """The bodies of the entries before the first submission, in this part of a trace."""
-    found: dict[str, object] = {}
-    for line in text.splitlines():
-        if any(f'"key":"{key}"' in line for key in _BEFORE_SUBMISSIONS):
-            entry = json.loads(line.removesuffix(","))["entry"]
-            if entry["key"] in _BEFORE_SUBMISSIONS:
-                found[entry["key"]] = entry["body"]
-    return found
 
 
 def _unknown(address: Address) -> NotFound:

@@ -25,7 +25,17 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.rest import ReviewSheet, ShownComparison
-from clara_eval.documents.results import EvalStatus, Features, RuledStage, RulingKind, Scores, Summary, Value, read
+from clara_eval.documents.results import (
+    REJECTED_IN_REVIEW,
+    EvalStatus,
+    Features,
+    RuledStage,
+    RulingKind,
+    Scores,
+    Summary,
+    Value,
+    read,
+)
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
@@ -60,6 +70,8 @@ async def approve(
     review = await decide(store, chain_id, address, "approved", note=note, now=now, digest=looked_at, by=by)
     attempts = await read_attempts(store, chain_id, address)
     await save_attempts(store, chain_id, address, attempts.at_once())
+    status = await StatusWriter.resumed(store, chain_id, address)
+    await status.say("publishing", 91, reason="A person approved the result. A running service posts it soon.")
     return review
 
 
@@ -71,7 +83,7 @@ async def reject(
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)
-        await status.say("failed", reason=f"The result was rejected in review: {note or 'no reason given'}.")
+        await status.say("failed", reason=f"{REJECTED_IN_REVIEW}: {note or 'no reason given'}.")
     return review
 
 
@@ -80,7 +92,7 @@ def _require(digest: str | None) -> str:
         raise BadInput(
             "The digest of the result that you looked at is missing.",
             path="traceDigest",
-            remedy="`clara-eval review show ADDRESS` shows it; name it with --digest.",
+            remedy="Name the traceDigest that the review shows (`clara-eval review show`, or GET …/review).",
         )
     return digest
 

@@ -14,9 +14,9 @@ from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
-from clara_eval.documents.store_keys import INDEX, index_key
+from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key
 from clara_eval.store.sql_store import PublicKeys
-from clara_eval.submissions.model import is_data_uri, read_data_uri
+from clara_eval.submissions.model import SubmissionLimits, is_data_uri, read_data_uri
 
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
@@ -59,8 +59,11 @@ def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
 
 
 async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | None) -> None:
-    text = summary_of(challenge, posted_by).model_dump_json()
-    await keys.put(challenge.chain_id, index_key(challenge.address), text)
+    summary = summary_of(challenge, posted_by)
+    pairs = [(index_key(challenge.address), summary.model_dump_json(exclude={"rules": {"harnessSource"}}))]
+    if summary.rules and summary.rules.harnessSource:
+        pairs.append((public_harness_key(challenge.address), summary.rules.harnessSource))
+    await keys.put_many(challenge.chain_id, pairs)
 
 
 async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any] | None:
@@ -94,6 +97,7 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         return None
     judged = compile_schema(config)[0].judged
     total = sum(feature.weight for feature in judged) or 1.0
+    is_hidden = bool(config.harness and config.harness.hidden)
     return JudgingRules(
         criteria=_text(config.criteria, _MOST_STATEMENT),
         features=[
@@ -103,7 +107,11 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         language=config.language,
         submissionFormat=config.submission_format,
         harness=config.harness.language if config.harness else None,
-        hiddenHarness=bool(config.harness and config.harness.hidden),
+        hiddenHarness=is_hidden,
+        harnessSource=config.harness.source if config.harness else None,
+        harnessHash=challenge.private_set_hash if is_hidden else None,
+        ifNotRevealed=config.harness.if_not_revealed if config.harness and is_hidden else None,
+        maxBytes=SubmissionLimits().max_bytes,
     )
 
 

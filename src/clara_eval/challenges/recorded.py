@@ -11,11 +11,10 @@ from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.objections import Disputed, announced, read_disputed
 from clara_eval.challenges.prepare import TEXT, Prepared, RoundCase
-from clara_eval.challenges.public_documents import plots_document, public_keys
+from clara_eval.challenges.public_documents import public_keys
 from clara_eval.challenges.review import Review, read_review
 from clara_eval.core.errors import Disagrees, NeedsReview
-from clara_eval.core.hashing import plain_json
-from clara_eval.documents.store_keys import plots_key, scores_key
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import render
@@ -53,8 +52,6 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
     keys = public_keys(challenge, result, extracted_at=challenge.block.timestamp)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
-    plots = plain_json(plots_document(result, draft.digest))
-    await store.put(challenge.chain_id, plots_key(challenge.address), plots)
     venue = prepared.venue
     return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
 

@@ -15,12 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag
 
 State = Literal[
-    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
+    "pending",
+    "extracting",
+    "comparing",
+    "publishing",
+    "complete",
+    "review",
+    "deferred",
+    "failed",
+    "unscorable",
+    "elsewhere",
 ]
 STATES: tuple[State, ...] = get_args(State)
 STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
 """Ended without a result: only somebody's request starts it again."""
-FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
+FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete", "elsewhere"}
 MEANINGS: Mapping[State, str] = {
     "pending": "The evaluation waits for its turn.",
     "extracting": "The submissions are being read.",
@@ -31,7 +40,10 @@ MEANINGS: Mapping[State, str] = {
     "deferred": "A budget cap is reached; the evaluation waits.",
     "failed": "The evaluation could not be done; the poster may post scores.",
     "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+    "elsewhere": "This service does not evaluate the challenge.",
 }
+REJECTED_IN_REVIEW = "The result was rejected in review"
+"""How the reason of such a failed evaluation begins."""
 Value = bool | int | float | str | None
 Outcome = Literal["won", "lost", "tie", "undecided"]
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
@@ -325,6 +337,10 @@ class JudgingRules(Document):
     submissionFormat: str | None = None
     harness: str | None = Field(None, description="The language of the harness that runs every entry.")
     hiddenHarness: bool = Field(False, description="The harness is revealed after the deadline.")
+    harnessSource: str | None = Field(None, description="Of a public harness; only in the detail of one challenge.")
+    harnessHash: str | None = Field(None, description="keccak256 that a hidden harness was committed by.")
+    ifNotRevealed: str | None = Field(None, description="`public` or `fail`: what counts if a hidden one is withheld.")
+    maxBytes: int | None = Field(None, description="The longest submission that is read.")
 
 
 class Summary(Document):
@@ -351,6 +367,15 @@ class Summary(Document):
     scorePostedAt: int | None = None
     postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`.")
     block: int
+
+
+class EvaluatorRecord(Document):
+    """What an evaluator did in the challenges known here."""
+
+    posted: int = Field(description="Scores that it posted.")
+    late: int = Field(description="Of these, after the scoring deadline.")
+    overridden: int = Field(description="Challenges whose poster posted instead.")
+    expired: int = Field(description="Challenges with entries that expired without scores.")
 
 
 class Entrant(Document):

@@ -15,14 +15,15 @@ KeyOfTwo = Callable[[str, str], str]
 status_key: KeyOfOne = "challenges:{}:eval-status".format
 scores_key: KeyOfOne = "challenges:{}:scores".format
 trace_key: KeyOfOne = "challenges:{}:eval-trace".format
-plots_key: KeyOfOne = "challenges:{}:plots".format
 review_key: KeyOfOne = "challenges:{}:review".format
 draft_key: KeyOfOne = "challenges:{}:draft".format
 """A result that is announced before it is posted, open for objections."""
 harness_key: KeyOfOne = "challenges:{}:harness".format
 """A hidden harness, once its poster has revealed it."""
+public_harness_key: KeyOfOne = "challenge-harness:{}".format
+"""The source of a harness that is public from the start; apart from the summary, which lists read whole."""
 verdicts_key: KeyOfOne = "challenges:{}:verdicts".format
-"""From what is here, and the features, every game of a large round by rules follows; its pairs have no keys."""
+"""From what is here, and the features, every comparison of a large round by rules follows; its pairs have no keys."""
 features_key: KeyOfTwo = "challenges:{}:features:{}".format
 """Of a submitter; with an empty one: what the keys of all of them begin with."""
 pairwise_key: Callable[[str, str, str], str] = "challenges:{}:pairwise:{}:{}".format

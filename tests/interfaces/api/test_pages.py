@@ -29,14 +29,23 @@ from tests.support.round_pages import CRITERIA, account, put_round
 from typer.testing import CliRunner
 
 from clara_eval.actions.published import Spent
+from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.challenges.review import request_review
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import Claim, Created, EvalStatus, PrizeClaims, Scores, read
-from clara_eval.documents.store_keys import claims_key, created_key, index_key, scores_key
+from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
+from clara_eval.documents.store_keys import (
+    claims_key,
+    created_key,
+    draft_key,
+    index_key,
+    public_harness_key,
+    scores_key,
+    status_key,
+)
 from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
-from clara_eval.interfaces.api.templating import STATIC, asset, coded, grouped, share
+from clara_eval.interfaces.api.templating import STATIC, asset, coded, plain, share
 from clara_eval.interfaces.api.wording import money
 from clara_eval.interfaces.cli import app as program
 
@@ -77,7 +86,7 @@ async def test_an_empty_list_says_how_to_get_the_first_challenge(tmp_path: Path)
         page = await text_of(service, "/")
     assert "clara-eval challenge post" in page
     assert ("No challenge yet" in page, "within five minutes" in page, "/mcp" in page) == (True, True, True)
-    for line in unescape(re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)[0]).splitlines():
+    for line in unescape(re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL)[0]).splitlines():
         _, group, command, *words = shlex.split(line)
         usage = CliRunner().invoke(program, [group, command, "--help"]).stdout
         assert all(word in usage for word in words if word.startswith("--")), line
@@ -93,7 +102,7 @@ async def test_a_round_shows_why_it_ended_so(service: Service) -> None:
         "12/12",
         "40,137",
         "Pay line",
-        "83 % sure",
+        "83 % confidence",
         "Copy of an earlier entry",
         "45 %",
         "claimed",
@@ -121,19 +130,59 @@ async def test_a_thousand_entries_are_paged(service: Service) -> None:
     assert "Page 20 of 20" in await text_of(service, f"/challenges/{LARGE}?page=99999")
 
 
-async def test_an_entry_and_a_game_explain_themselves(service: Service) -> None:
-    """The page of an entry names its rival at the pay line; a game shows both verdicts, as a page and in a drawer."""
+async def test_an_entry_and_a_comparison_explain_themselves(service: Service) -> None:
+    """The page of an entry names its rival at the pay line; a comparison shows both verdicts, as page and in a drawer."""
     entry = await text_of(service, f"/challenges/{SMALL}/{account(3)}")
-    for words in ("What was missing", account(2)[:6], "Place 4 of 8", "gas_send 40,000 against 41,000"):
+    for words in ("Why it lost", account(2)[:6], "Place 4 of 8", "gas send 40,000 against 41,000"):
         assert words in entry
-    assert "Had it won its games against" in entry
-    assert "Had it lost its games against" in await text_of(service, f"/challenges/{SMALL}/{account(2)}")
+    assert "Beating " in entry
+    assert "Losing to " in await text_of(service, f"/challenges/{SMALL}/{account(2)}")
     path = f"/challenges/{SMALL}/games/{account(0)}/{account(1)}"
     whole, part = await text_of(service, path), await text_of(service, path, headers={"hx-request": "true"})
     assert whole.count("shown first") == part.count("shown first") == 2
-    assert ("<html" in whole, "<html" in part) == (True, False)
+    assert ("<h1" in whole, "<h1" in part, "<html" in part) == (True, False, False)
     await text_of(service, f"/challenges/{SMALL}/{account(999)}", 404)
     await text_of(service, f"/challenges/{LARGE}/games/{account(0)}/{account(900)}", 404)
+
+
+async def test_an_entry_shows_its_code_its_tests_and_the_difference_to_its_rival(service: Service) -> None:
+    """Lines, result and cost of each test beside the rival's, and a diff; the download is the very bytes."""
+    path = f"/challenges/{SMALL}/{account(4)}"
+    page = await text_of(service, path)
+    for words in ("<li>function send() { return 4 }</li>", "Test sends all", "Failed", "Batch gas", "21,137",
+                  "+function send() { return 4 }", "-function send() { return 2 }", "version 2"):  # fmt: skip
+        assert words in page, words
+    assert "-function send() { return 1 }" in await text_of(service, f"{path}?against={account(1)}")
+    code, headers, body = await service.get(f"{path}/submission.txt")
+    assert (code, body) == (200, b"// send 4\nfunction send() { return 4 }\n")
+    assert (headers["content-type"], headers["content-disposition"][:10]) == ("text/plain; charset=utf-8", "attachment")
+    await text_of(service, f"/challenges/{SMALL}/{account(999)}/submission.txt", 404)
+    assert f'href="/challenges/{SMALL}/{account(0)}#submission"' in await text_of(service, f"/challenges/{SMALL}")
+
+
+async def test_a_rejected_copy_is_laid_beside_its_original(service: Service) -> None:
+    """Its page links the entry that it copies, says that both are equal, and how to object."""
+    page = await text_of(service, f"/challenges/{SMALL}/{account(1_000_000)}")
+    assert (f'href="/challenges/{SMALL}/{account(0)}"' in page, "equal, line by line" in page) == (True, True)
+    assert f"clara-eval challenge object {SMALL} --about copy" in page
+
+
+async def test_a_comparison_by_a_model_shows_prompt_and_answer(service: Service) -> None:
+    """Both prompts with the two vectors and both answers; the judge's endpoint is not told."""
+    page = await text_of(service, f"/challenges/{SMALL}/games/{account(0)}/{account(1)}")
+    assert unescape(page).count('"gas_send":40137') == 2
+    for words in ("the first answer 0xaa", "the first answer 0xbb", CRITERIA, "openai:model"):
+        assert words in page
+    assert "10.0.0.7" not in page
+
+
+async def test_private_traces_show_no_submission(tmp_path: Path) -> None:
+    """An operator who keeps traces private shows no code, and the page says so."""
+    async with running_service(tmp_path, CLARA_TRACES_PUBLIC="never") as service:
+        await put_round(service.store, SMALL, 8, title="Gas golf")
+        page = await text_of(service, f"/challenges/{SMALL}/{account(4)}")
+        assert ("function send" in page, "keeps traces private" in page) == (False, True)
+        await text_of(service, f"/challenges/{SMALL}/{account(4)}/submission.txt", 404)
 
 
 async def test_an_agent_has_a_record(service: Service) -> None:
@@ -250,14 +299,14 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
 @pytest.mark.parametrize(
     ("spent", "evaluation", "wanted"),
     [
-        (None, {}, ("Told when scoring starts", "Nothing yet")),
-        (None, {"startedAt": 5, "estimateUsd": 0.0}, ("Nothing: no model is asked", "$0.00")),
+        (None, {}, ("Known when scoring starts", "Nothing yet")),
+        (None, {"startedAt": 5, "estimateUsd": 0.0}, ("$0 (no model used)", "$0.00")),
         (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
         (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
         (
             Spent(0.0, 1.07),
             {"startedAt": 5, "estimateUsd": 0.28, "stage": {"costUsd": 0.019}},
-            ("About $0.280", "$0.019 so far, $1.07 set aside"),
+            ("About $0.280", "$0.019 so far, $1.07 reserved"),
         ),
     ],
 )
@@ -280,7 +329,7 @@ async def test_the_page_of_a_round_links_every_transaction(tmp_path: Path) -> No
         page = await text_of(service, f"/challenges/{SMALL}")
     for digits in ("c1", "cd", "c2"):
         assert f'href="https://sepolia.basescan.org/tx/0x{digits * 32}"' in page
-    assert ("333.333333 USDC by" in page, "2 prizes are not claimed yet." in page) == (True, True)
+    assert ("333.33 USDC by" in page, "2 prizes are not claimed yet." in page) == (True, True)
 
 
 def test_code_in_a_statement_stands_out_and_nothing_else_does() -> None:
@@ -292,7 +341,7 @@ def test_code_in_a_statement_stands_out_and_nothing_else_does() -> None:
 def test_long_numbers_of_a_reason_can_be_read() -> None:
     """Thousands are set apart; years, versions, hashes and what has separators already stay as they are."""
     told = "gas 1007113 against 496725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
-    assert grouped(told) == "gas 1,007,113 against 496,725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
+    assert plain(told) == "gas 1,007,113 against 496,725; in 2026, v1.20260101, 0x1234567, 40,000 and 1234567.5"
 
 
 async def test_the_docs_page_names_every_operation(service: Service) -> None:
@@ -420,30 +469,123 @@ async def test_wrong_keys_are_counted(tmp_path: Path) -> None:
     assert (answers[0], answers[-1]) == (401, 429)
 
 
+RULES = {
+    "criteria": "<b>Cheapest</b> wins.",
+    "features": [
+        {"name": "metric_send_gas", "weight": 0.75, "better": "lower", "source": "executed"},
+        {"name": "readability", "weight": 0.25, "better": None, "source": "llm"},
+    ],
+    "submissionFormat": "code",
+    "language": "solidity",
+    "harness": "solidity",
+    "maxBytes": 262_144,
+}
+OPEN = Address("0x" + "0d" * 20)
+
+
+async def put_open(service: Service, **rules: Any) -> str:
+    """The page of an open challenge with these rules."""
+    row = summary(OPEN, "Open one", int(time.time()) + 3600) | {"payoutBps": [7000, 3000], "rules": RULES | rules}
+    await service.store.put(CHAIN, index_key(OPEN), json.dumps(row))
+    return await text_of(service, f"/challenges/{OPEN}")
+
+
 async def test_an_open_challenge_says_what_wins_and_what_is_paid(service: Service) -> None:
-    """Criteria, features with weight and source, harness, format and the prize of each place are on its page and in REST."""
-    address = Address("0x" + "0d" * 20)
-    rules = {
-        "criteria": "<b>Cheapest</b> wins.",
-        "features": [
-            {"name": "gas_send", "weight": 0.75, "better": "lower", "source": "executed"},
-            {"name": "readability", "weight": 0.25, "better": None, "source": "llm"},
-        ],
-        "submissionFormat": "code",
-        "harness": "solidity",
-        "hiddenHarness": True,
-    }
-    row = summary(address, "Open one", int(time.time()) + 3600) | {"payoutBps": [7000, 3000], "rules": rules}
-    await service.store.put(CHAIN, index_key(address), json.dumps(row))
-    page = await text_of(service, f"/challenges/{address}")
+    """Criteria, features with weight and source, format, limit, prizes, dates and three ways to enter are on its page."""
+    page = await put_open(service)
     for words in (
         "&lt;b&gt;Cheapest&lt;/b&gt; wins.",
-        "Gas send <small>Lower is better, executed</small>",
-        "Readability <small>read by a model</small>",
+        "Send gas <small>Lower is better, executed</small>",
+        "Readability <small>claimed: read by a model</small>",
         "<span>75 %</span>",
         "<dt>Place 2</dt><dd>300 USDC</dd>",
-        "solidity, revealed after the deadline",
         "<dt>Format</dt><dd>code</dd>",
+        "code in solidity of at most 262,144 bytes",
+        f"clara-eval challenge submit {OPEN} --file SOLUTION --send",
+        f"{service.url}/mcp",
+        "submit(agentId, solutionURI, solutionHash)",
     ):
         assert words in page, words
-    assert json.loads(await text_of(service, f"/api/v1/challenges/{address}"))["rules"]["features"][0]["weight"] == 0.75
+    assert "metric_" not in page
+    assert json.loads(await text_of(service, f"/api/v1/challenges/{OPEN}"))["rules"]["features"][0]["weight"] == 0.75
+
+
+async def test_an_open_challenge_shows_its_harness_or_what_it_is_committed_by(service: Service) -> None:
+    """A public harness can be read, as text; a hidden one has its hash, and what happens if it is withheld."""
+    await service.store.put(CHAIN, public_harness_key(OPEN), "contract <i>Test</i> {}")
+    assert "<li>contract &lt;i&gt;Test&lt;/i&gt; {}</li>" in await put_open(service)
+    told = json.loads(await text_of(service, f"/api/v1/challenges/{OPEN}"))
+    assert told["rules"]["harnessSource"] == "contract <i>Test</i> {}"
+    await service.store.put(CHAIN, public_harness_key(OPEN), "")
+    hidden = {"hiddenHarness": True, "harnessHash": "0x" + "9a" * 32}
+    page = await put_open(service, **hidden, ifNotRevealed="fail")
+    assert ("0x" + "9a" * 32 in page, "nothing is scored" in page) == (True, True)
+    assert "judged without it" in await put_open(service, **hidden, ifNotRevealed="public")
+
+
+async def test_an_open_challenge_shows_what_its_evaluator_did_before(service: Service) -> None:
+    """Scores posted, posted late, posted by the poster instead, and expired, of this evaluator alone."""
+    own = {"evaluator": "0x" + "77" * 20}
+    rounds: list[dict[str, Any]] = [
+        {**own, "postedBy": "evaluator", "scorePostedAt": 1_000},
+        {**own, "postedBy": "evaluator", "scorePostedAt": 9_999_999},
+        {**own, "postedBy": "poster", "scorePostedAt": 1_000},
+        {**own, "chainStatus": "expired"},
+        {"postedBy": "evaluator"},
+    ]
+    at = [Address(f"0x{number:040x}") for number in range(700, 700 + len(rounds))]
+    rows = [(index_key(one), json.dumps(summary(one, "", 50) | more)) for one, more in zip(at, rounds, strict=True)]
+    row = summary(OPEN, "Open one", int(time.time()) + 3600) | own
+    await service.store.put_many(CHAIN, [*rows, (index_key(OPEN), json.dumps(row | {"rules": RULES}))])
+    told = json.loads(await text_of(service, f"/api/v1/challenges/{OPEN}"))["evaluatorRecord"]
+    assert told == {"posted": 2, "late": 1, "overridden": 1, "expired": 1}
+    assert "<dt>Challenges judged</dt><dd>2</dd>" in await text_of(service, f"/challenges/{OPEN}")
+
+
+STATES = [
+    ({"chainStatus": "cancelled"}, {"status": "pending", "progress": 0}, "Cancelled", "has the prize back"),
+    ({"chainStatus": "expired"}, {"status": "failed", "progress": 100}, "Expired", "claim an equal share"),
+    ({}, {"status": "failed", "progress": 100, "reason": f"{REJECTED_IN_REVIEW}: a leak."}, "Rejected in review", "a leak."),
+    ({}, {"status": "review", "progress": 90, "postsAt": 1_794_900_000}, "In review", "the stated default is posted"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("row", "evaluation", "label", "words"), STATES)
+async def test_each_end_has_an_honest_page(
+    service: Service, row: dict[str, Any], evaluation: dict[str, Any], label: str, words: str
+) -> None:
+    """Its own name and what follows; no overdue scores, no bar that never moves, and no stream if nothing comes."""
+    address = Address("0x" + "0e" * 20)
+    found = summary(address, "Ended", 1_000) | row
+    pairs = [(index_key(address), found), (status_key(address), evaluation)]
+    await service.store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in pairs])
+    page = await text_of(service, f"/challenges/{address}")
+    assert (f'">{label}</span>' in page, words in page) == (True, True)
+    assert ("<progress" in page, "sse-connect" in page) == (False, label == "In review")
+    assert ("overdue" in page) == (label == "In review")
+
+
+async def test_an_announced_result_says_until_when_to_object_and_how(service: Service) -> None:
+    """The draft's places, the end of the window and the command are on the page while objections are open."""
+    address, until = Address("0x" + "0f" * 20), int(time.time()) + 600
+    draft = AnnouncedDraft("0x" + "ab" * 32, until - 60, until, (DraftPlace(account(1), 1, 9000, "ranked"),), "Clear.")
+    said = {"status": "publishing", "progress": 91, "objectionsUntil": until}
+    pairs = [
+        (index_key(address), json.dumps(summary(address, "Drafted", 1_000))),
+        (status_key(address), json.dumps(said)),
+    ]
+    await service.store.put_many(CHAIN, [*pairs, (draft_key(address), DRAFT_FORM.text(draft))])
+    page = await text_of(service, f"/challenges/{address}")
+    assert ("Objections open" in page, account(1) in page, "challenge object" in page) == (True, True, True)
+
+
+async def test_the_live_channel_moves_timeline_and_money_too(service: Service) -> None:
+    """One event carries progress, chip, timeline and money, so that no figure on the page contradicts another."""
+    address = Address("0x" + "1a" * 20)
+    told = {"status": "comparing", "progress": 45, "startedAt": 2_000, "estimateUsd": 0.25}
+    pairs = [(index_key(address), summary(address, "It runs", 1_000)), (status_key(address), told)]
+    await service.store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in pairs])
+    async with asyncio.timeout(10), service.http.get(f"{service.url}/challenges/{address}/live") as answer:
+        event = (await answer.content.readuntil(b"\r\n\r\n")).decode()
+    for words in ('id="phase"', 'id="facts" hx-swap-oob', "Under way.", "About $0.250", 'data-title="45 % · It runs"'):
+        assert words in event, words

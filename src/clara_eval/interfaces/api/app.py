@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
@@ -23,6 +23,7 @@ from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
 from clara_eval.interfaces.api.problems import Problem, documented
+from clara_eval.interfaces.api.readers import KeptBytes, ReadersMiddleware
 from clara_eval.interfaces.api.routes import healthz, router
 from clara_eval.interfaces.api.templating import STATIC
 from clara_eval.service.metrics import CONTENT_TYPE
@@ -46,6 +47,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
     app.state.limits = RequestLimits(rates)
     app.state.streams = 0
+    app.state.traces = KeptBytes()
     app.state.checks = pages.Checks()
     app.state.evaluator = evaluator_address(context.settings)
     app.state.stopping = asyncio.Event()
@@ -110,6 +112,7 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Compressed)
+    app.add_middleware(ReadersMiddleware)
     app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
     app.add_middleware(HeadAsGet)
 
@@ -121,6 +124,19 @@ def _mount_tools(app: FastAPI, context: ApiContext) -> None:
         caller = make_caller(context.settings, is_local=False, store=context.reader.store)
         app.state.tools = module.create_asgi(caller)
         app.mount("/mcp", app.state.tools)
+        app.add_middleware(ToolsWithoutSlash)
+
+
+class ToolsWithoutSlash:
+    """Serve `/mcp` as `/mcp/`: not every client follows a redirect of a POST."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/mcp":
+            scope = {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
+        await self._app(scope, receive, send)
 
 
 @asynccontextmanager

@@ -6,9 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
+from clara_eval.actions.evidence import evaluator_record
+from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
@@ -33,20 +36,17 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
     "open": ("Open", frozenset(("Open",))),
     "judging": (
         "Being judged",
-        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred")),
+        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred", "Objections open"))
+        | {"Scored elsewhere"},
     ),
     "review": ("In review", frozenset(("In review",))),
     "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),
-    "ended": ("Without a result", frozenset(("Cancelled", "Expired", "Not evaluated", "No result"))),
+    "ended": ("No result", frozenset(("Cancelled", "Expired", "Not evaluated", "Rejected in review", "No result"))),
 }
 """Filters: their headings, and the labels that pass."""
 PAGE_ROWS = 50
 PODIUM = 3
 KEY_FACTS = 2
-PLOTS = {
-    "ratings": "Rating of every agent with its 95 % interval; the paid places are coloured.",
-    "matrix": "Who beats whom: the row against the column.",
-}
 SIDE_BY_SIDE = 8
 """Entries whose facts are shown side by side."""
 MOST_CLAIMS = 5
@@ -236,7 +236,12 @@ class Step:
     """Base units of the prize token."""
 
 
-async def challenge_view(reader: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, object]:
+def is_moving(found: ChallengeSummary) -> bool:
+    """Whether the evaluation can still change what a page shows."""
+    return found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
+
+
+async def challenge_view(reader: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, Any]:
     found = await reader.detail(address, admin=False)
     now = time.time()
     scores = found.leaderboard
@@ -244,10 +249,14 @@ async def challenge_view(reader: ResultReader, address: Address, number: int, se
         # The summary may be of a block before the last entry; the ranking has all of them.
         found.submissionCount = max(found.submissionCount, len(scores.rankings))
     created, claims = await reader.history(address)
+    phase = wording.phase(found, now)
+    is_open = phase.label == "Open"
     values = {
         "found": found,
-        "phase": wording.phase(found, now),
-        "is_live": found.evaluation.status not in FINAL_STATES,
+        "phase": phase,
+        "is_live": scores is None and is_moving(found) and not is_open,
+        "record": await evaluator_record(reader, found.evaluator) if is_open else None,
+        "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
         "explorer": settings.network.explorer,
         "steps": timeline(found, scores, int(now), created, claims),
@@ -267,7 +276,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
     leaderboard = leaderboard_of(scores, number)
     accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
     facts = await reader.features_of(address, scores, list(accounts))
-    plots = await reader.plots(address, scores)
     # A poster may have asked for rules although the operator has a jury.
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return {
@@ -283,7 +291,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
         "consistency": list(wording.consistency(scores.consistency)) if scores.consistency else [],
         "flags": scores.flags,
-        "plots": {name: told for name, told in PLOTS.items() if name in plots},
     }
 
 

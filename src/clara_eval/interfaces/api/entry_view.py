@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from dataclasses import dataclass
 
+from clara_eval.actions.evidence import SubmittedWork, difference, exchanges, submitted_work
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
@@ -12,10 +13,12 @@ from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import Features, LeaderboardRow, Outcome, Pairwise, Played, Scores, Value
 from clara_eval.interfaces.api import wording
-from clara_eval.interfaces.api.challenge_view import feature_names, scale_of, weights_of
+from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
 
 RIVALS = 24
-"""Nearest rivals whose games are shown."""
+"""Nearest rivals whose comparisons are shown."""
+MOST_LINES = 1_500
+"""Lines of a submission on its page; the download has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +64,22 @@ def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
     return row
 
 
-async def entry_view(reader: ResultReader, address: Address, account: Address) -> dict[str, object]:
+async def entry_view(
+    reader: ResultReader, address: Address, account: Address, against: Address | None
+) -> dict[str, object]:
     found, scores = await posted_scores(reader, address)
     row = row_of(scores, account, address)
     ranked = scores.ranked
     rivals = nearest(ranked, row)
     games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
     target = rival_at_line(ranked, row)
-    wanted = [account, *([target.address] if target else [])]
-    facts = await reader.features_of(address, scores, wanted)
+    facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
     judging = await reader.judging(address, scores)
     change = await reader.place_change(address, scores, account)
-    scale = scale_of(ranked)
     return {
         "found": found,
-        "phase": wording.phase(found, time.time()),
         "row": row,
-        "bar": scale.bar(row),
+        "is_out": not row.is_ranked,
         "ranked": len(ranked),
         "is_paid": row.is_paid,
         "facts": facts.get(account),
@@ -85,22 +87,58 @@ async def entry_view(reader: ResultReader, address: Address, account: Address) -
         "target": target,
         "gaps": gaps(account, target, facts, judging),
         "whatif": [wording.place_change(change.rivals, change.place, is_paid=row.is_paid)] if change else [],
-        "closest": closest(ranked, row),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
+        **await _work(reader, address, scores, row, against or (Address(target.address) if target else None)),
     }
+
+
+async def _work(
+    reader: ResultReader, address: Address, scores: Scores, row: LeaderboardRow, rival: Address | None
+) -> dict[str, object]:
+    """The submission, its tests, and the difference to a rival: the one at the pay line, or the one it is like."""
+    own = await submitted_work(reader, address, scores, [row.address])
+    work = own.get(row.address)
+    like = work.like if work and not row.is_ranked else ""
+    chosen = rival if rival != row.address else None
+    found = await submitted_work(reader, address, scores, [one for one in (chosen or like,) if one])
+    other, text = next(iter(found.values()), None), work.text if work else None
+    told = other.text if other else None
+    is_known = text is not None and told is not None
+    return {
+        "work": work,
+        "lines": text.splitlines() if text else [],
+        "most_lines": MOST_LINES,
+        "withheld": withheld(reader, scores, work),
+        "rival": next(iter(found), None) if is_known else None,
+        "others": {call.name: call for call in other.calls} if other else {},
+        "is_equal": text == told,
+        "difference": await asyncio.to_thread(difference, told or "", text or "") if is_known else [],
+    }
+
+
+def withheld(reader: ResultReader, scores: Scores, work: SubmittedWork | None) -> str:
+    """Why a page shows no submission."""
+    if work is not None:
+        return "Nothing was received." if work.text == "" else "What was received is not text, or could not be fetched."
+    if reader.traces_public == "never":
+        return "The operator keeps traces private, and the submissions with them."
+    by = scores.postedBy or "somebody else"
+    return "Its trace does not hold it." if scores.traceDigest else f"The scores were posted by the {by}: no trace."
+
+
+async def submission_text(reader: ResultReader, address: Address, account: Address) -> str:
+    _, scores = await posted_scores(reader, address)
+    work = (await submitted_work(reader, address, scores, [account])).get(account)
+    if work is None or work.text is None:
+        raise NotFound(f"No text of {account} is public here.", remedy=withheld(reader, scores, work))
+    return work.text
 
 
 def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
     others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
     others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
     return others[:RIVALS]
-
-
-def closest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
-    others = [other for other in ranked if other.address != row.address and other.elo is not None]
-    own = row.elo
-    return min(others, key=lambda other: abs((other.elo or 0.0) - own)) if others and own is not None else None
 
 
 def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
@@ -156,9 +194,16 @@ async def game_view(reader: ResultReader, address: Address, one: Address, other:
     games = await reader.comparisons_of(address, scores, one, [other])
     if not games:
         raise NotFound(
-            f"No game between {one} and {other} is recorded here.", remedy="Not every pair meets in a large field."
+            f"No comparison of {one} with {other} is recorded here.", remedy="Not every pair meets in a large field."
         )
     facts = await reader.features_of(address, scores, [one, other])
     judging = await reader.judging(address, scores)
-    pair = gaps(one, right, facts, judging)
-    return {"found": found, "left": left, "right": right, "games": games, "facts": facts, "pair": pair}
+    has_model = any(vote.judge != "rules" for game in games.values() for vote in game.votes)
+    return {
+        "found": found,
+        "left": left,
+        "right": right,
+        "games": games,
+        "pair": gaps(one, right, facts, judging),
+        "exchanges": await exchanges(reader, address, scores, one, other) if has_model else [],
+    }

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from clara_eval.actions.published import spend_report
 from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
@@ -56,7 +57,7 @@ async def overview(request: Request, done: str = "") -> Response:
     if session is None:
         return _sign_in(request)
     context, now = context_of(request), time.time()
-    rows = [card_of(row, now) for row in await context.reader.listed()]
+    rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     return page(
         "operator.html",
         done=_DONE.get(done, ""),
@@ -65,7 +66,7 @@ async def overview(request: Request, done: str = "") -> Response:
         titles={card.row.address: card.row.title for card in rows},
         stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
-        spend=await context.reader.spending(),
+        spend=spend_report(await context.reader.store.spends()),
         settings=context.settings,
         health=context.pulse.report(__version__),
     )

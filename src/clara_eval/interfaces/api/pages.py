@@ -18,7 +18,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
-from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -28,11 +28,10 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, BadTrace, ClaraError, NotFound
 from clara_eval.documents.results import FINAL_STATES
-from clara_eval.interfaces.api.challenge_view import PLOTS, ListQuery, card_of, challenge_view, listed
+from clara_eval.interfaces.api.challenge_view import ListQuery, card_of, challenge_view, listed
 from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
-from clara_eval.interfaces.api.entry_view import entry_view, game_view
+from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
-from clara_eval.interfaces.api.wording import STAGES, phase
 
 router = APIRouter(include_in_schema=False)
 MOST_ROUNDS = 200
@@ -106,14 +105,15 @@ async def challenge(address: str, request: Request, number: Annotated[int, Query
 
 @router.get("/challenges/{address}/live")
 async def live(address: str, request: Request) -> Response:
-    """The progress as a fragment of the page, at each change, until the evaluation ends."""
+    """Progress, timeline and money as fragments of the page, at each change, until the evaluation ends."""
     reader, known = reader_of(request), known_address(address)
-    summary = await reader.detail(known, admin=False)
+    await reader.status(known)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         async for status in status_changes(request, reader, known):
-            now = phase(summary.model_copy(update={"evaluation": status}), time.time())
-            shown = rendered("_progress.html", evaluation=status, phase=now, stages=STAGES, is_update=True)
+            values = await challenge_view(reader, known, 1, request.app.state.context.settings)
+            now = values["found"].evaluation
+            shown = rendered("_progress.html", **values, evaluation=now, is_update=True)
             yield ServerSentEvent(data=shown, event="progress")
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
@@ -142,24 +142,23 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     """Both verdicts about two entries: a page, or the content of a drawer."""
     known, one, other = known_address(address), known_address(first), known_address(second)
     values = await game_view(reader_of(request), known, one, other)
-    return page("_game.html" if is_fragment(request) else "game.html", values)
+    is_part = is_fragment(request)
+    return page("_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1")
 
 
-@router.get("/challenges/{address}/{name}.svg")
-async def plot(address: str, name: str, request: Request) -> Response:
-    """A picture of a posted ranking. Alone in a window it may style itself and do nothing else."""
-    reader, known = reader_of(request), known_address(address)
-    plots = await reader.plots(known, await reader.leaderboard(known, admin=False))
-    if name not in PLOTS or name not in plots:
-        raise NotFound(f"Challenge {known} has no such plot.", remedy="Look at its leaderboard.")
-    policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
-    headers = {"content-security-policy": policy, "cache-control": "public, max-age=300"}
-    return Response(plots[name], media_type="image/svg+xml", headers=headers)
+@router.get("/challenges/{address}/{submitter}/submission.txt")
+async def submission(address: str, submitter: str, request: Request) -> Response:
+    """A submission as it was received; never a page of this site."""
+    text = await submission_text(reader_of(request), known_address(address), known_address(submitter))
+    return PlainTextResponse(text, headers={"content-disposition": f'attachment; filename="{submitter[:42]}.txt"'})
 
 
 @router.get("/challenges/{address}/{submitter}")
-async def entry(address: str, submitter: str, request: Request) -> Response:
-    values = await entry_view(reader_of(request), known_address(address), known_address(submitter))
+async def entry(
+    address: str, submitter: str, request: Request, against: Annotated[str, Query(max_length=42)] = ""
+) -> Response:
+    rival = known_address(against) if against else None
+    values = await entry_view(reader_of(request), known_address(address), known_address(submitter), rival)
     return page("entry.html", values)
 
 

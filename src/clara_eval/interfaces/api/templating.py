@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import overload
@@ -24,7 +25,9 @@ from clara_eval.core.version import __version__
 from clara_eval.documents.results import Token
 
 STATIC = Path(__file__).parent / "static"
+MOST_DIGITS = 15
 _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
+_NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 _REJECTIONS = {
@@ -81,7 +84,7 @@ def _spelled(text: str) -> str:
 
 def moment(seconds: int | None) -> str:
     """A time for people; a contract can hold deadlines that no calendar has."""
-    return (_calendar(seconds, "%d %b %Y, %H:%M UTC") or f"second {seconds}") if seconds else "–"
+    return (_calendar(seconds, "%d %b %Y, %H:%M UTC") or "beyond any calendar") if seconds else "–"
 
 
 def iso(seconds: int) -> str:
@@ -97,15 +100,20 @@ def _calendar(seconds: int, form: str) -> str:
 
 
 def amount(units: str | int | None, token: Token) -> str:
+    """An amount for people: two decimals from 1 on, and no more digits than a line holds."""
     if units is None:
         return "–"
-    shown = show_amount(int(units), token)
-    number, _, symbol = shown.partition(" ")
+    number, _, symbol = show_amount(int(units), token).partition(" ")
     whole, dot, rest = number.partition(".")
-    return f"{int(whole):,}{dot}{rest} {symbol}"
+    if len(whole) > MOST_DIGITS:
+        return f"{Decimal(whole):.3e} {symbol}"
+    rest = (rest[:2] if int(whole) else rest).rstrip("0")
+    return f"{int(whole):,}{dot if rest else ''}{rest} {symbol}"
 
 
-def fact(value: object) -> str:
+def fact(value: object, name: str = "") -> str:
+    if name == "tests_passed" and isinstance(value, int | float):
+        return share(float(value))
     match value:
         case None:
             return "–"
@@ -136,13 +144,19 @@ def usd(dollars: float) -> str:
 
 
 def words(name: str) -> str:
-    told = name.replace("_", " ")
+    told = name.removeprefix("metric_").replace("_", " ")
     return told[:1].upper() + told[1:]
 
 
-def grouped(text: str) -> str:
-    """Separate the thousands of long numbers in a judge's reason."""
-    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", text)
+def plain(text: str) -> str:
+    """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
+    told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
+    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", told)
+
+
+def judge(name: str) -> str:
+    """A judge without its endpoint, which may be inside the operator's network."""
+    return name.partition("@")[0]
 
 
 def coded(text: str) -> Markup:
@@ -194,7 +208,7 @@ def _environment() -> Environment:
     environment.filters.update(
         moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
         wait=show_wait,
-        usd=usd, grouped=grouped, coded=coded,
+        usd=usd, plain=plain, judge=judge, coded=coded,
     )  # fmt: skip
     environment.globals.update(version=__version__, asset=asset, shortened=shortened, rejection=rejection)
     return environment

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.actions.published import Spent
 from clara_eval.core.address import short
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import MEANINGS, Consistency, EvalStatus, JudgeConsistency, State
-from clara_eval.interfaces.api.templating import usd
+from clara_eval.documents.results import (
+    MEANINGS,
+    REJECTED_IN_REVIEW,
+    Consistency,
+    EvalStatus,
+    JudgeConsistency,
+    State,
+)
+from clara_eval.interfaces.api.templating import judge, share, usd
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
@@ -21,42 +28,61 @@ class Phase:
     label: str
     tone: Tone
     sentence: str
+    next: str = ""
+    """What happens then, and who can do what."""
 
 
+_THEN = "Then the scores are posted; prizes can be claimed 12 hours later."
+_REFUND = "Without scores by the scoring deadline every submitter can claim an equal share."
 _OF_CHAIN = {
-    "cancelled": Phase("Cancelled", "quiet", "The poster cancelled the challenge and has the prize back."),
-    "expired": Phase("Expired", "bad", "No scores came in time: every submitter can claim an equal share."),
+    "cancelled": Phase("Cancelled", "quiet", "The poster cancelled the challenge and has the prize back.",
+                       "Nothing was judged, and nothing can be claimed."),
+    "expired": Phase("Expired", "bad", "No scores came in time: every submitter can claim an equal share.",
+                     "Submitters claim with `clara-eval challenge claim` or the tool challenge_claim."),
     "finalized": Phase("Final", "good", "The result is final and winners can claim."),
-}
-_OF_STATUS: dict[State, tuple[str, Tone]] = {
-    "pending": ("Queued", "wait"),
-    "extracting": ("Reading", "busy"),
-    "comparing": ("Comparing", "busy"),
-    "publishing": ("Posting", "busy"),
-    "complete": ("Scores posted", "good"),
-    "review": ("In review", "wait"),
-    "deferred": ("Deferred", "wait"),
-    "failed": ("Not evaluated", "bad"),
-    "unscorable": ("No result", "bad"),
+}  # fmt: skip
+_OF_STATUS: dict[State, tuple[str, Tone, str]] = {
+    "pending": ("Queued", "wait", _THEN),
+    "extracting": ("Reading", "busy", _THEN),
+    "comparing": ("Comparing", "busy", _THEN),
+    "publishing": ("Posting", "busy", "Prizes can be claimed 12 hours after the post."),
+    "complete": ("Scores posted", "good", ""),
+    "review": ("In review", "wait", _REFUND),
+    "deferred": ("Deferred", "wait", _REFUND),
+    "failed": ("Not evaluated", "bad", _REFUND),
+    "unscorable": ("No result", "bad", ""),
+    "elsewhere": ("Scored elsewhere", "quiet", ""),
 }
 _OF_STAGE = {
-    "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked."),
-    "executing": Phase("Running", "busy", "Submissions are being run under the poster's tests."),
+    "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked.", _THEN),
+    "executing": Phase("Running", "busy", "Submissions are being run under the poster's tests.", _THEN),
 }
 """Stages that the status counts as extracting."""
 _OPEN = Phase("Open", "open", "Entries are accepted.")
+_REJECTED = Phase(
+    "Rejected in review", "bad", "A person rejected the result: nothing is posted. The poster may post scores.", _REFUND
+)
+_ANNOUNCED = Phase(
+    "Objections open", "wait", "The result is announced; submitters may object before it is posted.", _THEN
+)
 
 
 def phase(row: ChallengeSummary, now: float) -> Phase:
     """The label of a challenge: by its status on chain, else by its evaluation."""
-    state, stage = row.evaluation.status, row.evaluation.stage
+    evaluation = row.evaluation
+    state, stage = evaluation.status, evaluation.stage
     if row.chainStatus in _OF_CHAIN:
         return _OF_CHAIN[row.chainStatus]
-    if state == "pending" and now < row.deadline:
-        return _OPEN
+    if state in {"pending", "elsewhere"} and now < row.deadline:
+        return replace(_OPEN, next=evaluation.reason or "")
+    if state == "failed" and (evaluation.reason or "").startswith(REJECTED_IN_REVIEW):
+        return _REJECTED
+    if state == "publishing" and (evaluation.objectionsUntil or 0) > now:
+        return _ANNOUNCED
     if state == "extracting" and stage and stage.name in _OF_STAGE:
         return _OF_STAGE[stage.name]
-    return Phase(*_OF_STATUS[state], MEANINGS[state])
+    label, tone, after = _OF_STATUS[state]
+    return Phase(label, tone, MEANINGS[state], after)
 
 
 STAGES = {
@@ -82,13 +108,13 @@ def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Mon
     """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
     has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
     if expected is None:
-        estimate = "Not known" if has_begun and found else "Nothing" if has_begun else "Told when scoring starts"
+        estimate = "Not known" if has_begun and found else "Nothing" if has_begun else "Known when scoring starts"
     else:
-        estimate = f"About {usd(expected)}" if expected else "Nothing: no model is asked"
+        estimate = f"About {usd(expected)}" if expected else "$0 (no model used)"
     spent, reserved = (found.settled, found.reserved) if found else (0.0, 0.0)
     if reserved:
         so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
-        told = f"{usd(so_far)} so far, {usd(reserved)} set aside"
+        told = f"{usd(so_far)} so far, {usd(reserved)} reserved"
     else:
         told = usd(spent) if has_begun else "Nothing yet"
     return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
@@ -104,56 +130,44 @@ class Observation:
 def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observation:
     """What other results of its own comparisons would have meant for an entry."""
     named = " and ".join(filter(None, (", ".join(map(short, rivals[:-1])), *map(short, rivals[-1:]))))
-    if is_paid:
-        if not rivals:
-            return Observation(
-                "Nothing of its own.", "It would have been paid however its own games had ended.", is_good=True
-            )
-        told = f"Had it lost its games against {named}, it would have been place {place} and not paid."
-        return Observation("What would have cost it the prize.", told, is_good=True)
     if not rivals:
-        return Observation("Out of reach.", "No other end of its own games would have paid it.", is_good=False)
-    told = f"Had it won its games against {named}, it would have been place {place} and paid."
+        told = "Whatever its own comparisons had said, it would " + ("have been paid." if is_paid else "not be paid.")
+        return Observation("Not close.", told, is_paid)
+    if is_paid:
+        told = f"Losing to {named} would have made it place {place}, out of the money."
+        return Observation("What would have cost it the prize.", told, is_good=True)
+    told = f"Beating {named} would have made it place {place}, in the money."
     return Observation("What would have changed its place.", told, is_good=False)
 
 
 def consistency(found: Consistency) -> Iterator[Observation]:
-    swap, swaps = found.swapConsistency, found.swaps
+    swap, cycles, triples, coverage = found.swapConsistency, found.cycles, found.decidedTriples, found.coverage
     if swap is not None:
-        told = f"Asked twice with the two entries swapped, the same one won in {swap:.0%} of {swaps:,} cases."
+        told = f"With the two entries swapped, the same one won in {share(swap)} of {found.swaps:,} cases."
         yield Observation("Order does not matter." if swap >= 0.9 else "Order matters at times.", told, swap >= 0.9)
-    cycles, triples = found.cycles, found.decidedTriples
-    if cycles:
-        told = f"{cycles:,} of {triples:,} triples go in a circle: A beats B, B beats C, C beats A."
-        yield Observation("Some circles.", told, cycles <= triples / 50)
-    elif triples:
-        yield Observation(
-            "No circles.", f"In none of {triples:,} triples did A beat B, B beat C and C beat A.", is_good=True
-        )
-    coverage = found.coverage
-    if coverage == 1:
-        yield Observation("Everybody met everybody.", "Every pair of entries was compared.", is_good=True)
-    elif coverage is not None:
-        some = f"{coverage:.0%} of all pairs were compared, those near the pay line most."
-        yield Observation("A chosen schedule.", some, is_good=True)
+    if triples:
+        heading = f"Contradictions: {cycles:,} of {triples:,}." if cycles else "No contradictions."
+        told = f"Checked: {triples:,} triples in which A beats B and B beats C, for C beating A."
+        yield Observation(heading, told, cycles <= triples / 50)
+    if coverage is not None:
+        heading = "Every pair was compared." if coverage == 1 else "Not every pair was compared."
+        told = "" if coverage == 1 else f"{share(coverage)} of all pairs were, those near the pay line most."
+        yield Observation(heading, told, is_good=True)
     yield from _judges(found.judges)
-    pivotal = found.pivotalItems
-    if pivotal:
-        told = f"Had one of {len(pivotal)} entries not taken part, somebody else would be paid."
-        yield Observation("A few tip the scales.", told, is_good=False)
-    elif pivotal is not None:
-        told = "Had any one entry not taken part, the same entries would be paid."
-        yield Observation("Nobody tips the scales.", told, is_good=True)
+    if (pivotal := found.pivotalItems) is not None:
+        told = f"Without one of {len(pivotal)} entries somebody else would be paid."
+        told = told if pivotal else "Removing any single entry changes no payout."
+        yield Observation("Sensitive." if pivotal else "Robust.", told, not pivotal)
 
 
 def _judges(judges: Sequence[JudgeConsistency]) -> Iterator[Observation]:
-    for judge in judges:
-        lean = judge.firstShare
+    for one in judges:
+        lean, name = one.firstShare, judge(one.judge)
         if lean is not None:
             is_even = abs(lean - 0.5) <= 0.1
-            told = f"{judge.judge} chose the entry shown first in {lean:.0%} of {judge.games:,} games."
-            yield Observation("No lean to one side." if is_even else "A lean to one side.", told, is_even)
-        if judge.agreement is not None and judge.compared:
-            agrees = judge.agreement >= 0.75
-            told = f"{judge.judge} agrees with the other judges in {judge.agreement:.0%} of their shared games."
+            told = f"The entry shown first won {share(lean)} of {one.games:,} comparisons by {name}."
+            yield Observation("No position bias." if is_even else "Position bias.", told, is_even)
+        if one.agreement is not None and one.compared:
+            agrees = one.agreement >= 0.75
+            told = f"{name} agrees with the other judges in {share(one.agreement)} of their shared comparisons."
             yield Observation("Judges agree." if agrees else "Judges differ.", told, agrees)

@@ -155,12 +155,19 @@ def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> N
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
     print_lines(f"[green]{safe(str(file))} is usable{warnings}.[/]")
-    schema, untyped = compile_schema(parse_eval_config(content))
-    for feature in schema.features:
-        text = _describe(feature, is_judged=feature in schema.judged, is_untyped=feature.name in untyped)
-        print_text(f"  {feature.name:28} {text}")
+    for line in feature_lines(parse_eval_config(content)):
+        print_text(f"  {line}")
     print_lines(f"evalConfigHash {found['hash']}")
     print_warnings(found["warnings"])
+
+
+def feature_lines(config: EvalConfig) -> list[str]:
+    """A line for each feature: its name, type, direction, weight and source."""
+    schema, untyped = compile_schema(config)
+    return [
+        f"{one.name:28} {_describe(one, is_judged=one in schema.judged, is_untyped=one.name in untyped)}"
+        for one in schema.features
+    ]
 
 
 def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
@@ -194,12 +201,13 @@ def quote(
     if as_json:
         emit_json({"file": str(file), **found.document})
         return
-    _print_quote(found.quote, found.schedule)
+    print_quote(found.quote, found.schedule)
     print_lines(*found.notes)
     print_warnings(found.warnings)
 
 
-def _print_quote(found: quoting.Quote, schedule: str) -> None:
+def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) -> None:
+    """Print a quote; what is judged without a chain is not posted."""
     size = found.size
     table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
     for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
@@ -207,19 +215,22 @@ def _print_quote(found: quoting.Quote, schedule: str) -> None:
     for line in found.lines:
         counts = (f"{line.calls:,}", f"{line.input_tokens:,}", f"{line.output_tokens:,}")
         table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
-    table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
-    table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
+    if is_posted:
+        table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
+    total = found.total_micro_usd if is_posted else found.models_micro_usd
+    table.add_row("total", "", "", "", "", _dollars(total))
     console(stderr=False).print(table)
     if found.lines:
         print_lines(
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
-    spec = quoting.specification_table(size.submissions)
-    print_lines(
-        f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
-        f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
-    )
+    if is_posted:
+        spec = quoting.specification_table(size.submissions)
+        print_lines(
+            f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
+            f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
+        )
     if found.unpriced:
         print_lines(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.")
 

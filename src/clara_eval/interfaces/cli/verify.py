@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
-from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
+from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, verified_document, verify_any
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
@@ -25,15 +26,16 @@ def verify(
         int, typer.Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
     ] = 0,
     judge: Annotated[str, typer.Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
+    details: Annotated[bool, typer.Option("--details", help="Also entries, approvals and signatures.")] = False,
     yes: YesToCost = False,
     json: JsonFlag = False,
 ) -> None:
-    """Check a trace: recompute everything in it and say whether it holds."""
+    """Recompute a trace, and say who won what, what was checked, and what it leaves unproven."""
     settings = Settings.from_env()
     if again and (rpc is None or not judge):
         raise BadInput("--rejudge needs a judge, and a node for the draw.", remedy="Give --judge NAME and --rpc URL.")
     try:
-        checked = asyncio.run(verify_trace(source, settings, rpc=rpc))
+        checked = asyncio.run(verify_any(source, settings, rpc=rpc))
     except BadTrace as bad:
         refused = f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}"
         answer({"ok": False, "entry": bad.entry, "problem": bad.message}, json, lambda: print_lines(refused))
@@ -41,9 +43,11 @@ def verify(
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     if not json:
-        print_verified(checked)
+        print_verified(checked, details=details)
     found = None
-    if again:
+    if again and isinstance(checked, CheckedFolder):
+        raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
+    if again and isinstance(checked, Checked):
         cost = partial(_ask_cost, yes=yes)
         found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
     if json:
@@ -73,20 +77,39 @@ def _print_rejudged(found: Rejudged) -> None:
     )
 
 
-def print_verified(checked: Checked) -> None:
-    held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
-    warning = checked.execution_warning
-    counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} games"
+def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -> None:
+    """Print who won what, what was checked, and what this trace leaves unproven; the rest only as `details`."""
+    warning, result = checked.execution_warning, checked.result
+    counts = f"{len(result.given.submissions)} submissions, {len(result.comparisons)} comparisons, ranking, winners"
+    winners, scope, compared = _won(checked)
+    answer = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
     print_lines(
-        f"[yellow]ok, but {warning}[/yellow]; {held}" if warning else f"[green]ok[/green] {held}",
-        f"recomputed: {counts}, ranking, winners, prizes, calldata",
-        *(f"compared with the chain: {point}" for point in checked.compared),
+        f"{answer}: {result.given.name}",
+        *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)),
+        f"checked  {counts}{scope}",
+        *(f"unproven {safe(point, 600)}" for point in checked.not_proven),
+        f"digest   {checked.digest}",
+    )
+    if not details:
+        return
+    print_lines(
+        f"entries  {checked.entries}",
+        *(f"chain    {point}" for point in compared),
         *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.approvals),
         *map(_signatures, checked.judges),
     )
-    if posted := checked.posted:
-        print_lines(f"on chain: {posted.tx_hash}, posted by the {posted.by}, commits to this digest")
-    print_lines("not proven by this:", *(f"  - {point}" for point in checked.not_proven))
+
+
+def _won(checked: Checked | CheckedFolder) -> tuple[list[str], str, tuple[str, ...]]:
+    """The winners in words, what else was checked, and what was compared with the chain."""
+    if isinstance(checked, CheckedFolder):
+        return [safe(won) for won in checked.winners], "; a folder, which no chain knows", ()
+    where, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
+    if posted:
+        where = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
+    token = checked.challenge.token
+    won = [f"{one.account}  {safe(show_amount(one.prize_amount, token))}" for one in checked.winners.entries]
+    return won, f", prizes, calldata; {where}", checked.compared
 
 
 def _signatures(judge: JudgeEvidence) -> str:

@@ -31,19 +31,39 @@
   function tick() {
     for (const place of document.querySelectorAll("[data-until]")) {
       const left = Number(place.dataset.until) - Date.now() / 1000;
+      if (left > 3e9) continue; // no calendar has it
       place.textContent = left > 0 ? wait(left) : place.dataset.after || "now";
+      if (left <= -1 && Math.round(left) % 5 === -1) wake(place);
+    }
+  }
+  // What was open has closed: the part of the page that says so is asked for again, every five seconds until it did.
+  function wake(place) {
+    const sleeping = place.closest("[data-wakes]") || document.querySelector("main > [data-wakes]");
+    if (sleeping && window.htmx) htmx.trigger(sleeping, "wake");
+  }
+  function show() {
+    tick();
+    const titled = document.querySelector("main [data-title]") || document.querySelector("main[data-title]");
+    if (titled) document.title = titled.dataset.title;
+    for (const time of document.querySelectorAll("time[datetime]:not([title])")) {
+      time.title = time.textContent;
+      const at = new Date(time.dateTime);
+      if (!isNaN(at)) time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
     }
   }
   setInterval(tick, 1000);
-  tick();
-  document.addEventListener("htmx:afterSwap", tick);
+  show();
+  document.addEventListener("htmx:afterSettle", show);
+  document.addEventListener("htmx:sseMessage", show);
 
   document.addEventListener("click", (event) => {
     const copy = event.target.closest("[data-copy]");
     if (copy) {
       navigator.clipboard.writeText(copy.dataset.copy).then(() => {
         copy.classList.add("copied");
-        setTimeout(() => copy.classList.remove("copied"), 1200);
+        copy.textContent = "Copied";
+        copy.setAttribute("aria-live", "polite");
+        setTimeout(() => { copy.classList.remove("copied"); copy.textContent = "Copy"; }, 1500);
       });
     }
     if (event.target.closest("[data-close]")) document.getElementById("drawer").close();

@@ -1,0 +1,142 @@
+"""Read from a posted trace what pages show: submissions, how they ran, what a judge was asked and answered."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
+from clara_eval.challenges.challenge_index import summaries
+from clara_eval.core.address import Address
+from clara_eval.documents.results import EvaluatorRecord, Features, Scores
+from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
+from clara_eval.judge.templates import prompt_files
+
+MOST_COMPARED_LINES = 1_500
+"""Lines of each of two submissions that are compared: more take difflib seconds."""
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}")
+_REST = ('"key":"features/', '"key":"answers"')
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessCall:
+    """One function of the harness, run on a submission."""
+
+    name: str
+    kind: str
+    outcome: str
+    used: int
+    """Gas, or fuel."""
+    value: str | float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedWork:
+    text: str | None
+    """None if nothing was received, or it is not text."""
+    submitted_at: int
+    version: int
+    outcome: str = ""
+    """How it ran as a whole; empty if nothing was run."""
+    calls: tuple[HarnessCall, ...] = ()
+    like: str = ""
+    """The earlier entry that it copies or resembles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What one judge was asked about two entries, and its answers; several if some could not be used."""
+
+    judge: str
+    first: str
+    second: str
+    system: str
+    user: str
+    answers: tuple[str, ...]
+
+
+async def submitted_work(
+    reader: ResultReader, address: Address, scores: Scores, accounts: Sequence[str]
+) -> dict[str, SubmittedWork]:
+    """What these accounts submitted; empty if the trace is private, or somebody else posted."""
+    keys = ["challenge", "rejected", "similar", *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts)]
+    found = await reader.trace_bodies(address, scores, [f'"key":"{key}"' for key in keys], before=_REST)
+    sent = {one["submitter"]: one for one in found.get("challenge", {}).get("submissions", ())}
+    return {one: _work(one, sent[one], found) for one in accounts if one in sent and f"solution/{one}" in found}
+
+
+def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
+    run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
+    copied = [_ADDRESS.search(row["reason"]) for row in found["rejected"]
+              if row["account"] == account and row["code"] == "copy"]  # fmt: skip
+    like = [match.group() for match in copied if match]
+    like += [row["earlier"] for row in found["similar"] if row["later"] == account]
+    return SubmittedWork(
+        text=_text(found[f"solution/{account}"]["received"]["content"]),
+        submitted_at=sent["submittedAt"],
+        version=sent["version"],
+        outcome=run["outcome"],
+        calls=tuple(HarnessCall(**call) for call in run["calls"]),
+        like=next(iter(like), ""),
+    )
+
+
+def _text(content: str | None) -> str | None:
+    try:
+        return base64.b64decode(content).decode("utf-8-sig") if content else None
+    except UnicodeDecodeError:
+        return None
+
+
+def difference(old: str, new: str) -> list[str]:
+    """Lines as in `diff -u`, without the names; empty if they are equal or too long to compare."""
+    lines = old.splitlines(), new.splitlines()
+    if max(map(len, lines)) > MOST_COMPARED_LINES:
+        return []
+    return list(difflib.unified_diff(*lines, lineterm="", n=3))[2:]
+
+
+async def exchanges(reader: ResultReader, address: Address, scores: Scores, one: str, other: str) -> list[Exchange]:
+    """Prompts and answers of the models that compared two entries; empty if none did, or that is private."""
+    marks = ['"key":"prompts"', f'"second":"{one}"', f'"second":"{other}"']
+    found = await reader.trace_bodies(address, scores, marks, before=['"key":"ranking"'])
+    asked = [body for key, body in found.items() if key.startswith("comparison/") and body["first"] in {one, other}]
+    asked = [body for body in asked if body["requests"]]
+    judging = await reader.judging(address, scores) if asked else None
+    if judging is None:
+        return []
+    wanted = [f'"key":"answer/{request}"' for body in asked for request in body["requests"]]
+    answers = await reader.trace_bodies(address, scores, wanted, before=['"key":"unanswered"'])
+    shown = {account for body in asked for account in body.get("group") or (one, other)}
+    facts = await reader.features_of(address, scores, sorted(shown))
+    # A prompt is not in the trace: it follows from the facts, as long as the prompt files are those of the trace.
+    is_known = found.get("prompts") == prompt_files() and len(facts) == len(shown)
+    return [_exchange(body, answers, judging, facts if is_known else {}) for body in asked]
+
+
+def _exchange(body: Bodies, answers: Bodies, judging: JudgingBasis, facts: dict[str, Features]) -> Exchange:
+    system = user = ""
+    if facts:
+        prompts = ordering_prompts if body.get("group") else comparison_prompts
+        accounts = body.get("group") or (body["first"], body["second"])
+        vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
+        prompt = prompts(judging.criteria, judging.schema).prompt(vectors)
+        system, user = prompt.system, prompt.user
+    said = [answers[key]["answer"]["text"] for key in (f"answer/{one}" for one in body["requests"]) if key in answers]
+    return Exchange(body["judge"], body["first"], body["second"], system, user, tuple(said))
+
+
+async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRecord:
+    """What this evaluator did in every challenge known here."""
+    found = await summaries(reader.store, reader.chain_id)
+    own = [one for one in found.values() if one.evaluator == evaluator]
+    posted = [one for one in own if one.postedBy == "evaluator"]
+    return EvaluatorRecord(
+        posted=len(posted),
+        late=sum((one.scorePostedAt or 0) > one.scoringDeadline for one in posted),
+        overridden=sum(one.postedBy == "poster" for one in own),
+        expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
+    )
