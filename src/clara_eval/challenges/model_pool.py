@@ -193,11 +193,10 @@ class ModelPool:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
             check_worth_starting(quoted, caps.tightest)
-        expected, most_lost = quoted.models_micro_usd, None
-        if expected:
-            # Counted from where this jury began: another one, or a restart, begins anew.
-            begun = await self.store.add_entry(challenge.run, f"lost/{','.join(plan.models)}", str(unsure))
-            most_lost = int(begun) + max(WASTE_TIMES * expected, LEAST_WASTE)
+        expected = quoted.models_micro_usd
+        wasted_at = f"wasted/{','.join(plan.models)}/"  # another jury, or a restart, begins anew
+        earlier = await self.store.entries(challenge.run, wasted_at)
+        wasted = sum(int(amount) for _, amount in earlier)
         ledger = Reservation(self.settings, self.store, challenge, unsure)
         budget = RunBudget(
             most,
@@ -205,7 +204,8 @@ class ModelPool:
             lost_before=unsure,
             kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
             extend=ledger.extend,
-            most_lost=most_lost,
+            most_wasted=max(WASTE_TIMES * expected, LEAST_WASTE) if expected else None,
+            wasted=wasted,
         )
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
@@ -219,9 +219,11 @@ class ModelPool:
                 lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
             )
         except NothingJudged as bad:
-            budget.unsure_micro_usd += await self.store.forget_answers(bad.requests)
+            budget.waste(await self.store.forget_answers(bad.requests))
             raise
         finally:
+            if budget.wasted > wasted:
+                await self.store.add_entry(challenge.run, f"{wasted_at}{len(earlier)}", str(budget.wasted - wasted))
             for name in plan.models:
                 self._attested.pop((name, challenge.run), None)
             if ledger.line is not None:

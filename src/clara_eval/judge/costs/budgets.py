@@ -113,14 +113,11 @@ class RunBudget:
     kept_micro_usd: int = 0
     """For comparisons: no other call takes it."""
     extend: Extend | None = None
-    most_lost: int | None = None
-    """No call is made once answers that are of no use cost this much, with `lost_before`; None is no bound."""
+    most_wasted: int | None = None
+    """No call is made once answers that are of no use cost this much; None is no bound."""
+    wasted: int = 0
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
-
-    @property
-    def lost(self) -> int:
-        return self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
 
     @property
     def spent(self) -> int:
@@ -142,9 +139,9 @@ class RunBudget:
                     "own machine), or set the CLARA_BUDGET_… caps to none.",
                 )
             return [0] * len(prompts)
-        if self.most_lost is not None and self.lost >= self.most_lost:
+        if self.most_wasted is not None and self.wasted >= self.most_wasted:
             raise OutOfBudget(
-                f"Answers that cannot be used cost ${self.lost / MICRO:.2f} so far, {WASTE_TIMES} times the estimate "
+                f"Answers that cannot be used cost ${self.wasted / MICRO:.2f} so far, {WASTE_TIMES} times the estimate "
                 "of the whole round or more: no more is asked.",
                 remedy=f"Is {judge} the right model, and does its endpoint take a JSON Schema? Name another judge in "
                 "CLARA_JUDGES, or evaluate anew (`evaluate --restart`).",
@@ -191,7 +188,11 @@ class RunBudget:
         stage = self._stage(purpose)
         stage.micro_usd -= cost
         stage.unsure_micro_usd += cost
+        self.waste(cost)
+
+    def waste(self, cost: int) -> None:
         self.unsure_micro_usd += cost
+        self.wasted += cost
 
     def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
         """Count the reservation as spent: the call was sent and never answered.
@@ -219,7 +220,8 @@ class RunBudget:
 
     def _over(self, worst: int, kept: int) -> OutOfBudget:
         cap = self.cap_micro_usd or 0
-        is_lost = self.spent - self.lost + worst + kept <= cap
+        lost = self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
+        is_lost = self.spent - lost + worst + kept <= cap
         for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(
             f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent{for_games}, "
