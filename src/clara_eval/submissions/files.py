@@ -40,7 +40,7 @@ _LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILIN
 _PROGRAMS = ("submission", "solution", "main")
 _LOADER = Path(__file__).with_name("python_tree.py")
 
-FileKind = Literal["code", "text", "binary", "left out"]
+FileKind = Literal["code", "text", "binary", "omitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SubmittedFile:
     path: str
     content: bytes
     kind: FileKind
-    """`code` is in the submission's language; `left out` is text for which the readers have no space."""
+    """`code` is in the submission's language; `omitted` is text for which the readers have no space."""
 
     @property
     def text(self) -> str:
@@ -187,7 +187,7 @@ def _tree(found: dict[str, bytes], language: str | None) -> FileTree:
     left, kinds = SHOWN_TOKENS, dict[str, FileKind]()
     for path in sorted(texts, key=lambda path: (_language_of(path) != main, path.encode())):
         cost = most_tokens(texts[path].decode())
-        kinds[path] = "left out" if cost > left else "code" if main and _language_of(path) == main else "text"
+        kinds[path] = "omitted" if cost > left else "code" if main and _language_of(path) == main else "text"
         left -= cost if cost <= left else 0
     files = (SubmittedFile(path, found[path], kinds.get(path, "binary")) for path in sorted(found, key=str.encode))
     return FileTree(tuple(files), main)
