@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
-from clara_eval.actions.published import SpendReport, evaluation_status, spend_report
+from clara_eval.actions.published import SpendReport, spend_report
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.chain.wallet import new_keystore
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.challenges.status import evaluation_status
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.config.settings import Settings, given_names, unknown_names
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
@@ -161,7 +162,8 @@ async def known_status(settings: Settings, address: Address) -> tuple[EvalStatus
     """Read status and scores from the store, else from the service of CLARA_API_URL."""
     async with existing_store(settings.database_url) as store:
         chain_id = settings.network.chain_id
-        if store is not None and (status := await evaluation_status(store, chain_id, address)) is not None:
+        ours = Address(settings.evaluator_address) if settings.evaluator_address else None
+        if store is not None and (status := await evaluation_status(store, chain_id, address, ours)) is not None:
             return status, await read(store, chain_id, Scores, scores_key(address))
     if settings.api_url is None:
         return None, None

@@ -10,12 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_by, submission_of, token_document
+from clara_eval.actions.challenges import (
+    FINALIZATION_SECONDS,
+    challenge_at,
+    known_evaluator,
+    posted_by,
+    submission_of,
+    token_document,
+)
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
+from clara_eval.challenges.status import scored_elsewhere
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
@@ -59,6 +67,8 @@ _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishi
 async def eval_status(caller: Caller, address: str) -> StatusFound:
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
+    if found is None and not challenge.score_posted_at:
+        found = scored_elsewhere(challenge.evaluator, challenge.poster, await known_evaluator(caller))
     status: Literal["none", State] = found.status if found else "complete" if challenge.score_posted_at else "none"
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
     known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}

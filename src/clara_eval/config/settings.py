@@ -150,6 +150,8 @@ class Settings(BaseModel):
     """Prices the public table does not know: comma list of JUDGE=INPUT/OUTPUT in dollars per million tokens."""
     answer_tokens: int = Field(16_384, alias="CLARA_ANSWER_TOKENS", ge=1_024, le=131_072)
     """The largest limit of one answer, thinking included; a cut answer is asked for again up to it."""
+    elo: Literal["order-free", "literal"] = Field("order-free", alias="CLARA_ELO")
+    """`literal`: the specification's single pass, every pair once in canonical order."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
     """Calls of one judge in flight, of all evaluations of one process together."""
 

@@ -28,6 +28,7 @@ from tests.support.api_service import (
 from clara_eval.challenges.review import request_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import ConfigError
 from clara_eval.documents.results import MEANINGS
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
@@ -65,6 +66,17 @@ async def test_status_of_a_known_challenge(service: Service) -> None:
     assert headers["content-type"] == "application/json"
     _, _, quiet = await service.get(f"{BASE}/{QUIET}/eval-status")
     assert json.loads(quiet)["status"] == "pending"
+
+
+async def test_a_challenge_without_our_evaluator_is_scored_elsewhere(service: Service) -> None:
+    """REST and the page say who scores it and promise no evaluation."""
+    known = json.loads(await service.store.get(CHAIN, index_key(QUIET)) or "")
+    await service.store.put(CHAIN, index_key(QUIET), json.dumps(known | {"evaluator": ZERO_ADDRESS}))
+    _, _, body = await service.get(f"{BASE}/{QUIET}/eval-status")
+    assert json.loads(body)["status"] == "elsewhere"
+    _, _, page = await service.get(f"/challenges/{QUIET}")
+    assert "The poster scores this challenge" in page.decode()
+    assert "The evaluation starts when entries close" not in page.decode()
 
 
 async def test_status_is_not_sent_twice(service: Service) -> None:
@@ -176,11 +188,10 @@ async def test_ranking_and_trace_are_public_after_the_post_only(service: Service
 
 
 @pytest.mark.specification("7", "`GET …/eval-trace`: the full trace")
-async def test_a_streamed_trace_verifies(service: Service) -> None:
-    """Several megabytes arrive in pieces, whole and in order, under the digest as ETag."""
+async def test_a_served_trace_verifies(service: Service) -> None:
+    """Several megabytes arrive whole and in order, also compressed, under the digest as ETag."""
     code, headers, body = await service.get(f"{BASE}/{POSTED}/eval-trace")
     assert code == 200
-    assert "content-length" not in headers
     entries = list(read_entries(body.decode().splitlines(keepends=True)))
     assert len(entries) == 3000
     assert headers["etag"] == f'"{entries[-1].hash}"'

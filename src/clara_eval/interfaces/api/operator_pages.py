@@ -57,7 +57,7 @@ async def overview(request: Request, done: str = "") -> Response:
     if session is None:
         return _sign_in(request)
     context, now = context_of(request), time.time()
-    rows = [card_of(row, now) for row in await context.reader.listed()]
+    rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     return page(
         "operator.html",
         done=_DONE.get(done, ""),
