@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
+from clara_eval.actions.resources import check_resources
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
@@ -28,6 +30,7 @@ from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.judge.providers.registry import models_of, parse_jury
 from clara_eval.store.open import existing_store
+from clara_eval.store.publication.publish_documents import Publication
 
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
@@ -47,7 +50,9 @@ async def preflight(settings: Settings) -> list[Finding]:
     try:
         async with open_app(settings) as app:
             found = []
-            checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store, "judges": _judges}
+            checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store,
+                      "resources": check_resources, "judges": _judges}  # fmt: skip
+            checks |= {place.name: partial(_place, place) for place in app.places}
             for name, look in checks.items():
                 try:
                     found.append(Finding(name, ok=True, detail=await look(app)))
@@ -56,6 +61,11 @@ async def preflight(settings: Settings) -> list[Finding]:
             return found
     except ClaraError as bad:
         return [Finding("settings", ok=False, detail=str(bad))]
+
+
+async def _place(place: Publication, _app: App) -> str:
+    await place.check()
+    return "takes what is published"
 
 
 async def _network(app: App) -> str:

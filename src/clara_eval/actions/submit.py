@@ -158,7 +158,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
             return None
         raise CannotAct(
             f"{agent} owns no agent in the identity registry {registry}.",
-            remedy="Say register to register it first, or submit with the wallet that owns an agent.",
+            see="register",
         )
     owned = await caller.chain.agents.agents_of(registry, agent, head)
     if not owned:

@@ -14,6 +14,7 @@ from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
 from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts
 
@@ -22,10 +23,16 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+def features_pairs(challenge: Challenge, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
+    """The facts of each entry; `extractedAt` is the time of the pinned block, so that every run writes the same."""
+    for account, facts in sorted(features.items()):
+        document = {**facts.to_json(), "extractedAt": challenge.block.timestamp}
+        yield features_key(challenge.address, account), plain_json(document)
+
+
+def public_keys(challenge: Challenge, result: EvaluationResult) -> Iterator[tuple[str, str]]:
     """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
-    for account, facts in sorted(result.features.items()):
-        yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
+    yield from features_pairs(challenge, result.features)
     if isinstance(result.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
         yield verdicts_key(challenge.address), plain_json(verdicts)
