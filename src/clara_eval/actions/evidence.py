@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
+from clara_eval.challenges.chain_records import known_results
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvaluatorRecord, Features, Scores
@@ -140,3 +141,11 @@ async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRec
         overridden=sum(one.postedBy == "poster" for one in own),
         expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
     )
+
+
+async def challenges_of(reader: ResultReader, account: str) -> set[str]:
+    """The challenges that this address entered, as far as their results are known here; empty for other text."""
+    if not _ADDRESS.fullmatch(account):
+        return set()
+    found = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
+    return {one for one, result in found.items() if any(entrant.address == account for entrant in result.entrants)}

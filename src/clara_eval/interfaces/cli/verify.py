@@ -76,7 +76,7 @@ def _print_rejudged(found: Rejudged) -> None:
 def print_verified(checked: Checked) -> None:
     held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
     warning = checked.execution_warning
-    counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} games"
+    counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} comparisons"
     print_lines(
         f"[yellow]ok, but {warning}[/yellow]; {held}" if warning else f"[green]ok[/green] {held}",
         f"recomputed: {counts}, ranking, winners, prizes, calldata",
