@@ -38,7 +38,6 @@ from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import (
-    BadInput,
     CannotAct,
     ClaraError,
     ConfigError,
@@ -64,8 +63,6 @@ LEAST_OPEN_SECONDS = 300
 """Below that the entries might not be in before the deadline."""
 NEWEST = 200
 """Among so many challenges one that a killed run has posted is looked for."""
-MOST_IDS = 500
-"""How many agents may register between our call and our look at the registry."""
 LEASE_LOOKS, LEASE_PAUSE_SECONDS = 30, 2.0
 """Longer than the lease of a killed evaluation lasts (30 s)."""
 _TRANSFER_GAS = 100_000
@@ -261,30 +258,8 @@ class Lifecycle:
                 self._state.keep(f"entry {name}", "on chain")
                 continue
             submission = SubmissionInput(challenge=challenge, content=entry(name), register=True)
-            try:
-                done = await self._act(key, submit(submission))
-            except BadInput as unknown:  # registered, by a registry that emits no events
-                if unknown.path != "agentId":
-                    raise
-                agent_id = await self._agent_id(_address(key))
-                known = SubmissionInput(challenge=challenge, content=entry(name), agent_id=agent_id)
-                done = await self._act(key, submit(known))
+            done = await self._act(key, submit(submission))
             self._state.keep(f"entry {name}", done.sent[-1].hash)
-
-    async def _agent_id(self, agent: Address) -> int:
-        """Who owns which id is all that a silent registry tells: the newest ids are asked, the next one downwards."""
-        async with open_caller(self._settings()) as caller:
-            head = await caller.chain.blocks.head()
-            where = to_address(caller.settings.network.identity_registry or "")
-            registry = caller.chain.agents.identity(where)
-            call = {"from": agent, "to": where, "data": "0x" + registry.register("").hex()}
-            after = int(await caller.chain.blocks.rpc.ask("eth_call", call, "latest"), 16)
-            ids = list(range(after - 1, max(-1, after - 1 - MOST_IDS), -1))
-            owners = await registry.owners_of(head, ids)
-        for agent_id, owner in zip(ids, owners, strict=True):
-            if owner == agent:
-                return agent_id
-        raise Temporary(f"The registry does not show the agent of {agent} yet.", remedy="Run this again.")
 
     async def _evaluate(self, challenge: Address) -> None:
         if self._state.get("posted"):

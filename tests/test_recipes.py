@@ -137,21 +137,6 @@ def _crowded(found: Round) -> Iterator[Flag]:
 RULES = (*RULES, _crowded)
 """
 
-NETWORK_ENTRY = """
-NETWORKS["islands"] = Network(
-    name="islands",
-    chain_id=31337,
-    factory="{factory}",
-    from_block={from_block},
-    identity_registry="{registry}",
-    usdc="{token}",
-    explorer="https://islands.example",
-    confirmations=1,
-    finality_tag="latest",
-)
-"""
-
-
 SECOND_CONTRACT = (
     ("address account;\n        uint256 agentId;\n        uint256 score;\n        uint256 prizeAmount;",
      "uint256 score;\n        uint256 prizeAmount;\n        address account;\n        uint256 agentId;"),
@@ -162,12 +147,6 @@ SECOND_CONTRACT = (
 
 SECOND_VERSION = """
 VERSIONS = {**VERSIONS, "2": ContractVersion(abi("ChallengeV2"), abi("ChallengeFactory"))}
-"""
-
-SECOND_NETWORK = """
-from dataclasses import replace
-
-NETWORKS["local"] = replace(NETWORKS["local"], contracts="2")
 """
 
 
@@ -181,6 +160,13 @@ def source(tmp_path: Path) -> Path:
 def add(file: Path, text: str) -> None:
     before = file.read_text(encoding="utf-8") if file.exists() else ""
     file.write_text(f"{before}\n{text}" if before else text, encoding="utf-8")
+
+
+def change_network(source: Path, name: str, **facts: object) -> None:
+    file = source / "config" / "networks.json"
+    networks = json.loads(file.read_text(encoding="utf-8"))
+    networks[name] = networks.get(name, {}) | facts
+    file.write_text(json.dumps(networks), encoding="utf-8")
 
 
 async def command(source: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -260,7 +246,7 @@ async def test_a_flag_is_one_function(local_chain: LocalChain, source: Path, mon
 
 
 async def test_a_network_is_one_entry(local_chain: LocalChain, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry in `networks.py` is enough: CLARA_NETWORK accepts its name, and its presets find the challenges."""
+    """An entry in `networks.json` is enough: CLARA_NETWORK accepts its name, and its presets find the challenges."""
     address = await finished_round(local_chain, monkeypatch, judge="rules")
     settings = {
         "CLARA_NETWORK": "islands",
@@ -272,8 +258,18 @@ async def test_a_network_is_one_entry(local_chain: LocalChain, source: Path, mon
     assert (refused.returncode, "CLARA_NETWORK='islands'" in refused.stderr) == (2, True)
 
     deployed = local_chain.deployment
-    presets = {"factory": deployed.factory, "from_block": deployed.from_block, "token": deployed.token}
-    add(source / "config" / "networks.py", NETWORK_ENTRY.format(registry=deployed.identity_registry, **presets))
+    change_network(
+        source,
+        "islands",
+        chain_id=31337,
+        factory=deployed.factory,
+        from_block=deployed.from_block,
+        identity_registry=deployed.identity_registry,
+        usdc=deployed.token,
+        explorer="https://islands.example",
+        confirmations=1,
+        finality_tag="latest",
+    )
     found = document(await command(source, *words, **settings))
     assert found["network"] == "islands"
     assert [item["address"].lower() for item in found["challenges"]] == [address]
@@ -321,7 +317,7 @@ async def test_a_second_contract_version_is_one_file_and_one_entry(
         names.read_text(encoding="utf-8").replace('Literal["Challenge",', 'Literal["Challenge", "ChallengeV2",')
     )
     add(names, SECOND_VERSION)
-    add(source / "config" / "networks.py", SECOND_NETWORK)
+    change_network(source, "local", contracts="2")
     scores = document(await command(source, "evaluate", address, "--json", **settings))
     contract = web3_of(local_chain).eth.contract(address=to_checksum_address(address), abi=made["abi"])
     posted = [await contract.functions.winners(place).call() for place in range(len(demo_round.PAYOUT_BPS))]

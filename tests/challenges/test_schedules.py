@@ -117,8 +117,8 @@ def questions(done: Evaluation) -> int:
         ("full+", 63, (ONE,), "elo"),
         ("adaptive", 30, (ONE,), "elo, then strength"),
         ("adaptive", 60, (ONE, TWO), "elo, then strength"),
-        ("fours", 20, (ONE,), "elo, then strength"),
-        ("fours", 40, (ONE, TWO), "elo, then strength"),
+        ("fours", 20, (ONE,), "elo without repeats, then strength"),
+        ("fours", 40, (ONE, TWO), "elo without repeats, then strength"),
     ],
 )
 async def test_both_verifiers_repeat_a_round_of_every_schedule(

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from clara_eval.challenges.status import StatusWriter, read_status
+import pytest
+
+from clara_eval.challenges.status import StatusWriter, read_status, shown_to_all, status_without_evaluation
+from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import Temporary
+from clara_eval.documents.results import EvalStatus, Summary
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.sql_store import PublicKeys, SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -29,6 +33,55 @@ class Stumbling(PublicKeys):
             self.stumbles -= 1
             raise Temporary("Postgres does not answer.")
         await self.inner.put(chain_id, key, value)
+
+
+OURS, OTHER, POSTER = (Address("0x" + digit * 40) for digit in "123")
+
+
+def summary(evaluator: Address, **changes: object) -> Summary:
+    given: dict[str, object] = {
+        "address": "0x" + "a" * 40, "chainId": 1, "title": "", "problemStatement": "", "skills": [], "poster": POSTER,
+        "evaluator": evaluator, "token": {"address": "0x" + "b" * 40, "symbol": "USDC", "decimals": 6, "isKnown": True},
+        "prizePool": "1", "winnerCount": 1, "payoutBps": [10000], "deadline": 1, "scoringDeadline": 2,
+        "submissionCount": 2, "chainStatus": "scoring", "block": 1, "rules": None, "scorePostedAt": None, "postedBy": None,
+    }  # fmt: skip
+    return Summary.model_validate(given | changes)
+
+
+@pytest.mark.parametrize("evaluator", [ZERO_ADDRESS, POSTER, OTHER])
+def test_a_challenge_that_others_score_is_not_promised_an_evaluation(evaluator: Address) -> None:
+    """Its status says who scores it and what happens without scores; then who posted, or how it ended."""
+    found = status_without_evaluation(summary(evaluator), OURS)
+    assert found.status == "elsewhere"
+    assert (OTHER if evaluator == OTHER else "poster") in (found.reason or "")
+    assert "this service does not evaluate it" in (found.reason or "")
+    assert "equal share" in (found.reason or "")
+    posted = status_without_evaluation(summary(evaluator, scorePostedAt=5), OURS)
+    assert (posted.status, posted.progress, posted.postedBy is None) == ("complete", 100, False)
+    assert status_without_evaluation(summary(evaluator, chainStatus="expired"), OURS).status == "failed"
+
+
+def test_our_own_challenge_waits_for_its_turn() -> None:
+    """Ours is pending; without an address of ours, a stranger's evaluator may be us."""
+    assert status_without_evaluation(summary(OURS), OURS).status == "pending"
+    assert status_without_evaluation(summary(OTHER), None).status == "pending"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "No node answers (10.0.0.7:8545: HTTP 500; node.example.com: TimeoutError). Check CLARA_RPC_URL, or add one.",
+            "No node answers (…: HTTP 500; …: TimeoutError).",
+        ),
+        ("The judge openai:x@http://127.0.0.1:9/v1 is away. It is asked again.", "The judge openai:x… is away. It is asked again."),
+        ("CLARA_PRICES names no price.", "The evaluation waits for its turn."),
+        ("Fewer than two agents submitted.", "Fewer than two agents submitted."),
+    ],
+)  # fmt: skip
+def test_the_public_reason_names_no_setting_and_no_endpoint(reason: str, shown: str) -> None:
+    """What only the operator needs is left out of what everybody reads."""
+    assert shown_to_all(EvalStatus(status="pending", progress=0, reason=reason)).reason == shown
 
 
 async def test_a_lost_line_of_progress_stops_nothing(tmp_path: Path) -> None:
@@ -69,6 +122,10 @@ async def test_progress_never_goes_back(tmp_path: Path) -> None:
         again = await StatusWriter.resumed(store, 1, "0xa")
         again("collecting", 1, 2)
         assert again.status.progress == 92
+        await again.say("review", 90)
+        approved = await StatusWriter.resumed(store, 1, "0xa")
+        approved("collecting", 1, 100)
+        assert approved.status.progress == 92
         await again.say("failed")
         anew = await StatusWriter.resumed(store, 1, "0xa")
         anew("collecting", 1, 2)

@@ -200,3 +200,22 @@ def test_a_look_tells_less_the_more_it_repeats() -> None:
         told = [float(added(np.array([[0.0, count], [0.0, 0.0]]), scale)[0, 1]) for count in range(5)]
         assert told[0] == pytest.approx(1)
         assert all(a >= b >= 0 for a, b in pairwise(told))
+
+
+def test_orders_that_repeat_pairs_count_once_in_elo() -> None:
+    """If the round shows that orders repeat the judge's pairs, every sequence is one result; else each one counts."""
+    for kept, ordered_by in ((1.0, "elo without repeats, then strength"), (0.0, "elo, then strength")):
+        world = draw_world(25, 3, Model(kept=kept))
+        results = play(world, choose_schedule(world.items, ("",), max_comparisons=None, winner_count=3))
+        found = rank(tally(world.items, results), seed=b"s", winner_count=3)
+        assert found.ordered_by == ordered_by
+    asked = [Result("a", "b", "first"), Result("b", "c", "first"), Result("a", "c", "tie")]
+    four = Group(("a", "b", "c", "d")).read_off(["a", "b", "c", "d"])
+    again = [replace_group(result) for result in four if {result.first, result.second} == {"a", "b"}]
+    first, second, points = tally("abcd", [*asked, *four, *again]).without_repeats()
+    told = dict(zip(zip(first.tolist(), second.tolist(), strict=True), points.tolist(), strict=True))
+    assert told == {(0, 1): 1.0, (0, 2): 0.75, (0, 3): 1.0, (1, 2): 1.0, (1, 3): 1.0, (2, 3): 1.0}
+
+
+def replace_group(result: Result) -> Result:
+    return result._replace(group=("d", "c", "a", "b"))

@@ -188,3 +188,15 @@ def test_canonical_order_depends_on_challenge_and_content_only() -> None:
     assert canonical_order("0xaa", hashes) == canonical_order("0xaa", back)
     assert canonical_order("0xaa", hashes) != canonical_order("0xbb", hashes)
     assert sorted(canonical_order("0xaa", hashes)) == sorted(hashes)
+
+
+def test_a_schedule_that_ends_by_itself_says_what_the_rest_would_have_bought() -> None:
+    """How many questions of how many, and how far another answer would move the prizes; nothing if all were asked."""
+    world = draw_world(12, 5)
+    schedule = choose_schedule(world.items, ("",), max_comparisons=None, winner_count=3, payout_bps=TOP3)
+    questions = {result.question for result in play(world, schedule)}
+    assert len(questions) < schedule.most_questions
+    said = f"It ended after {len(questions)} of at most 132 questions: by this judge, no other answer is expected to"
+    assert schedule.told(questions) == f"{schedule.reason} {said} move the prizes by more than 0.5 % of the pot."
+    small = choose_schedule(world.items[:4], ("",), max_comparisons=None)
+    assert small.told(()) == small.reason

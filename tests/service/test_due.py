@@ -327,3 +327,13 @@ def test_a_review_that_nobody_decides_is_due_by_the_chains_clock(chain_now: int,
     memory = Memory("review", retry_at=10**12, posts_at=DEADLINE + 100)
     found = due(challenge(), memory, evaluator=OURS, chain_now=chain_now, wall_now=0, can_sign=True)
     assert found.action is action
+
+
+@pytest.mark.parametrize(
+    ("chain_now", "action"), [(DEADLINE + 99, DueAction.NONE), (DEADLINE + 100, DueAction.EVALUATE)]
+)
+def test_an_announced_result_is_due_by_the_chains_clock(chain_now: int, action: DueAction) -> None:
+    """When the chain says that the time for objections is over, it is posted, whatever this machine's clock says."""
+    memory = Memory("publishing", retry_at=10**12, objections_until=DEADLINE + 100)
+    found = due(challenge(), memory, evaluator=OURS, chain_now=chain_now, wall_now=0, can_sign=True)
+    assert found.action is action

@@ -13,6 +13,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
+from clara_eval.submissions.files import estimate_tokens
 from clara_eval.submissions.model import (
     REJECTIONS,
     Fetched,
@@ -20,7 +21,6 @@ from clara_eval.submissions.model import (
     Rejected,
     Solution,
     SubmissionLimits,
-    estimate_tokens,
 )
 
 URI = "https://example.com/solution.py"

@@ -96,10 +96,10 @@ def round_of_large(challenge: Challenge) -> Round:
     return round_of(challenge, read_data_uri(challenge.challenge_uri, len(challenge.challenge_uri)).content)
 
 
-async def run_large(challenge: Challenge) -> EvaluationResult:
+async def run_large(challenge: Challenge, plan: EvaluationPlan = PLAN_BY_RULES) -> EvaluationResult:
     """The round run by rules, from its own evidence."""
     sources = TraceSources(evidence_of(challenge))
-    return await evaluate_round(round_of_large(challenge), PLAN_BY_RULES, sources, no_listener)
+    return await evaluate_round(round_of_large(challenge), plan, sources, no_listener)
 
 
 def trace_entries(challenge: Challenge, plan: EvaluationPlan, result: EvaluationResult) -> Iterator[Entry]:
@@ -108,13 +108,13 @@ def trace_entries(challenge: Challenge, plan: EvaluationPlan, result: Evaluation
 
 
 @cache
-def large_lines(count: int) -> list[str]:
+def large_lines(count: int, plan: EvaluationPlan = PLAN_BY_RULES) -> list[str]:
     """The lines of its trace file."""
     challenge = large_challenge(count)
     with ThreadPoolExecutor(1) as pool:  # a loop of its own, whoever asks
-        walked = pool.submit(asyncio.run, run_large(challenge)).result()
+        walked = pool.submit(asyncio.run, run_large(challenge, plan)).result()
     writer = TraceWriter()
-    lines = [writer.line(key, body) for key, body in trace_entries(challenge, PLAN_BY_RULES, walked)]
+    lines = [writer.line(key, body) for key, body in trace_entries(challenge, plan, walked)]
     return "".join(render(lines, writer.digest)).splitlines(keepends=True)
 
 

@@ -89,6 +89,7 @@ TYPED_BY_SUBMISSION = (
 )
 REMEDY = "Check the result after the measured call, and revert or throw where it is wrong: then there is no number."
 SEED_REMEDY = "Draw its inputs from `seed`, the second argument of the function, or hide the harness."
+MEASURES_NOTHING = "The harness has no test_… and no metric_… function: it measures nothing."
 OTHER_SEED = "0x" + "5e" * 32
 
 
@@ -180,7 +181,7 @@ def _problems(first: Executed, second: Executed) -> list[str]:
         found.append("Two runs of the same reference gave different numbers.")
     functions = [call.name for call in first.calls if call.kind != "setUp"]
     if first.outcome == RunOutcome.PASSED and not functions:
-        found.append("The harness has no test_… and no metric_… function: it measures nothing.")
+        found.append(MEASURES_NOTHING)
     costs = [f"{first.unit}_{name.partition('_')[2]}" for name in functions]
     for name, count in Counter(feature_name(name) for name in (*functions, *costs)).items():
         if count > 1:
@@ -191,7 +192,10 @@ def _problems(first: Executed, second: Executed) -> list[str]:
 def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> Executed:
     read = replace(_harness(harness, language), seed=seed)
     with closing(open_machine(settings)) as machine:
-        return machine.run(read, HarnessSubmission(read.language, _text(submission)))
+        found = machine.run(read, HarnessSubmission(read.language, _text(submission)))
+    if found.outcome == RunOutcome.PASSED and all(call.kind == "setUp" for call in found.calls):
+        raise BadInput(f"{harness}: {MEASURES_NOTHING}", remedy="Add a function test_… or metric_….")
+    return found
 
 
 def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bool, language: str) -> HarnessCheck:
@@ -218,7 +222,7 @@ async def run_public(
     """Run a text under the public harness of a config, as far as there is something to run."""
     spec = config.harness
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, text)
+    program = program_of(harness, config.language or guess_language(text), schema, lambda _: text)
     return harness, await run_here(machine, harness, program) if program else None
 
 

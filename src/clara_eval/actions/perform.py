@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
+from eth_utils.address import to_checksum_address
 from pydantic import TypeAdapter
 
 from clara_eval.actions.amounts import show_amount
@@ -310,7 +311,12 @@ def _document(
         summary=plan.summary,
         transactions=[
             UnsignedTransaction(
-                chainId=caller.chain_id, to=one.to, data=one.data, value="0", gas=one.gas, description=one.description
+                chainId=caller.chain_id,
+                to=to_checksum_address(one.to),
+                data=one.data,
+                value="0",
+                gas=one.gas,
+                description=one.description,
             )
             for one in (plan.transactions if outcome != "sent" else ())
         ],

@@ -15,6 +15,7 @@ from typing import Any
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
 from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.review import read_review
+from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
 from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
@@ -77,35 +78,31 @@ class PublishedTrace:
     pieces: AsyncIterator[str]
 
 
-async def evaluation_status(store: SqlStore, chain_id: int, address: Address) -> EvalStatus | None:
-    """Read the status; `pending` if only the challenge is known, None if it is not."""
-    found = await read(store, chain_id, EvalStatus, status_key(address))
-    if found is not None or await store.get(chain_id, index_key(address)) is None:
-        return found
-    return EvalStatus(status="pending", progress=0)
-
-
 @dataclass(frozen=True, slots=True)
 class ResultReader:
     store: SqlStore
     chain_id: int
     traces_public: str
+    evaluator: Address | None = None
+    """Whose challenges the service evaluates; None if that is not set."""
 
-    async def status(self, address: Address) -> EvalStatus:
-        found = await evaluation_status(self.store, self.chain_id, address)
+    async def status(self, address: Address, *, admin: bool = False) -> EvalStatus:
+        found = await evaluation_status(self.store, self.chain_id, address, self.evaluator)
         if found is None:
             raise _unknown(address)
-        return found
+        return found if admin else shown_to_all(found)
 
-    async def listed(self, wanted: str | None = None) -> list[ChallengeSummary]:
+    async def listed(self, wanted: str | None = None, *, admin: bool = False) -> list[ChallengeSummary]:
         """Every challenge, or those with this evaluation status, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
         statuses = await read_many(self.store, self.chain_id, EvalStatus, status_key, found)
-        waiting = EvalStatus(status="pending", progress=0)
+        shown = {a: statuses.get(a) or status_without_evaluation(one, self.evaluator) for a, one in found.items()}
         rows = [
-            ChallengeSummary.model_validate({**dict(summary), "evaluation": statuses.get(address, waiting)})
-            for address, summary in found.items()
-            if wanted in (None, statuses.get(address, waiting).status)
+            ChallengeSummary.model_validate(
+                {**dict(found[address]), "evaluation": status if admin else shown_to_all(status)}
+            )
+            for address, status in shown.items()
+            if wanted in (None, status.status)
         ]
         return sorted(rows, key=lambda row: (-row.deadline, row.address))
 
@@ -121,7 +118,7 @@ class ResultReader:
         return ChallengeDetail.model_validate(
             {
                 **dict(summary),
-                "evaluation": await self.status(address),
+                "evaluation": await self.status(address, admin=admin),
                 "review": review.to_json() if review else None,
                 "leaderboard": scores if is_open else None,
                 "traceDigest": scores.traceDigest if scores and is_open else None,

@@ -115,8 +115,9 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
     all_looks = _quote(config, replace(size, looks=2 * comb(size.submissions, 2)), jury, cards, limits)
     affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
     items = [str(number) for number in range(size.submissions)]
+    literal = settings.elo == "literal"
     judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
-    chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule)
+    chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
     found = _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
     notes = [JURY_NOTE] if len(jury) > 1 else []
     return ScheduleQuote(chosen.name, found, notes, missing_model(config, judges or settings.judges))

@@ -1,80 +1,62 @@
-"""Rank pairwise results: from triples, or from a CSV file with the columns left, right, winner and perhaps judge."""
+"""Rank pairwise results: from triples, or from CSV or JSON lines with two items and a winner in each row."""
 
 from __future__ import annotations
 
 import csv
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from sys import intern
-from typing import Literal
 
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
+from clara_eval.core.flags import Flag
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
-from clara_eval.ranking.results import checked_payout
 
 __all__ = ["Ranking", "Standing"]
-Verdict = Literal["left", "right", "tie"]
-VERDICTS: dict[str, Winner] = {"left": "first", "right": "second", "tie": "tie"}
-COLUMNS = ("left", "right", "winner")
-_NO_FILE_ROWS = "Add rows under the header left,right,winner."
+VERDICTS: dict[str, Winner] = {"left": "first", "right": "second"}
+VERDICTS |= {"tie": "tie", "draw": "tie", "tie (bothbad)": "tie"}
+COLUMNS = (("left", "right", "winner"), ("model_a", "model_b", "winner"), ("a", "b", "winner"))
+"""The names of the columns that are known, in this order."""
+USUAL_TOP = 3
+CSV_FIELDS = ("rank", "item", "elo", "low", "high", "pTop", "wins", "losses", "ties")
 _FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))
 """Fields of a standing that `strength` sums up."""
 
 
-def rank_comparisons(games: Iterable[tuple[str, str, Verdict]], payout_bps: Sequence[int]) -> Ranking:
-    """Rank items by (left, right, winner) triples in any order."""
+def rank_comparisons(
+    games: Iterable[tuple[str, str, str]], top: int | None, payout_bps: Sequence[int] | None = None
+) -> Ranking:
+    """Rank items by (left, right, winner) triples in any order; the winner is left, right, tie or a name."""
     results = []
     for number, game in enumerate(games):
-        if not _is_comparison(game):
-            raise BadInput(
-                f"Game {number} {str(game)[:200]} is not a comparison of two items.",
-                path=f"games[{number}]",
-                remedy='Give two different names and "left", "right" or "tie".',
-            )
-        left, right, winner = game
-        results.append(Result(left, right, VERDICTS[winner]))
+        where = f"games[{number}]"
+        if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) for part in game):
+            raise _bad(where, str(game), "is not a comparison", "Give two names and the winner, as three texts.")
+        results.append(_result(where, *game, words=VERDICTS))
+    return rank_results(results, top, payout_bps=payout_bps)
+
+
+def rank_results(
+    results: list[Result], top: int | None, *, payout_bps: Sequence[int] | None = None, literal: bool = False
+) -> Ranking:
+    """Rank the items of these results; without `top` the chance of the first three is told, or of fewer in a few."""
     items = sorted({item for result in results for item in (result.first, result.second)})
-    return rank(tally(items, results), seed=None, winner_count=len(payout_bps), payout_bps=payout_bps)
-
-
-def _is_comparison(game: object) -> bool:
-    """Programs without types call this too."""
-    if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) and part for part in game):
-        return False
-    return game[0] != game[1] and game[2] in VERDICTS
-
-
-def payout_shares(text: str, winners: int | None) -> tuple[int, ...]:
-    """Read `equal`, `top3` or a list of basis points."""
-    if text in ("", "equal"):
-        return checked_payout(3 if winners is None else winners, None)
-    try:
-        shares = (6000, 2500, 1500) if text == "top3" else tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(
-            f"--payout {text!r} is not a list of basis points.",
-            value=text,
-            remedy="Write shares such as 6000,2500,1500 that sum to 10000, or top3, or equal.",
-        ) from None
-    return checked_payout(len(shares) if winners is None else winners, shares)
-
-
-def rank_file(
-    file: Path, payout: tuple[int, ...], *, literal: bool, with_plots: bool
-) -> tuple[Ranking, dict[str, str]]:
-    """Rank a CSV file (`left,right,winner`); SVG plots by file name."""
-    gc.disable()  # a million rows are no garbage, and collecting among them takes a second
-    results = read_results(file)
-    items = sorted({result.first for result in results} | {result.second for result in results})
+    if top is None:
+        top = len(payout_bps) if payout_bps else min(USUAL_TOP, max(1, len(items) - 1))
     table = tally(items, results, in_given_order=literal)
-    ranking = rank(table, seed=None, winner_count=len(payout), payout_bps=payout, literal=literal)
-    plots = {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, table)} if with_plots else {}
-    return ranking, plots
+    return rank(table, seed=None, winner_count=top, payout_bps=payout_bps, literal=literal)
+
+
+def plots(ranking: Ranking, results: list[Result]) -> dict[str, str]:
+    """Draw the ratings and who beat whom, as SVG by file name."""
+    table = tally(sorted(standing.item for standing in ranking.standings), results)
+    return {"ratings.svg": ratings_svg(ranking), "matrix.svg": win_matrix_svg(ranking, table)}
 
 
 def ranking_document(ranking: Ranking) -> dict[str, object]:
@@ -84,67 +66,112 @@ def ranking_document(ranking: Ranking) -> dict[str, object]:
         rows.append({**fields, "strength": standing.strength, "tiedWith": ranking.tied_with(standing.item)})
     return {
         "ranking": rows,
-        "winnerCount": ranking.winner_count,
-        "payoutBps": list(ranking.payout_bps),
-        "margin": {**to_camel_json(ranking.margin), "sentence": ranking.margin.sentence},
-        "expectedMisallocation": ranking.misallocation,
+        "top": ranking.winner_count,
+        "margin": {**to_camel_json(ranking.margin), "sentence": margin_sentence(ranking)},
         "positionBias": ranking.position_bias,
         **to_camel_json(ranking.consistency),
-        "flags": to_camel_json(ranking.flags),
+        "flags": to_camel_json(other_flags(ranking)),
         "results": ranking.results,
         "method": "elo, single pass" if ranking.literal else "elo, mean of 100 permutations",
         "orderedBy": ranking.ordered_by,
     }
 
 
-def read_results(path: Path) -> list[Result]:
+def ranking_csv(ranking: Ranking) -> str:
+    out = StringIO()
+    rows = csv.DictWriter(out, CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(to_camel_json(standing) for standing in ranking.standings)
+    return out.getvalue()
+
+
+def margin_sentence(ranking: Ranking) -> str:
+    """Say how sure the last place of the top is."""
+    if not ranking.margin.next_item:
+        return f"All {len(ranking.standings)} items are in the top {ranking.winner_count}."
+    return ranking.margin.sentence
+
+
+def other_flags(ranking: Ranking) -> list[Flag]:
+    """All flags but the one that repeats the margin, in words of prizes."""
+    return [flag for flag in ranking.flags if flag.code != "toss_up"]
+
+
+def read_results(path: Path, columns: str = "") -> list[Result]:
+    """Read a file, or standard input for `-`: CSV or JSON lines, told apart by the first character."""
+    gc.disable()  # a million rows are no garbage, and collecting among them takes a second
+    name = "standard input" if str(path) == "-" else str(path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        text = content.decode("utf-8-sig")
     except OSError as bad:
-        raise BadInput(f"{path} cannot be read: {bad.strerror}.", path=str(path), remedy="Check the name.") from bad
+        raise BadInput(f"{name} cannot be read: {bad.strerror}.", path=name, remedy="Check the name.") from bad
     except UnicodeDecodeError as bad:
-        reason = f"{path} is not UTF-8 text (byte {bad.start})."
-        raise BadInput(reason, path=str(path), remedy="Save it as UTF-8.") from bad
-    results = list(_rows(str(path), StringIO(text, newline="")))
+        raise BadInput(f"{name} is not UTF-8 text (byte {bad.start}).", path=name, remedy="Save it as UTF-8.") from bad
+    given = tuple(part.strip().lower() for part in columns.split(",")) if columns else ()
+    if columns and len(given) != 3:
+        raise BadInput(
+            f"--columns {columns!r} does not name three columns.", remedy="Write --columns LEFT,RIGHT,WINNER."
+        )
+    rows = _json_rows(name, text) if text.lstrip()[:1] == "{" else _csv_rows(name, text)
+    results = list(_results(rows, [given] if given else list(COLUMNS)))
     if not results:
-        raise BadInput(f"{path} has no results.", path=str(path), remedy=_NO_FILE_ROWS)
+        raise BadInput(f"{name} has no results.", path=name, remedy="Add rows with left, right and winner.")
     return results
 
 
-def _rows(name: str, lines: Iterable[str]) -> Iterator[Result]:
-    rows = csv.reader(lines)
+Row = tuple[str, Mapping[str, str]]
+"""Where it is, and its cells by the name of their column."""
+
+
+def _csv_rows(name: str, text: str) -> Iterator[Row]:
+    rows = csv.reader(StringIO(text, newline=""))
     try:
-        left, right, winner, judge = _header(name, next(rows, []))
+        header = [cell.strip().lower() for cell in next(rows, [])]
         for row in rows:
-            where = f"{name}:{rows.line_num}"
-            if row and len(row) <= max(left, right, winner):
-                raise _bad(where, ",".join(row), "has too few columns", "Give left, right and winner in every row.")
             if row:
-                asked = row[judge].strip() if 0 <= judge < len(row) else ""
-                yield _result(where, row[left], row[right], row[winner], asked)
+                yield f"{name}:{rows.line_num}", dict(zip(header, row, strict=False))
     except csv.Error as bad:
         raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
 
 
-def _header(name: str, row: Sequence[str]) -> tuple[int, int, int, int]:
-    columns = [cell.strip().lower() for cell in row]
-    lacking = [column for column in COLUMNS if column not in columns]
-    if lacking:
-        reason = f"has no column {lacking[0]!r}"
-        raise _bad(f"{name}:1", ",".join(row), reason, "Start the file with left,right,winner.")
-    left, right, winner = (columns.index(column) for column in COLUMNS)
-    return left, right, winner, columns.index("judge") if "judge" in columns else -1
+def _json_rows(name: str, text: str) -> Iterator[Row]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise _bad(f"{name}:{number}", line, "is not a JSON object", "Write one object on each line.")
+        yield f"{name}:{number}", {key.lower(): cell for key, cell in row.items() if isinstance(cell, str)}
 
 
-def _result(where: str, left: str, right: str, winner: str, judge: str = "") -> Result:
-    left, right = intern(left.strip()), intern(right.strip())
-    verdict = VERDICTS.get(winner) or VERDICTS.get(winner.strip().lower())
-    if verdict is None:
-        raise _bad(where, winner, "is not a winner", "Write left, right or tie.")
+def _results(rows: Iterable[Row], known: list[tuple[str, ...]]) -> Iterator[Result]:
+    chosen: tuple[str, ...] = ()
+    words: dict[str, Winner] = {}
+    for where, row in rows:
+        chosen = chosen or next((names for names in known if set(names) <= set(row)), ())
+        if lacking := [name for name in chosen or known[0] if name not in row]:
+            wanted = " or ".join(",".join(names) for names in known)
+            remedy = f"Give the columns {wanted} in every row, or name yours with --columns."
+            raise _bad(where, ",".join(map(str, row.values())), f"has no column {lacking[0]!r}", remedy)
+        words = words or {chosen[0]: "first", chosen[1]: "second", **VERDICTS}
+        left, right, winner = (row[name] for name in chosen)
+        yield _result(where, left, right, winner, row.get("judge", "").strip(), words=words)
+
+
+def _result(where: str, left: str, right: str, winner: str, judge: str = "", *, words: Mapping[str, Winner]) -> Result:
+    left, right, winner = intern(left.strip()), intern(right.strip()), winner.strip()
     if not left or not right:
-        raise _bad(where, left or right, "stands alone: one name is empty", "Name both sides.")
+        raise _bad(where, left or right, "is alone: one name is empty", "Name both sides.")
     if left == right:
         raise _bad(where, left, "is compared with itself", "Remove the row or correct a name.")
+    named: Winner | None = "first" if winner == left else "second" if winner == right else None
+    verdict = named or words.get(winner) or words.get(winner.lower())
+    if verdict is None:
+        raise _bad(where, winner, "is not a winner", f"Write {', '.join([*words][:2])}, tie, or the winner's name.")
     return Result(left, right, verdict, judge)
 
 

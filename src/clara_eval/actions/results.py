@@ -10,12 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_by, submission_of, token_document
+from clara_eval.actions.challenges import (
+    FINALIZATION_SECONDS,
+    challenge_at,
+    known_evaluator,
+    posted_by,
+    submission_of,
+    token_document,
+)
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
+from clara_eval.challenges.status import scored_elsewhere
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
@@ -43,6 +51,7 @@ from clara_eval.documents.results import (
     Value,
 )
 from clara_eval.harness.model import feature_name
+from clara_eval.submissions.model import REJECTIONS
 
 RIVALS_SHOWN = 10
 MAX_FLAGS = 20
@@ -58,6 +67,8 @@ _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishi
 async def eval_status(caller: Caller, address: str) -> StatusFound:
     challenge = await challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
+    if found is None and not challenge.score_posted_at:
+        found = scored_elsewhere(challenge.evaluator, challenge.poster, await known_evaluator(caller))
     status: Literal["none", State] = found.status if found else "complete" if challenge.score_posted_at else "none"
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
     known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
@@ -130,7 +141,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
 async def score(caller: Caller, address: str, submitter: str | None = None) -> ScoreFound:
     """Explain one submitter's place; without a submitter, the local wallet's own."""
     challenge = await challenge_at(caller, address)
-    account = to_address(submitter, what="submitter") if submitter else sender_of(caller, None)
+    account = await _named(caller, challenge, submitter) if submitter else sender_of(caller, None)
     if account is None:
         raise BadInput("No submitter is given.", path="submitter", remedy="Give the address that submitted.")
     if await submission_of(caller, challenge, account) is None:
@@ -170,6 +181,26 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
     )
 
 
+async def _named(caller: Caller, challenge: Challenge, text: str) -> Address:
+    """The submitter: an address, its unambiguous start, its short form (0x1234…abcd), or a place."""
+    start, _, end = text.strip().lower().partition("…")
+    if not start.isdecimal() and (not start.startswith("0x") or len(start) >= len(challenge.address)):
+        return to_address(text, what="submitter")
+    _, standings = await _standings(caller, challenge)
+    found = [
+        row.address
+        for row in standings
+        if str(row.rank) == start or (start > "0x" and row.address.startswith(start) and row.address.endswith(end))
+    ]
+    if len(found) != 1:
+        raise BadInput(
+            f"{text[:60]!r} names {len(found)} submitters of {challenge.address}.",
+            path="submitter",
+            remedy="Give a place of the leaderboard, or more of the address.",
+        )
+    return Address(found[0])
+
+
 async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | None, list[StandingRow]]:
     """Every place as evaluated, with what the chain pays; only the paid ones if nothing was evaluated here."""
     if challenge.score_posted_at == 0:
@@ -205,6 +236,7 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
     return StandingRow(
         **known,
         agentId=None if row.agentId is None else str(row.agentId),
+        code=row.code if row.code in REJECTIONS else None,
         prize=show_amount(amount, challenge.token),
         reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
     )

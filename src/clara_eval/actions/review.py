@@ -70,6 +70,8 @@ async def approve(
     review = await decide(store, chain_id, address, "approved", note=note, now=now, digest=looked_at, by=by)
     attempts = await read_attempts(store, chain_id, address)
     await save_attempts(store, chain_id, address, attempts.at_once())
+    status = await StatusWriter.resumed(store, chain_id, address)
+    await status.say("publishing", 91, reason="A person approved the result. A running service posts it soon.")
     return review
 
 
@@ -90,7 +92,7 @@ def _require(digest: str | None) -> str:
         raise BadInput(
             "The digest of the result that you looked at is missing.",
             path="traceDigest",
-            remedy="`clara-eval review show ADDRESS` shows it; name it with --digest.",
+            remedy="Name the traceDigest that the review shows (`clara-eval review show`, or GET …/review).",
         )
     return digest
 

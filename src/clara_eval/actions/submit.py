@@ -162,11 +162,9 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     owned = await caller.chain.agents.agents_of(registry, agent, head)
     if not owned:
         raise BadInput(
-            f"{agent} owns an agent, but neither the registry's events nor the node tell which.",
+            f"{agent} owns an agent, but neither events nor the registry {registry} tell which.",
             path="agentId",
-            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer "
-            f"event; where the registry emits no events, ask it: ownerOf(id) of {registry} is your address for the "
-            "right id.",
+            remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer.",
         )
     return owned[-1]
 

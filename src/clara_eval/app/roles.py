@@ -65,7 +65,7 @@ class App(Connections):
 
     def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> EvaluationPlan:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
-        return EvaluationPlan(judges, schedule, max_games)
+        return EvaluationPlan(judges, schedule, max_games, elo="literal" if self.settings.elo == "literal" else None)
 
     def options(
         self,

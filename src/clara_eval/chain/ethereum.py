@@ -216,6 +216,8 @@ class ChallengeEvents(_Reader):
         return {number: block.timestamp if block else 0 for number, block in zip(numbers, blocks, strict=True)}
 
 
+MOST_IDS = 500
+"""How many agents may have registered after the one whose id is looked for, if there are no events."""
 BLOCKS_AFTER_POST = 50
 """Looked through from the first block with the time of the post, before the whole chain is."""
 MOST_LOOKS = 3
@@ -298,7 +300,7 @@ class AgentRegistries(_Reader):
     async def agents_of(self, registry: Address, owner: Address, block: Block) -> list[int]:
         """Return agent ids that the registry's events gave to an address and that it still owns, oldest first.
 
-        Empty if the registry emits no events, or the nodes do not have them.
+        If the registry emits no events, or the nodes do not have them, the registry itself is asked.
         """
         topics = tuple(event.topic for event in IdentityRegistryContract.OWNING_EVENTS)
         wanted = LogFilter((registry,), (topics, None, _topic(owner)))
@@ -310,7 +312,22 @@ class AgentRegistries(_Reader):
                 if owned:
                     return owned
         except NodeRefusal:
-            return []  # not every node has old events; the caller is asked for the id then
+            pass  # not every node has old events
+        return await self._asked_ids(registry, owner, block)
+
+    async def _asked_ids(self, registry: Address, owner: Address, block: Block) -> list[int]:
+        """Return the id that a rehearsed registration gives back, or the newest one before it, if the owner has it."""
+        contract = self.identity(registry)
+        request = {"from": owner, "to": registry, "data": "0x" + contract.register("").hex()}
+        try:
+            told = int(await self.blocks.ask_present("eth_call", request, self.blocks.parameter(block)), 16)
+        except (NodeRefusal, ValueError):
+            return []
+        # A registry with one agent for each address gives back that one, any other the next that is free.
+        for ids in ([told], list(range(told - 1, max(-1, told - MOST_IDS), -1)) if told < 2**64 else []):
+            owners = await contract.owners_of(block, ids)
+            if owned := [number for number, found in zip(ids, owners, strict=True) if found == owner]:
+                return owned[:1]
         return []
 
     async def feedback_since(

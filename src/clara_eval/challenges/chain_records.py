@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from clara_eval.chain.ethereum import EthereumChain, PostedResults
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim, Posted, PostedBy
 from clara_eval.chain.winners import read_calldata
-from clara_eval.challenges.challenge_index import read_document, read_many
+from clara_eval.challenges.challenge_index import STATUS, read_document, read_many
 from clara_eval.challenges.public_documents import rows_on_chain
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import CLOSED, StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
@@ -21,7 +21,6 @@ from clara_eval.documents.results import (
     PaidWinner,
     PrizeClaims,
     RoundResult,
-    State,
     Summary,
     Token,
     read,
@@ -73,11 +72,7 @@ async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) 
 
 
 async def record_closed(store: SqlStore, challenge: Challenge) -> None:
-    state: State
-    if challenge.status is ChallengeStatus.EXPIRED:
-        state, reason = "failed", "It expired without scores: every submitter may claim an equal share."
-    else:
-        state, reason = "unscorable", "The challenge was cancelled and the poster refunded."
+    state, reason = CLOSED[STATUS[challenge.status]]
     writer = await StatusWriter.resumed(store, challenge.chain_id, challenge.address)
     await writer.say(state, reason=reason)
 

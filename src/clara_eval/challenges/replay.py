@@ -23,6 +23,7 @@ REPLACED = (
     "that block {number}, at which the challenge was read, was ever on the chain: another is in its place since a "
     "reorg, and the block before the post tells the same facts"
 )
+TASK = "that the problem statement, at an address that can change, was the same at the deadline: the config is fixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class Checked(Replay):
             found.append(REPLACED.format(number=self.challenge.block.number))
         if self.venue.disputed is not None:
             found.append("that the draft had the recorded places: who objected signed its digest, not the places")
+        if not self.challenge.challenge_uri.lower().startswith("data:"):
+            found.append(TASK)
         return (*found, *self.open_points)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.review import moment_words
-from clara_eval.core.address import Address
+from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import (
     BadInput,
     CannotPublish,
@@ -36,12 +37,14 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import (
     FINAL_STATES,
     MEANINGS,
+    ChainStatus,
     EvalStatus,
     StageProgress,
     State,
+    Summary,
     read,
 )
-from clara_eval.documents.store_keys import status_key
+from clara_eval.documents.store_keys import index_key, status_key
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import PublicKeys
@@ -70,6 +73,54 @@ WRITE_SECONDS = 0.25
 """Progress is written at most this often."""
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage runs any more."""
+
+
+CLOSED: dict[ChainStatus, tuple[State, str]] = {
+    "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
+    "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
+}
+"""What the end of a contract without scores means for its evaluation."""
+_PRIVATE_SENTENCE = re.compile(r"[^.!?]*\bCLARA_[A-Z_]+[^.!?]*[.!?]?\s*")
+_PRIVATE_PLACE = re.compile(r"@?https?://[^\s,;)]+|\b(?:[\w-]+\.)+(?:[a-z]{2,}|\d+)(?::\d+)?|\blocalhost(?::\d+)?")
+
+
+def shown_to_all(status: EvalStatus) -> EvalStatus:
+    """The status without the operator's settings and endpoints, which a reason may name."""
+    if status.reason is None or status.status == "elsewhere":
+        return status
+    said = _PRIVATE_PLACE.sub("…", _PRIVATE_SENTENCE.sub("", status.reason)).strip()
+    return status.model_copy(update={"reason": said or MEANINGS[status.status]})
+
+
+def scored_elsewhere(evaluator: Address, poster: Address, ours: Address | None) -> EvalStatus | None:
+    """The status of a challenge that this service does not evaluate; None if it does, or if ours is not known."""
+    if evaluator in {ZERO_ADDRESS, poster}:
+        who = "The poster scores this challenge"
+    elif ours is not None and evaluator != ours:
+        who = f"Another evaluator, {evaluator}, scores this challenge"
+    else:
+        return None
+    then = "Without scores by the scoring deadline every submitter may claim an equal share."
+    return EvalStatus(status="elsewhere", progress=0, reason=f"{who}; this service does not evaluate it. {then}")
+
+
+def status_without_evaluation(summary: Summary, ours: Address | None) -> EvalStatus:
+    """The status of a challenge that no evaluation has written about."""
+    elsewhere = scored_elsewhere(Address(summary.evaluator), Address(summary.poster), ours)
+    if elsewhere is None:
+        return EvalStatus(status="pending", progress=0)
+    if summary.scorePostedAt:
+        by = summary.postedBy or ("poster" if summary.evaluator in {ZERO_ADDRESS, summary.poster} else "other")
+        return EvalStatus(status="complete", progress=100, postedBy=by, reason=elsewhere.reason)
+    state, reason = CLOSED.get(summary.chainStatus, (elsewhere.status, elsewhere.reason))
+    return EvalStatus(status=state, progress=0, reason=reason)
+
+
+async def evaluation_status(keys: PublicKeys, chain_id: int, address: str, ours: Address | None) -> EvalStatus | None:
+    """Read the status as written, or as it follows from the challenge; None if the challenge is not known."""
+    found = await read(keys, chain_id, EvalStatus, status_key(address))
+    summary = None if found else await read(keys, chain_id, Summary, index_key(address))
+    return found or (status_without_evaluation(summary, ours) if summary else None)
 
 
 def review_meaning(posts_at: int | None) -> str:
@@ -145,10 +196,9 @@ class StatusWriter:
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
         if (earlier := writer._earlier) is not None:
-            is_going_on = earlier.status not in FINAL_STATES | {"review"}
             kept = {
                 "startedAt": earlier.startedAt or writer.status.startedAt,
-                "progress": earlier.progress if is_going_on else 0,
+                "progress": 0 if earlier.status in FINAL_STATES else earlier.progress,
                 "stage": earlier.stage,
                 "estimateUsd": earlier.estimateUsd,
                 "warning": earlier.warning,
@@ -227,7 +277,7 @@ class StatusWriter:
         await self._written_out()
         self._change(
             status=state,
-            progress=100 if state in FINAL_STATES else self.status.progress if progress is None else progress,
+            progress=100 if state in FINAL_STATES else max(self.status.progress, progress or 0),
             reason=reason,
             retryAt=retry_at,
             postedBy=posted_by,

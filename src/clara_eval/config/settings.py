@@ -150,6 +150,8 @@ class Settings(BaseModel):
     """Prices the public table does not know: comma list of JUDGE=INPUT/OUTPUT in dollars per million tokens."""
     answer_tokens: int = Field(16_384, alias="CLARA_ANSWER_TOKENS", ge=1_024, le=131_072)
     """The largest limit of one answer, thinking included; a cut answer is asked for again up to it."""
+    elo: Literal["order-free", "literal"] = Field("order-free", alias="CLARA_ELO")
+    """`literal`: the specification's single pass, every pair once in canonical order."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
     """Calls of one judge in flight, of all evaluations of one process together."""
 
@@ -309,6 +311,28 @@ class Settings(BaseModel):
 SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)
 FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
 """What may be named by NAME_FILE: every secret, and addresses that may hold one."""
+
+
+_OTHERS = ("CLARA_DEVNET_", "CLARA_E2E_")
+"""Names of our own tools, which are not settings."""
+
+
+def given_names(environ: Mapping[str, str] | None = None, *, env_file: Path = Path(".env")) -> dict[str, str]:
+    """Every CLARA_… name and known setting that has a value, with its source: the environment or `.env`."""
+    sources = (("environment", os.environ if environ is None else environ), (str(env_file), _read_env_file(env_file)))
+    known = {str(field.alias) for field in Settings.model_fields.values()}
+    return {
+        name: source
+        for source, values in reversed(sources)
+        for name, value in values.items()
+        if value and (name.startswith("CLARA_") or name.removesuffix("_FILE") in known)
+    }
+
+
+def unknown_names(given: Mapping[str, str]) -> list[str]:
+    """The given names that no setting has, as a misspelt one."""
+    known = {str(field.alias) for field in Settings.model_fields.values()} | {f"{name}_FILE" for name in FROM_FILES}
+    return [name for name in given if name not in known and not name.startswith(_OTHERS)]
 
 
 def _secret_from_file(name: str, path: str) -> str:

@@ -218,6 +218,8 @@ class StandingRow(RankedEntry):
     rank: int
     agentId: str | None
     prize: str | None
+    code: str | None = None
+    """Why it was rejected, in one word."""
     reason: Untrusted | None
 
 

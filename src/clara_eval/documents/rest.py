@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.config import JsonDict
 
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
@@ -57,8 +58,11 @@ class RulingRequest(RestRequest):
     stage: RuledStage | None = None
 
 
+_APPROVAL: JsonDict = {"decision": "approve", "note": "Flags looked at.", "traceDigest": "0x" + "ab" * 32}
+
+
 class ReviewRequest(RestRequest):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"decision": "approve", "note": "Flags looked at."}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_APPROVAL]})
 
     decision: Literal["approve", "reject", "rule"]
     note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""

@@ -15,12 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag
 
 State = Literal[
-    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable"
+    "pending",
+    "extracting",
+    "comparing",
+    "publishing",
+    "complete",
+    "review",
+    "deferred",
+    "failed",
+    "unscorable",
+    "elsewhere",
 ]
 STATES: tuple[State, ...] = get_args(State)
 STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
 """Ended without a result: only somebody's request starts it again."""
-FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete"}
+FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete", "elsewhere"}
 MEANINGS: Mapping[State, str] = {
     "pending": "The evaluation waits for its turn.",
     "extracting": "The submissions are being read.",
@@ -31,6 +40,7 @@ MEANINGS: Mapping[State, str] = {
     "deferred": "A budget cap is reached; the evaluation waits.",
     "failed": "The evaluation could not be done; the poster may post scores.",
     "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+    "elsewhere": "This service does not evaluate the challenge.",
 }
 REJECTED_IN_REVIEW = "The result was rejected in review"
 """How the reason of such a failed evaluation begins."""

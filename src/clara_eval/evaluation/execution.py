@@ -115,7 +115,7 @@ async def run_all(
     """Run what is to be run; None if nothing is."""
     harness = chosen.harness if chosen else None
     programs = {
-        s.submission.submitter: program_of(harness, config.language or s.language, schema, s.text) for s in solutions
+        s.submission.submitter: program_of(harness, config.language or s.language, schema, s.program) for s in solutions
     }
     wanted = {account: program for account, program in programs.items() if program is not None}
     if chosen is None and not wanted:
@@ -133,16 +133,18 @@ async def run_all(
     return Execution(chosen, dict(zip(wanted, found, strict=True)))
 
 
-def program_of(harness: Harness | None, language: str | None, schema: FeatureSchema, text: str) -> Program | None:
-    """The submission as a program; None if nothing is asked of it that running tells."""
+def program_of(
+    harness: Harness | None, language: str | None, schema: FeatureSchema, source: Callable[[str], str]
+) -> Program | None:
+    """The submission as a program, its source by language; None if nothing is asked of it that running tells."""
     if harness is not None:
-        return Program(harness.language, text)
+        return Program(harness.language, source(harness.language))
     try:
         known = language_of(language or "", "The language")
     except BadInput:
         return None
     asked = any(known in _FACTS.get(name, ()) for name in schema.names)
-    return Program(known, text) if asked else None
+    return Program(known, source(known)) if asked else None
 
 
 async def run_here(machine: Machine, harness: Harness | None, program: Program) -> Executed:

@@ -21,15 +21,12 @@ from clara_eval.evaluation.trace.document import Approval
 from clara_eval.evaluation.trace.trace_file import Evidence
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
+from clara_eval.submissions.model import Solution
 
-NOT_PROVEN = (
-    "that a submission at a mutable address was the same at the deadline, where its hash covers only the address",
-    "that what is recorded for an ipfs: address is what the address stands for, where the hash covers only the address",
-    "that the problem statement at a mutable address was the same at the deadline: the chain commits to the config",
-    "that what is recorded as unreachable could not be reached",
-    "that a hidden harness recorded as not revealed was not handed in",
-    "that the criteria are good: they are the poster's",
-)
+MUTABLE = "that {count} submission{s} at an address whose content can change had this content at the deadline: {who}"
+UNREACHED = "that {count} submission{s} recorded as unreachable could not be reached: {who}"
+WITHHELD = "that the hidden harness, recorded as not revealed, was not handed in"
+CRITERIA = "that the criteria are good: they are the poster's"
 UNSIGNED = "that the models really gave the recorded answers: most providers do not sign them, these did not: {judges}"
 SIGNED_LIMITS = (
     "that a signed answer came from the named model: the signature shows the enclave, its measurement what runs in it",
@@ -139,7 +136,22 @@ class Replay:
             found.extend(SIGNED_LIMITS)
         if any(not key.enclave.status for key in self.keys.values()):
             found.append(f"that the quotes of the signing keys are Intel's: nothing checks them here ({INSTALL})")
-        return (*found, *NOT_PROVEN)
+        return (*found, *self._fetched, CRITERIA)
+
+    @property
+    def _fetched(self) -> list[str]:
+        """What was taken from elsewhere, and may have been something else."""
+        loose = [one for one in self.result.pieces if isinstance(one.verdict, Solution) and not one.verdict.pinned]
+        missed, execution = [one for one in self.result.pieces if one.is_outage], self.result.execution
+        found = []
+        for sentence, pieces in ((MUTABLE, loose), (UNREACHED, missed)):
+            if pieces:
+                who = ", ".join(piece.submission.submitter for piece in pieces[:5]) + ("…" if pieces[5:] else "")
+                found.append(sentence.format(count=len(pieces), s="s" if pieces[1:] else "", who=who))
+        chosen = execution.chosen if execution else None
+        if chosen is not None and chosen.reveal is not None and chosen.reveal.content is None:
+            found.append(WITHHELD)
+        return found
 
 
 async def replay(

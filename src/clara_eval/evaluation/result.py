@@ -68,6 +68,7 @@ def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
 
 Entry = tuple[str, object]
 PLAN = JsonCodec(EvaluationPlan)
+_OPTIONAL = frozenset({"tokens", "reading", "elo"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,9 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     """Every entry of the trace; `plan` is the one before rulings."""
     yield "header", {"software": f"clara-eval {__version__}", "rules": RULES, **venue.header}
     yield from venue.facts
-    # Without `tokens` and `reading` if the round was planned without them.
+    # Without `tokens`, `reading` and `elo` if the round was planned without them.
     planned: dict[str, object] = to_camel_json(plan)
-    yield "plan", {key: one for key, one in planned.items() if one is not None or key not in {"tokens", "reading"}}
+    yield "plan", {key: one for key, one in planned.items() if one is not None or key not in _OPTIONAL}
     yield "rulings", RULINGS.body(result.rulings)
     yield from venue.disputes
     yield "metadata", _metadata(result.given)
@@ -179,6 +180,8 @@ def _solution(piece: SubmissionResult) -> dict[str, object]:
             "pinned": verdict.pinned,
             "language": verdict.language,
         }
+        if verdict.tree:
+            body["files"] = [one.to_json() for one in verdict.tree.files]
     else:
         body |= {"accepted": False, "code": verdict.code, "reason": verdict.reason}
     return body

@@ -62,6 +62,8 @@ class EvaluationPlan:
 
     reading: ReadingBudget | None = None
     """What reading the entries may cost; None if there is no cap, or nothing that costs."""
+    elo: Literal["literal"] | None = None
+    """The specification's single pass over the pairs in canonical order; None is the order-free Elo."""
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ async def hold_tournament(
     families: Mapping[Address, Address],
     listener: ProgressListener,
 ) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
-    given, judges = jury.given, jury.judges()
+    given, judges, literal = jury.given, jury.judges(), jury.plan.elo == "literal"
     items = canonical_order(given.name, keccaks)
     schedule = choose_schedule(
         items,
@@ -62,6 +62,7 @@ async def hold_tournament(
         winner_count=given.winner_count,
         payout_bps=given.payout_bps,
         name=jury.plan.schedule,
+        literal=literal,
     )
     comparisons: Sequence[Comparison] | None = judge_by_rules(schedule, judges, items, vectors)
     if comparisons is None:
@@ -74,7 +75,7 @@ async def hold_tournament(
             gives_up=jury.sources.gives_up,
         )
     exact = is_exact(jury.schema, judges)
-    return schedule, comparisons, rank_round(given, items, comparisons, families, exact=exact)
+    return schedule, comparisons, rank_round(given, items, comparisons, families, exact=exact, literal=literal)
 
 
 def rank_round(
@@ -84,18 +85,21 @@ def rank_round(
     families: Mapping[Address, Address],
     *,
     exact: bool = False,
+    literal: bool = False,
 ) -> Ranking | None:
     """Rank the items; a family is judged once more as if it had stayed away."""
     if not items:
         return None
+    table = tally_of(items, comparisons)
     return rank(
-        tally_of(items, comparisons),
+        table.by_pair() if literal else table,
         seed=given.run.encode(),
         winner_count=given.winner_count,
         payout_bps=given.payout_bps,
         tie_break={s.submitter: s.submitted_at for s in given.submissions},
         by_name=True,
         clusters={str(member): str(head) for member, head in families.items()},
+        literal=literal,
         exact=exact,
     )
 
@@ -155,7 +159,7 @@ async def evaluate_round(
         unanswered=log.unanswered,
         key_reports=await key_reports(sources.models, answers),
         schedule=tournament.name,
-        schedule_reason=tournament.reason,
+        schedule_reason=tournament.told(one.question for one in comparisons),
         comparisons=comparisons,
         ranking=ranking,
         placed=placed,

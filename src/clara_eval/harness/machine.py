@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -44,7 +44,6 @@ from clara_eval.harness.workers import (
     ScriptAnswer,
     WorkerLost,
     Workers,
-    limits_document,
 )
 
 DEFAULT_CACHE = Path("~/.cache/clara-eval")
@@ -152,7 +151,7 @@ class Machine:
                 submission=code,
                 runtimeBytes=compiled["runtimeBytes"],
                 harness=compiled["harness"],
-                limits=limits_document(limits),
+                limits=asdict(limits),
             )
             found = self._workers.ask(job, limits.seconds)
         facts["deploy_gas"] = found["deployGas"]

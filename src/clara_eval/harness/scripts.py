@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,7 +38,7 @@ from clara_eval.harness.wasm import (
     Stopped,
     wasmtime_version,
 )
-from clara_eval.harness.workers import PrepareJob, ScriptAnswer, ScriptJob, limits_document
+from clara_eval.harness.workers import PrepareJob, ScriptAnswer, ScriptJob
 
 HARNESS_FACTOR = 4
 """A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
@@ -82,7 +82,7 @@ def script_job(harness: Harness | None, submission: HarnessSubmission, limits: R
         "harness": harness.source if harness else None,
         "submission": submission.source,
         "seed": harness.seed if harness else "",
-        "limits": limits_document(limits),
+        "limits": asdict(limits),
     }
 
 

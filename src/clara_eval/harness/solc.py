@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -334,16 +333,20 @@ def compiler_identity(compiler: Compiler) -> str:
 class CompileCache:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._memory: OrderedDict[str, Compiled] = OrderedDict()
+        self._memory: dict[str, Compiled] = {}
 
     @staticmethod
     def key(identity: str, submission: str, harness: str | None) -> str:
         return sha256_hex(plain_json([identity, COMPILE_RULES, SOLC_SETTINGS, OUTPUTS, submission, harness]).encode())
 
     def get(self, key: str) -> Compiled | None:
-        found = self._memory.get(key) or self._read(key)
-        if found is not None:
-            self._keep(key, found)
+        if key in self._memory or self._folder is None:
+            return self._memory.get(key)
+        try:
+            found: Compiled = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None  # not there, or half written by somebody else: compile again
+        self._keep(key, found)
         return found
 
     def put(self, key: str, answer: Compiled) -> None:
@@ -361,18 +364,8 @@ class CompileCache:
 
     def _keep(self, key: str, answer: Compiled) -> None:
         self._memory[key] = answer
-        self._memory.move_to_end(key)
         while len(self._memory) > KEPT_IN_MEMORY:
-            self._memory.popitem(last=False)
-
-    def _read(self, key: str) -> Compiled | None:
-        if self._folder is None:
-            return None
-        try:
-            found: Compiled = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None  # not there, or half written by somebody else: compile again
-        return found
+            del self._memory[next(iter(self._memory))]
 
 
 def _prune(folder: Path) -> None:

@@ -12,10 +12,9 @@ import tempfile
 import threading
 import time
 import weakref
-from dataclasses import asdict
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
-from clara_eval.harness.model import CallDocument, Kind, Language, RunLimits
+from clara_eval.harness.model import CallDocument, Kind, Language
 
 
 class Compiler(NamedTuple):
@@ -57,21 +56,13 @@ class Compiled(TypedDict):
     harness: CompiledHarness | None
 
 
-class LimitsDocument(TypedDict):
-    source_bytes: int
-    gas: int
-    fuel: int
-    memory_bytes: int
-    output_bytes: int
-    seconds: float
-
-
 class EvmJob(TypedDict):
     kind: Literal["evm"]
     submission: str | None
     runtimeBytes: int
     harness: CompiledHarness | None
-    limits: LimitsDocument
+    limits: dict[str, Any]
+    """The fields of `RunLimits`."""
 
 
 class EvmAnswer(TypedDict):
@@ -94,7 +85,7 @@ class ScriptJob(TypedDict):
     harness: str | None
     submission: str
     seed: str
-    limits: LimitsDocument
+    limits: dict[str, Any]
 
 
 class ScriptAnswer(TypedDict):
@@ -104,10 +95,6 @@ class ScriptAnswer(TypedDict):
     loads: bool
     calls: list[CallDocument]
     logs: list[str]
-
-
-def limits_document(limits: RunLimits) -> LimitsDocument:
-    return cast("LimitsDocument", asdict(limits))
 
 
 Job: TypeAlias = CompileJob | EvmJob | PrepareJob | ScriptJob

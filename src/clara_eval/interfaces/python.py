@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clara_eval.actions.evaluate import Evaluation
-    from clara_eval.actions.rank import Ranking, Verdict
+    from clara_eval.actions.rank import Ranking
     from clara_eval.actions.verify import Checked
 
 __all__ = ["EvalConfig", "Settings", "evaluate", "parse_eval_config", "rank", "verify"]
@@ -36,11 +36,16 @@ async def evaluate(address: str, settings: Settings | None = None, *, dry_run: b
         return await evaluate_challenge(app, target, EvaluationRequest(is_named=True, dry_run=dry_run))
 
 
-def rank(games: Iterable[tuple[str, str, Verdict]], *, payout_bps: Sequence[int] = (10000,)) -> Ranking:
-    """Rank items by (left, right, winner) triples in any order, with intervals and the margin at the pay line."""
+def rank(
+    games: Iterable[tuple[str, str, str]], *, top: int | None = None, payout_bps: Sequence[int] | None = None
+) -> Ranking:
+    """Rank items by (left, right, winner) triples in any order, with intervals and the chance of the top.
+
+    The winner is left, right, tie or a name; `payout_bps` are shares of a prize, best first.
+    """
     from clara_eval.actions.rank import rank_comparisons
 
-    return rank_comparisons(games, payout_bps)
+    return rank_comparisons(games, top, payout_bps)
 
 
 async def verify(trace: str | Path, settings: Settings | None = None) -> Checked:

@@ -81,7 +81,8 @@ async def serving(
         _ = settings.factory  # settings that no retry can repair end the process at once
         stack.push_async_callback(watch_models(app, metrics))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
-        reader = ResultReader(app.store, app.chain_id, settings.traces_public)
+        evaluator = app.sender.address if app.sender.can_sign or settings.evaluator_address else None
+        reader = ResultReader(app.store, app.chain_id, settings.traces_public, evaluator)
         context = ApiContext(settings, reader, metrics, engine.pulse, engine.requests)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine runs, so that its start can be watched.

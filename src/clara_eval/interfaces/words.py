@@ -13,7 +13,7 @@ from clara_eval.actions.results import STATUS_MEANINGS
 from clara_eval.actions.submit import TryResult
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents import actions as documents
-from clara_eval.documents.results import D, Document, RankedEntry, StageProgress
+from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
@@ -52,13 +52,13 @@ HEADS = {
     "sent": "Sent and in a block.",
 }
 OBJECTIONS = {
-    "announced": "Call again with `about` and `reason` to object.",
+    "announced": "Call again with {objection} to object.",
     "unsigned": "Sign `message` with the submitting address (EIP-191), then call again with it and the same words.",
     "needs_confirmation": (
         "Nothing was signed. Show this to the wallet's owner, then call again with the same words and {confirm}."
     ),
     "declined": "Nothing was signed: it was declined.",
-    "objected": "It is kept, and done again or looked at before the post; follow {status}.",
+    "objected": "It is looked at before the post; follow {status}.",
 }
 
 
@@ -107,9 +107,26 @@ def objected(found: ObjectionResult, names: Names) -> ObjectionResult:
     return found.model_copy(update={"next": write(OBJECTIONS[found.outcome], names, found.address)})
 
 
+def objected_text(found: ObjectionResult) -> str:
+    until = show_moment(found.objectionsUntil)
+    lines = [f"The result of {found.address} is announced: {found.traceDigest}. Submitters may object until {until}."]
+    if found.outcome == "announced":
+        lines += [f"{row.rank}. {row.address}: score {row.score}, {row.status}" for row in found.places]
+        lines += [found.margin] if found.margin else []
+    lines += [f"Objection received, about {found.about}."] if found.outcome == "objected" else []
+    return "\n".join([*lines, found.next])
+
+
 def detail(found: documents.DetailResult, names: Names) -> documents.DetailResult:
     problem = found.configProblem
     return found.model_copy(update={"configProblem": write(CONFIG_PROBLEMS[problem], names) if problem else None})
+
+
+def meaning(found: documents.EvalStatusResult | EvalStatus) -> str:
+    """What the state means; an announced result is not being posted yet."""
+    if found.objectionsUntil is not None:
+        return f"The result is announced. Objections are taken until {show_moment(found.objectionsUntil)}."
+    return STATUS_MEANINGS[found.status]
 
 
 def status(found: documents.StatusFound, names: Names) -> documents.EvalStatusResult:
@@ -120,7 +137,7 @@ def status(found: documents.StatusFound, names: Names) -> documents.EvalStatusRe
         found.address,
         moment=show_moment(moment),
         wait=show_wait(moment),
-        meaning=STATUS_MEANINGS[found.status],
+        meaning=meaning(found),
     )
     return _document(documents.EvalStatusResult, found, explanation=explanation)
 

@@ -10,7 +10,7 @@ A question counts with the gain of its pairs times what another look at them sti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from math import ceil, comb
@@ -30,7 +30,7 @@ DRAWS = 1024
 MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
 MOST_PER_ITEM = 3  # questions in one batch: more would ask what the batch itself settles
 NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
-WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls then leave misplaced money as it is (bench)
+WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls leave the misplaced money as it is (bench)
 QUESTIONS_PER_ITEM = 9.0  # usually, until no question is worth asking
 Look = tuple[int, int]
 AdaptiveName = Literal["adaptive", "full+", "fours"]
@@ -58,6 +58,14 @@ class Adaptive:
         once = comb(size, 2) if self.name == "full+" else 0
         orders = GROUPS_PER_ITEM if self._in_fours else 0.0
         return min(max(once, ceil((QUESTIONS_PER_ITEM + orders) * size)) * judges, self.most_questions)
+
+    def told(self, asked: Iterable[Pairing | Group]) -> str:
+        """The reason, and what the rest of the budget would have bought."""
+        count, most = len(set(asked)), self.most_questions
+        if count >= most:
+            return self.reason
+        ended = f"It ended after {count} of at most {most} questions: by this judge, no other answer is expected to"
+        return f"{self.reason} {ended} move the prizes by more than {100 * self.worth_asking**0.5:.1f} % of the pot."
 
     @property
     def _in_fours(self) -> bool:

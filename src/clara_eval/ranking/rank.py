@@ -4,6 +4,8 @@ Input: a `Tally`, a seed (the challenge) and the pay line. Output: a `Ranking`.
 Invariant: the same results give the same bytes in every order of arrival. Equal records have exactly equal Elo; among
 them the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index. In
 larger fields in which some never met, the strength orders the places below the pay line: Elo saw those too rarely.
+If orders of four only repeat the verdicts on pairs, Elo takes each sequence of two once: as fresh results they would
+count for more than they tell.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from clara_eval.ranking.results import Floats, Ints, checked_payout
 from clara_eval.ranking.tally import Tally, content_hash
 from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
 
-OrderedBy = Literal["elo", "elo, then strength"]
+OrderedBy = Literal["elo", "elo, then strength", "elo without repeats", "elo without repeats, then strength"]
+REPEATING = 1.0  # shared variance from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared
 FITTED_FROM = 10  # items: smaller fields are played in full
 SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
@@ -90,10 +93,10 @@ class Ranking:
         return tuple(standing.item for standing in self.standings[: self.winner_count])
 
 
-def rate(table: Tally, seed: bytes) -> Floats:
-    """The published Elo of every item: order-free, and the same for equal records."""
-    ratings = elo(table.size, table.first, table.second, table.points, seed)
-    return level(ratings, equal_records(table), DECIMALS)
+def rate(table: Tally, seed: bytes, *, repeats: bool = True) -> Floats:
+    """The published Elo of every item: order-free, and the same for equal records; perhaps without repeats."""
+    columns = (table.first, table.second, table.points) if repeats else table.without_repeats()
+    return level(elo(table.size, *columns, seed), equal_records(table), DECIMALS)
 
 
 def rank(
@@ -117,14 +120,16 @@ def rank(
     payout = checked_payout(winner_count, payout_bps)
     if not table.items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
-    paying = _Paying(content_hash(table) if seed is None else seed, winner_count, tie_break or {}, by_name, literal)
     strengths, is_complete = fit(table), table.is_complete
+    repeats = not table.read_off or strengths.same < REPEATING
+    seed = content_hash(table) if seed is None else seed
+    paying = _Paying(seed, winner_count, tie_break or {}, by_name, literal, repeats)
     theta = level(np.round(strengths.theta, DECIMALS), equal_records(table), DECIMALS)
     ratings = paying.rate(table)
     order = paying.in_order(table, ratings)
-    ordered_by: OrderedBy = "elo"
+    ordered_by: OrderedBy = "elo" if repeats else "elo without repeats"
     if table.size >= FITTED_FROM and not is_complete and not literal:
-        ordered_by = "elo, then strength"
+        ordered_by = "elo, then strength" if repeats else "elo without repeats, then strength"
         order[winner_count:] = paying.in_order(table, theta, order[winner_count:])
     report = examine(table, strengths, *paying.pivotal(table, order, clusters or {}))
     if exact and is_complete and not report.cycles:
@@ -158,11 +163,12 @@ class _Paying:
     arrival: Mapping[str, int]
     by_name: bool
     literal: bool
+    repeats: bool
 
     def rate(self, table: Tally) -> Floats:
         if self.literal:
             return literal_elo(table.size, table.first, table.second, table.points)
-        return rate(table, self.seed)
+        return rate(table, self.seed, repeats=self.repeats)
 
     def in_order(self, table: Tally, ratings: Floats, among: Sequence[int] | None = None) -> list[int]:
         return in_order(table.items, ratings, self.arrival, by_name=self.by_name, among=among)

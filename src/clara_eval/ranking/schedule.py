@@ -6,7 +6,7 @@ end. Every judge sees each chosen pair in the same sequence. A question without 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import cast
@@ -41,6 +41,9 @@ class Fixed:
     def usual_questions(self) -> int:
         return self.most_questions
 
+    def told(self, _asked: Iterable[Pairing | Group]) -> str:
+        return self.reason
+
     def columns(self) -> tuple[Ints, Ints]:
         """All looks at once: the items shown first, and those shown second."""
         first, second = balanced_columns(len(self.field.items))
@@ -70,17 +73,25 @@ def choose_schedule(
     winner_count: int = 1,
     payout_bps: Sequence[int] | None = None,
     name: str = "auto",
+    literal: bool = False,
 ) -> Schedule:
     """Choose a schedule within `max_comparisons`; `auto` takes orders of four if there are eight items or more.
 
+    The specification's single pass (`literal`) takes every pair once.
+
     Raises:
-        BadInput: there is no schedule of this name.
+        BadInput: there is no schedule of this name, or it does not fit a single pass.
 
     """
     if name not in NAMES:
         remedy = f"Use {', '.join(NAMES[:-1])} or {NAMES[-1]}."
         raise BadInput(f"There is no schedule {name!r}.", path="schedule", value=name, remedy=remedy)
+    if literal and name not in {"auto", "full"}:
+        told = f"CLARA_ELO=literal takes every pair once, but the schedule {name} was asked for."
+        raise BadInput(told, path="schedule", value=name, remedy="Leave out the schedule, or CLARA_ELO.")
     field = Field(tuple(items), tuple(judges), max_comparisons)
+    if literal:
+        return Fixed(field, reason="Every pair once, for the specification's single pass (CLARA_ELO=literal).")
     chosen, reason = (name, f"The schedule {name} was asked for.") if name != "auto" else _auto(field)
     if chosen == "fours" and "rules" in judges:
         chosen, reason = "adaptive", "Rules compare pairs only, so the schedule fours became adaptive."

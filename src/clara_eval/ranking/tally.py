@@ -53,6 +53,21 @@ class Tally:
         """Whether every pair has a verdict."""
         return int(np.count_nonzero(self.met)) == self.size * (self.size - 1)
 
+    def without_repeats(self) -> tuple[Ints, Ints, Floats]:
+        """First, second and mean points of every sequence of two that a judge saw, asked or read off, once."""
+        names = [name.removesuffix(READ_OFF).strip() for name in self.judges]
+        voice = np.array([names.index(name) for name in names], dtype=np.int64)[self.judge]
+        key = (self.first * self.size + self.second) * len(names) + voice
+        found, place = np.unique(key, return_inverse=True)
+        sequence = found // len(names)
+        return sequence // self.size, sequence % self.size, np.bincount(place, self.points) / np.bincount(place)
+
+    def by_pair(self) -> Tally:
+        """The rows by lower item, higher item and judge, in whatever sequence the two were shown."""
+        order = np.lexsort((self.judge, np.maximum(self.first, self.second), np.minimum(self.first, self.second)))
+        columns = self.first[order], self.second[order], self.judge[order], self.half_points[order]
+        return Tally(self.items, self.judges, *columns, self.read_off)
+
     def without(self, out: Collection[int]) -> Tally:
         """Leave items and their results out; the others keep their order."""
         stays = ~np.isin(np.arange(self.size), list(out))

@@ -71,6 +71,8 @@ class Memory:
     """The challenge's evaluator, our present or an earlier key, signed its post in this store."""
     posts_at: int | None = None
     """When the default of the review that waits is posted, by the chain's clock."""
+    objections_until: int | None = None
+    """When the announced result is posted, by the chain's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,8 @@ def due(
         action = DueAction.RESEND if is_sent else DueAction.NONE
         return Due(action, "an earlier key signed its post", used, may_change_unseen=True)
     is_lapsed = memory.status == "review" and memory.posts_at is not None and chain_now >= memory.posts_at
-    reason = None if is_lapsed else _held_back(memory, wall_now, can_sign=can_sign)
+    is_closed = memory.objections_until is not None and chain_now >= memory.objections_until
+    reason = None if is_lapsed or is_closed else _held_back(memory, wall_now, can_sign=can_sign)
     if reason is not None:
         return Due(DueAction.NONE, reason, used)
     return Due(DueAction.EVALUATE, "the deadline has passed and nothing is posted", used)

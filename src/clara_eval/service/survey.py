@@ -144,7 +144,8 @@ class Survey:
             posts = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
             is_signed = any(tx.sender == challenge.evaluator for tx in posts)
         is_approved = review is not None and review.state == "approved"
-        return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None)
+        until = status.objectionsUntil if status else None
+        return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None, until)
 
     async def _read_all(self, addresses: Sequence[Address]) -> list[Found]:
         gate = asyncio.Semaphore(_AT_ONCE)

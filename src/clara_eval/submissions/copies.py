@@ -166,7 +166,7 @@ def find_likeness(
     held = tuple(solutions)
     authors = Authors.of(held, tuple(versions))
     ordered = sorted(held, key=authors.order)
-    works = [Work(one.text, one.language, one.content_sha256) for one in ordered]
+    works = [Work(one.code, one.language, one.work_sha256) for one in ordered]
     copies, alike = compare_works(works, template=template, key=key)
     clusters = tuple(_with_author(authors, [ordered[n] for n in group]) for group in copies)
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
@@ -194,7 +194,7 @@ def _with_author(authors: Authors, works: Sequence[Solution]) -> Cluster:
     copies = [
         Copy(
             one,
-            "exact" if one.content_sha256 == author.content_sha256 else "normalised",
+            "exact" if one.work_sha256 == author.work_sha256 else "normalised",
             authors.may_be_first(one, author, works),
         )
         for one in others

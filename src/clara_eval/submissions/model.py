@@ -10,7 +10,6 @@ import asyncio
 import base64
 import binascii
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import Literal, Protocol
 from urllib.parse import unquote_to_bytes
@@ -19,6 +18,7 @@ from clara_eval.code import choose_language
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
+from clara_eval.submissions.files import MAGIC, FileTree, is_archive, is_binary, most_tokens, read_archive
 
 REJECTIONS = {
     "unreadable": "the server refuses it, its certificate is wrong, or the answer is malformed",
@@ -35,6 +35,7 @@ REJECTIONS = {
     "empty": "there is nothing, or nearly nothing, in it",
     "not_utf8": "the content is not UTF-8 text",
     "binary": "the content is not text",
+    "bad_archive": "the archive is damaged, or holds links, names that lead outside, twins or another archive",
     "excluded": "a person excluded it in review",
     "unevaluable": "no model could tell anything about it, and nothing about it is measured",
     "copy": "an earlier submission has the same content",
@@ -78,6 +79,22 @@ class Solution:
     """The chain fixes these bytes: by a hash over them, or by a hash over a URI that itself fixes them."""
     language: str | None
     note: str = ""
+    tree: FileTree | None = None
+    """The files, if it is an archive; `text` is then what readers are shown of them."""
+
+    @property
+    def code(self) -> str:
+        """What tools measure and compare: of an archive the files in its language, if there are any."""
+        return (self.tree.code if self.tree else None) or self.text
+
+    @property
+    def work_sha256(self) -> str:
+        """The hash of the work: two archives of equal files are one work."""
+        return sha256_hex(self.text.encode()) if self.tree else self.content_sha256
+
+    def program(self, language: str) -> str:
+        """The source to run in this language."""
+        return (self.tree.program(language) if self.tree else None) or self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +107,6 @@ class Rejected:
     """It could not be read, and that may be us or the network: a person looks before money moves."""
 
 
-_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
@@ -153,8 +168,14 @@ def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, l
         raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
     keccak = keccak_hex(content)
     hash_kind = _match_hash(submission, keccak)
-    text = _decode(content)
-    _check_substance(text, limits)
+    tree = read_archive(content, language) if is_archive(content) else None
+    text = tree.document if tree else _decode(content)
+    _check_substance("".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text, limits)
+    if (tokens := most_tokens(text)) > limits.max_tokens:
+        raise BadSubmission(
+            f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"
+        )
+    chosen = choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type)
     return Solution(
         submission=submission,
         content=content,
@@ -164,8 +185,9 @@ def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, l
         content_sha256=sha256_hex(content),
         hash_kind=hash_kind,
         pinned=hash_kind == "content" or fetched.immutable,
-        language=choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type),
+        language=(tree.language if tree else None) or chosen,
         note=fetched.note,
+        tree=tree,
     )
 
 
@@ -186,15 +208,16 @@ def _match_hash(submission: Submission, content_keccak: str) -> Literal["content
 
 
 def _decode(content: bytes) -> str:
-    if b"\x00" in content or content.startswith(_MAGIC):
-        raise BadSubmission("The content is binary, not text.", code="binary", remedy="Submit UTF-8 text.")
+    if b"\x00" in content or content.startswith(MAGIC):
+        raise BadSubmission(
+            "The content is binary, not text.", code="binary", remedy="Submit text, or an archive of it."
+        )
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as bad:
         raise BadSubmission(f"Byte {bad.start} is not valid UTF-8 ({bad.reason}).", code="not_utf8") from None
-    controls = len(_CONTROL.findall(text))
-    if controls * 100 > len(text):
-        raise BadSubmission(f"The content has {controls} control characters: binary, not text.", code="binary")
+    if is_binary(content):
+        raise BadSubmission("More than one in a hundred characters is a control character.", code="binary")
     return text
 
 
@@ -203,20 +226,6 @@ def _check_substance(text: str, limits: SubmissionLimits) -> None:
     words = len(_TOKEN.findall(text))
     if letters < limits.min_letters or words < limits.min_words:
         raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
-    # What a model is shown is in NFKC, where one character may have become eighteen.
-    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    tokens = max(estimate_tokens(text), estimate_tokens(folded))
-    if tokens > limits.max_tokens:
-        raise BadSubmission(
-            f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"
-        )
-
-
-def estimate_tokens(text: str) -> int:
-    """A cautious estimate that holds for rare characters too: a third per ASCII character, one per byte of others."""
-    size = len(text.encode())
-    plain = sum(map("\x80".__gt__, text)) if size != len(text) else size
-    return (plain + 2) // 3 + (size - plain)
 
 
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")

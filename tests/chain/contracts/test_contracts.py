@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.agents import agent_settings
-from tests.support.faulty_node import FaultyNode, answers, longest_range
+from tests.support.faulty_node import FaultyNode, answers, longest_range, refuses
 
 from clara_eval.actions.perform import perform
 from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
@@ -24,6 +25,7 @@ from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms, create
 
+SILENT = Path(__file__).parents[2] / "support" / "SilentRegistry.json"
 HOSTILE = {
     "burns all gas": "0x5b600056",
     "answers a megabyte": "0x621000006000f3",
@@ -107,6 +109,29 @@ async def test_agent_0_registers_and_submits_in_one_go(local_chain: LocalChain, 
     assert node.calls["eth_getLogs"] == 0
 
 
+@pytest.mark.parametrize("is_registered", [False, True])
+async def test_an_agent_of_a_registry_without_events_submits(
+    local_chain: LocalChain, tmp_path: Path, is_registered: bool
+) -> None:
+    """The registry of Base Sepolia emits nothing and gives back the id that there is: `--register` passes twice."""
+    node, registry = local_chain.node, local_chain.deployment.identity_registry
+    silent = json.loads(SILENT.read_text(encoding="utf-8"))["bytecode"]
+    (made,) = await node.receipts([await node.post(local_chain.poster, None, silent)])
+    await node.rpc("anvil_setCode", registry, await node.rpc("eth_getCode", made["contractAddress"], "latest"))
+    for slot in range(4):
+        await node.rpc("anvil_setStorageAt", registry, f"0x{slot:064x}", "0x" + "0" * 64)
+    first, agent = local_chain.agents[:2]
+    register = "0x" + IdentityRegistryContract.register("").hex()
+    for one in (first, agent)[: 1 + is_registered]:
+        await local_chain.send_data(one, registry, register)
+    address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
+    submission = SubmissionInput(challenge=address, content="x = 1", register=True)
+    async with open_caller(agent_settings(local_chain, agent, tmp_path / "kept.db", {})) as caller:
+        found = await perform(caller, submit(submission), confirmed="yes")
+    assert found.details["agentId"] == "1"
+    assert len(found.sent) == 2 - is_registered
+
+
 async def test_an_agents_id_is_found_by_a_node_that_answers_short_ranges_only(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
@@ -125,8 +150,8 @@ async def test_an_agents_id_is_found_by_a_node_that_answers_short_ranges_only(
     assert plan.details["agentId"] == str(agent_id)
 
 
-async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: LocalChain, tmp_path: Path) -> None:
-    """The error says how to find the id; with it, the registry is asked whose it is."""
+async def test_without_events_the_registry_is_asked_for_the_id(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A rehearsed registration tells which ids there are; if that is refused, the owner gives the id."""
     agent = local_chain.agents[0]
     agent_id = await local_chain.register(agent)
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
@@ -134,7 +159,12 @@ async def test_where_no_events_are_the_owner_is_asked_for_the_id(local_chain: Lo
         node.instead = answers("eth_getLogs", [])
         settings = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_RPC_URL": node.url})
         async with open_caller(settings) as caller:
-            with pytest.raises(BadInput, match=r"Give the agent id.*ownerOf\(id\)"):
-                await plan_submit(caller, SubmissionInput(challenge=address, content="x"), agent.address)
+            asked = SubmissionInput(challenge=address, content="x")
+            assert (await plan_submit(caller, asked, agent.address)).details["agentId"] == str(agent_id)
+            silent = answers("eth_getLogs", [])
+            refused = refuses("eth_call", 3, "execution reverted", when=lambda call: "from" in call["params"][0])
+            node.instead = lambda call: silent(call) or refused(call)
+            with pytest.raises(BadInput, match=r"Give the agent id"):
+                await plan_submit(caller, asked, agent.address)
             given = SubmissionInput(challenge=address, content="x", agent_id=agent_id)
             assert (await plan_submit(caller, given, agent.address)).details["agentId"] == "0"

@@ -28,6 +28,7 @@ from tests.support.api_service import (
 from clara_eval.challenges.review import request_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import ConfigError
 from clara_eval.documents.results import MEANINGS
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
@@ -65,6 +66,17 @@ async def test_status_of_a_known_challenge(service: Service) -> None:
     assert headers["content-type"] == "application/json"
     _, _, quiet = await service.get(f"{BASE}/{QUIET}/eval-status")
     assert json.loads(quiet)["status"] == "pending"
+
+
+async def test_a_challenge_without_our_evaluator_is_scored_elsewhere(service: Service) -> None:
+    """REST and the page say who scores it and promise no evaluation."""
+    known = json.loads(await service.store.get(CHAIN, index_key(QUIET)) or "")
+    await service.store.put(CHAIN, index_key(QUIET), json.dumps(known | {"evaluator": ZERO_ADDRESS}))
+    _, _, body = await service.get(f"{BASE}/{QUIET}/eval-status")
+    assert json.loads(body)["status"] == "elsewhere"
+    _, _, page = await service.get(f"/challenges/{QUIET}")
+    assert "The poster scores this challenge" in page.decode()
+    assert "The evaluation starts when entries close" not in page.decode()
 
 
 async def test_status_is_not_sent_twice(service: Service) -> None:
@@ -433,11 +445,21 @@ def test_buckets_fill_again_and_forget() -> None:
     assert len(buckets) == 10_000
 
 
-async def test_agents_tools_answer_under_mcp(service: Service) -> None:
-    """The eight tools are served beside the REST door, by the same process."""
+async def test_a_review_is_decided_by_its_own_example(service: Service) -> None:
+    """What the OpenAPI document shows is accepted as it is."""
+    shown = json.loads((await service.get("/openapi.json"))[2])
+    example = shown["components"]["schemas"]["ReviewRequest"]["examples"][0]
+    assert example["traceDigest"]
+    code, _, body = await service.post(f"{BASE}/{REVIEWED}/review", example, **BEARER)
+    assert (code, json.loads(body)["decision"]) == (200, "approve")
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+async def test_agents_tools_answer_under_mcp(service: Service, path: str) -> None:
+    """The tools are served beside REST, by the same process, without a redirect."""
     asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
-    code, _, body = await service.post("/mcp/", asked, **accept)
+    code, _, body = await service.post(path, asked, **accept)
     assert code == 200
     for tool in ("challenge_browse", "challenge_eval_status", "challenge_post"):
         assert tool.encode() in body

@@ -27,7 +27,7 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.interfaces.cli import app, main
-from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli.commands import COMMANDS, GROUPS
 from clara_eval.interfaces.cli.output import EXIT_CODES, fail
 
 WIDTH = 80
@@ -57,6 +57,8 @@ def test_every_command_explains_itself(words: str) -> None:
     assert (short.exit_code, full.exit_code) == (0, 0), repr(short.exception or full.exception)
     assert short.stdout == full.stdout
     assert f" {words} " in short.stdout.splitlines()[0]
+    if " " not in words and words not in {name for names in GROUPS.values() for name in names}:
+        return  # a name of before, which the help no longer lists
     listed = CliRunner().invoke(app, [*words.split()[:-1], "-h"], env={"COLUMNS": str(WIDTH)}).stdout
     assert any(
         line.split(maxsplit=1) == [words.rsplit(maxsplit=1)[-1], COMMANDS[words].line] for line in listed.splitlines()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from clara_eval.config.eval_config.catalogue import typed
+from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED, typed
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature
-from clara_eval.config.eval_config.problems import ProblemReport, at
+from clara_eval.config.eval_config.problems import ProblemReport, at, suggestion
 
 SHORT_CRITERIA = 40
+KNOWN = (*MEASURED, *EXECUTED, *COMMON)
 
 _FORBIDDEN = (
     (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "the judge opens no links: say what is wanted in words"),
@@ -53,6 +54,8 @@ def lint_feature(report: ProblemReport, path: str, feature: Feature | BareName) 
     elif orders:
         report.warn(path, feature.name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
     if isinstance(feature, BareName):
+        if typed(feature.name) is None and "Did you mean" in (near := suggestion(feature.name, KNOWN, 0.85)):
+            report.warn(path, feature.name, "No tool and no list knows this name: a model chooses what it means.", near)
         return
     lint_text(report, at(path, "description"), feature.description)
     for number, anchor in enumerate(feature.anchors):

@@ -121,6 +121,10 @@ class EvalConfig:
     """RFC 8785 form of the document that was parsed."""
     harness: HarnessSpec | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(feature.name for feature in self.features)
+
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:

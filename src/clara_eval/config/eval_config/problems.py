@@ -85,11 +85,11 @@ def at(path: str, key: str | int) -> str:
     return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"{path}[{json.dumps(key[:60])}]"
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """`Did you mean "x"?`, or the list of what there is."""
     names = list(known)
     folded = {_fold(name): name for name in names}
-    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=likeness)
     return f'Did you mean "{folded[close[0]]}"?' if close else f"Known: {', '.join(names)}."
 
 

@@ -79,11 +79,11 @@ def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalCon
     items = document["features"][:MOST_FEATURES] if not wrong & {"$.features"} else []
     features = _read_features(items, report, harness.language if harness else None)
     if harness is not None:
-        check_functions(report, harness, tuple(feature.name for feature in features))
+        check_functions(report, harness, {feature.name: _path_of(feature.name, items) for feature in features})
     criteria = document["criteria"] if not wrong & {"$.criteria"} else ""
     lint_criteria(report, criteria[:MAX_CRITERIA])
     if document.get("judge") == "rules":
-        _check_rules(features, report)
+        _check_rules(features, items, report)
     config = EvalConfig(
         version=VERSION,
         features=features,
@@ -142,10 +142,16 @@ def _read_features(
     return tuple(found)
 
 
-def _check_rules(features: tuple[Feature | BareName, ...], report: ProblemReport) -> None:
-    for number, item in enumerate(features):
+def _path_of(name: str, items: list[object]) -> str:
+    """Where the poster wrote this feature; items that could not be read are counted, too."""
+    names = [item.get("name") if isinstance(item, dict) else item for item in items]
+    return at("$.features", names.index(name))
+
+
+def _check_rules(features: tuple[Feature | BareName, ...], items: list[object], report: ProblemReport) -> None:
+    for item in features:
         feature = item if isinstance(item, Feature) else typed(item.name)
-        path = at("$.features", number)
+        path = _path_of(item.name, items)
         if feature is None:
             report.error(path, item.name, 'With judge "rules" every feature needs a type.', "Write it as an object.")
         elif feature.better is None and feature.type != "text":
@@ -176,6 +182,10 @@ def _read_typed(
     ran = executed_feature(item["name"], harness) if harness else None
     usual = ran or typed(item["name"])
     kind = item.get("type", usual.type if usual else None)
+    if kind is None and (executed_feature(item["name"], "python") or executed_feature(item["name"], "solidity")):
+        told = f"{item['name']} needs a harness; this config has none."
+        report.error(path, item["name"], told, 'Add "harness", or leave the feature out.')
+        return None
     if kind is None:
         report.error(at(path, "type"), kind, "The feature has no type.", f"One of: {', '.join(get_args(FeatureType))}.")
         return None
@@ -283,8 +293,8 @@ def read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
     )
 
 
-def check_functions(report: ProblemReport, spec: HarnessSpec, names: tuple[str, ...]) -> None:
-    """A feature of a public harness that the harness does not have would be unknown for everybody."""
+def check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[str, str]) -> None:
+    """A feature (by its path) of a public harness that the harness lacks would be unknown for everybody."""
     if spec.hidden or spec.source is None:
         return
     measured = [name for name in names if name.startswith(("metric_", "fuel_"))]
@@ -296,12 +306,11 @@ def check_functions(report: ProblemReport, spec: HarnessSpec, names: tuple[str, 
             "Draw them from `seed`, the second argument of the function, or hide the harness.",
         )
     declared = {name.lower() for name in re.findall(r"\b(?:test|metric)_\w+", spec.source)}
-    for number, name in enumerate(names):
+    for name, path in names.items():
         rest = name.partition("_")[2]
         wanted = {name} if name.startswith(("test_", "metric_")) else {f"test_{rest}", f"metric_{rest}"}
         feature = executed_feature(name, spec.language)
         if feature is None or name in {"tests_passed", "runs"} or wanted & declared:
             continue
-        report.error(
-            at("$.features", number), name, "The harness has no such function.", suggestion(name, sorted(declared))
-        )
+        near = suggestion(name, sorted(declared)) if declared else "It defines no test_ or metric_ function at all."
+        report.error(path, name, f"The harness defines no {' or '.join(sorted(wanted))}.", near)

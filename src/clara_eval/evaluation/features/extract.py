@@ -94,7 +94,7 @@ async def extract_features(
     executed: Executed | None = None,
 ) -> SubmissionFacts:
     """Return the facts about one submission. Raises Temporary if the model cannot be reached."""
-    text, language = solution.text, reading.language or solution.language
+    text, language = solution.code, reading.language or solution.language
     # Hostile text may take a second: a thread measures what is not short and parsed already.
     quick = is_quick(text, language)
     measured = measure(text, language) if quick else await asyncio.to_thread(measure, text, language)
@@ -134,7 +134,7 @@ def _questions(
     asked, language = FeatureQuestion.of(reading.statement, reading.language), reading.language or solution.language
     full = prompt_view(solution.text).text
     texts = {"full": full}
-    neutral = neutral_view(solution.text, language, reading.wanted)
+    neutral = neutral_view(solution.code, language, reading.wanted)
     kind: SecondView = "none" if known_language(language) is None else "missing"
     if neutral is not None:
         shown = prompt_view(neutral).text

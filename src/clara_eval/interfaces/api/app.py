@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
@@ -121,6 +121,19 @@ def _mount_tools(app: FastAPI, context: ApiContext) -> None:
         caller = make_caller(context.settings, is_local=False, store=context.reader.store)
         app.state.tools = module.create_asgi(caller)
         app.mount("/mcp", app.state.tools)
+        app.add_middleware(ToolsWithoutSlash)
+
+
+class ToolsWithoutSlash:
+    """Serve `/mcp` as `/mcp/`: not every client follows a redirect of a POST."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/mcp":
+            scope = {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
+        await self._app(scope, receive, send)
 
 
 @asynccontextmanager

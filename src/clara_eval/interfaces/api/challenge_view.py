@@ -36,9 +36,8 @@ GROUPS: dict[str, tuple[str, frozenset[str]]] = {
     "open": ("Open", frozenset(("Open",))),
     "judging": (
         "Being judged",
-        frozenset(
-            ("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred", "Objections open")
-        ),
+        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred", "Objections open"))
+        | {"Scored elsewhere"},
     ),
     "review": ("In review", frozenset(("In review",))),
     "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),

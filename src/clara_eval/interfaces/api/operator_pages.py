@@ -62,7 +62,7 @@ async def overview(request: Request, done: str = "") -> Response:
     if session is None:
         return _sign_in(request)
     context, now = context_of(request), time.time()
-    rows = [card_of(row, now) for row in await context.reader.listed()]
+    rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     known = {card.row.address: card.row for card in rows}
     reviews = await list_reviews(context.reader.store, context.reader.chain_id)
     due = {one.address: one.posts_at or _deadline(known.get(one.address)) for one in reviews}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.actions.published import Spent
@@ -47,6 +47,7 @@ _OF_STATUS: dict[State, tuple[str, Tone, str]] = {
     "deferred": ("Deferred", "wait", _REFUND),
     "failed": ("Not evaluated", "bad", _REFUND),
     "unscorable": ("No result", "bad", ""),
+    "elsewhere": ("Scored elsewhere", "quiet", ""),
 }
 _OF_STAGE = {
     "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked.", _THEN),
@@ -68,8 +69,8 @@ def phase(row: ChallengeSummary, now: float) -> Phase:
     state, stage = evaluation.status, evaluation.stage
     if row.chainStatus in _OF_CHAIN:
         return _OF_CHAIN[row.chainStatus]
-    if state == "pending" and now < row.deadline:
-        return _OPEN
+    if state in {"pending", "elsewhere"} and now < row.deadline:
+        return replace(_OPEN, next=evaluation.reason or "")
     if state == "failed" and (evaluation.reason or "").startswith(REJECTED_IN_REVIEW):
         return _REJECTED
     if state == "publishing" and (evaluation.objectionsUntil or 0) > now:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -58,12 +59,21 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        _end_quietly()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1, which means "refused"
+            _end_quietly()
+        raise
     except Exception as bug:
         if sys.flags.dev_mode:
             raise
         _explain(bug, as_json=as_json)
+
+
+def _end_quietly() -> NoReturn:
+    """End with 0: the reader of a pipe has read enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 def _explain(bug: Exception, *, as_json: bool) -> NoReturn:

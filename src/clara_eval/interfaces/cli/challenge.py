@@ -24,12 +24,14 @@ from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
 from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.app import Caller, open_caller
+from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
 from clara_eval.documents.results import STOPPED_STATES, ChainStatus
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli.config import feature_lines
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, emit_json, read_text
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
 
@@ -147,16 +149,18 @@ def _show_detail(found: DetailResult) -> None:
     screen = console(stderr=False)
     screen.print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
     shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
+    is_closed = item.status == "open" and not item.secondsLeft
+    winners = "one winner" if item.winnerCount == 1 else f"{item.winnerCount} winners"
     lines = [
         ("address", f"{item.address} on {found.network}"),
-        ("status", f"{item.status}, scored by {item.evaluator}, {item.submissionCount} submitted"),
-        ("prize", f"{item.prize} for {item.winnerCount} winner(s): {shares}"),
+        ("status", f"{'closed, not scored yet' if is_closed else item.status}; scored by {item.evaluator}"),
+        ("entries", str(item.submissionCount)),
+        ("prize", f"{item.prize} for {winners}: {shares}"),
         ("deadline", f"{show_moment(item.deadline)}; scores by {show_moment(found.scoringDeadline)}"),
         ("poster", found.poster),
         ("problem", bare(found.problemStatement)[:600]),
-        ("config", bare(found.evalConfig)[:600] if found.evalConfig else "none"),
+        *_config_lines(found),
     ]
-    lines += [("unusable", found.configProblem)] if found.configProblem else []
     lines += [(f"winner {w.rank}", f"{w.address}  {w.prize}  score {w.score}") for w in found.winners]
     lines += [("yours", f"version {found.yours.version}, agent {found.yours.agentId}")] if found.yours else []
     lines += [("explorer", item.explorerUrl)] if item.explorerUrl else []
@@ -166,6 +170,18 @@ def _show_detail(found: DetailResult) -> None:
         print_next([f"challenge try {item.address} --file DRAFT", f"challenge submit {item.address} --file SOLUTION"])
     else:
         print_next([f"leaderboard {item.address}" if found.winners else f"challenge watch {item.address}"])
+
+
+def _config_lines(found: DetailResult) -> list[tuple[str, str]]:
+    """The criteria and features of a config, or why there are none."""
+    try:
+        config = parse_eval_config(bare(found.evalConfig)) if found.evalConfig else None
+    except BadInput:
+        config = None
+    if config is None:
+        return [("config", found.configProblem or "none")]
+    problem = [("unusable", found.configProblem)] if found.configProblem else []
+    return [("criteria", config.criteria[:600]), *problem, *(("feature", line) for line in feature_lines(config))]
 
 
 def post(  # noqa: PLR0917 - the terms of a challenge
@@ -265,20 +281,19 @@ def finalize(
 def object_(
     address: AddressArgument,
     *,
-    about: Annotated[str, typer.Option(help="What is wrong: rejected, copy, feature:NAME or game:ADDRESS.")],
-    reason: Annotated[str, typer.Option(help="Why, in a sentence or two; it becomes public with the trace.")],
+    about: Annotated[str, typer.Option(help="What is wrong: rejected, copy, feature:NAME or game:ADDRESS.")] = "",
+    reason: Annotated[str, typer.Option(help="Why, in a sentence or two; it becomes public with the trace.")] = "",
     json: JsonFlag = False,
 ) -> None:
-    """Object to an announced result, signed by CLARA_WALLET_KEY, at CLARA_API_URL or in the local store."""
-    if Settings.from_env().wallet_key is None:
+    """Show an announced result; with --about object to it, signed by CLARA_WALLET_KEY, before it is posted."""
+    if about and Settings.from_env().wallet_key is None:
         raise ConfigError(
             "An objection is signed by the submitter.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
         )
     wanted = ObjectionInput(address, about, reason)
-    found = ask(lambda caller: object_or_show(caller, wanted, confirmed="yes"))
-    target, digest = found.address, found.traceDigest
-    document = {"challengeAddress": target, "traceDigest": digest, "about": found.about, "reason": reason}
-    answer(document, json, lambda: print_text(f"Objected to {digest} of {target}."))
+    found = words.objected(ask(lambda caller: object_or_show(caller, wanted, confirmed="yes")), NAMES)
+    objection = {"challengeAddress": found.address, "traceDigest": found.traceDigest, "about": about, "reason": reason}
+    answer(objection if about else found, json, lambda: print_text(words.objected_text(found)))
 
 
 def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:

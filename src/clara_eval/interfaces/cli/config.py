@@ -155,12 +155,19 @@ def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> N
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
     print_lines(f"[green]{safe(str(file))} is usable{warnings}.[/]")
-    schema, untyped = compile_schema(parse_eval_config(content))
-    for feature in schema.features:
-        text = _describe(feature, is_judged=feature in schema.judged, is_untyped=feature.name in untyped)
-        print_text(f"  {feature.name:28} {text}")
+    for line in feature_lines(parse_eval_config(content)):
+        print_text(f"  {line}")
     print_lines(f"evalConfigHash {found['hash']}")
     print_warnings(found["warnings"])
+
+
+def feature_lines(config: EvalConfig) -> list[str]:
+    """A line for each feature: its name, type, direction, weight and source."""
+    schema, untyped = compile_schema(config)
+    return [
+        f"{one.name:28} {_describe(one, is_judged=one in schema.judged, is_untyped=one.name in untyped)}"
+        for one in schema.features
+    ]
 
 
 def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:

@@ -6,10 +6,11 @@ import asyncio
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 from pydantic import SecretStr
@@ -17,19 +18,28 @@ from rich.table import Table
 from rich.text import Text
 
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.operator import new_key, preflight, spending, stored_status, stored_trace
+from clara_eval.actions.operator import known_status, list_settings, new_key, preflight, spending
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.published import spend_document
-from clara_eval.actions.results import STATUS_MEANINGS
+from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
 from clara_eval.documents.results import EvalStatus, Scores
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli.leaderboard_table import print_result
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, code_of, emit_json, fail
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_lines, print_next, safe
+from clara_eval.interfaces.cli.screen import (
+    console,
+    print_labelled,
+    print_lines,
+    print_next,
+    print_text,
+    print_warnings,
+    safe,
+)
 
 _NEXT = {
     "complete": "verify {0}|leaderboard {0}",
@@ -53,18 +63,28 @@ def check(*, json: JsonFlag = False) -> None:
         raise typer.Exit(1)
 
 
+def settings(*, json: JsonFlag = False) -> None:
+    """List every setting with its value, default and source; secrets are hidden, and unknown names are told."""
+    rows, warnings = list_settings(Settings.from_env())
+    notes = [one.source if one.source == "default" else f"{one.source}; default {one.default or '–'}" for one in rows]
+    lines = [f"{one.name:<32} {one.value or '–':<28} {note}" for one, note in zip(rows, notes, strict=True)]
+    answer({"settings": to_camel_json(rows), "warnings": warnings}, json, lambda: print_text("\n".join(lines)))
+    if not json:
+        print_warnings(warnings)
+
+
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
     """Show how far the evaluation of a challenge has come."""
     target = to_address(address)
-    document, scores = asyncio.run(stored_status(Settings.from_env(), target))
+    document, scores = asyncio.run(known_status(Settings.from_env(), target))
     if document is None:
-        unknown = f"No evaluation of {target} is known in this store. `clara-eval evaluate {target}` starts one."
-        fail(unknown, code=1, as_json=json)
+        remedy = f"`clara-eval evaluate {target}` starts one; CLARA_API_URL names the service that has one."
+        fail(NotFound(f"No evaluation of {target} is known here.", remedy=remedy), as_json=json)
     answer({"challenge": target, **document.model_dump()}, json, lambda: _print_status(target, document, scores))
 
 
 def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
-    screen, meaning = console(stderr=False), STATUS_MEANINGS[document.status]
+    screen, meaning = console(stderr=False), words.meaning(document)
     screen.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
     screen.print(Text(meaning))
     if document.warning:
@@ -92,10 +112,8 @@ def trace(
 ) -> None:
     """Print the trace of an evaluated challenge."""
     target = to_address(address)
-    size = asyncio.run(_copy_trace(Settings.from_env(), target, out))
-    if not size:
-        remedy = f"`clara-eval evaluate {target}` makes one; `clara-eval verify {target}` finds one that is elsewhere."
-        fail(NotFound(f"No trace of {target} is in this store.", remedy=remedy), as_json=json)
+    with asyncio.run(find_trace(target, Settings.from_env())) as lines:
+        size = _copy(lines, out)
     if out is not None and json:
         emit_json({"challenge": target, "file": str(out), "bytes": size})
     elif out is not None:
@@ -103,20 +121,16 @@ def trace(
         print_next([f"verify {shlex.quote(str(out))}"])
 
 
-async def _copy_trace(settings: Settings, target: Address, out: Path | None) -> int:
-    """Write the bytes as they are; without a trace there is no file."""
-    size = 0
+def _copy(lines: Iterable[str], out: Path | None) -> int:
+    """Write the bytes as they are, and count them."""
     try:
         with ExitStack() as files:
-            stream: BinaryIO | None = None
-            async for part in stored_trace(settings, target):
-                stream = stream or (sys.stdout.buffer if out is None else files.enter_context(out.open("wb")))
-                size += stream.write(part)
+            stream = sys.stdout.buffer if out is None else files.enter_context(out.open("wb"))
+            return sum(stream.write(line.encode()) for line in lines)
     except OSError as bad:
         if out is None or isinstance(bad, BrokenPipeError):
             raise
         raise BadInput(f"{out} cannot be written: {bad.strerror or bad}.", remedy="Name another file.") from None
-    return size
 
 
 def spend(

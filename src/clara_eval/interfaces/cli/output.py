@@ -42,17 +42,12 @@ NAMES = {
     "trace": "`clara-eval trace {address}`",
     "allow_duplicate": "--allow-duplicate",
     "confirm": "--send",
+    "objection": "--about and --reason",
     "unsigned": "`--json` prints the unsigned transactions.",
     "to_confirm": "Nothing was sent: this was a dry run. Run it again with --send to send it.",
 }
 """How a shell names the actions of `interfaces.words`."""
-EXIT_CODES = {
-    0: "it is so, or it is done",
-    1: "the answer is no: a check fails, nothing is known, it is too early or too late, or the chain refuses it",
-    2: "it could not be answered: wrong usage, settings or input, or a node or service that does not answer",
-    70: "a bug in this program",
-    130: "stopped by Ctrl-C",
-}
+EXIT_CODES = {0: "success", 1: "checked and refused", 2: "could not run", 70: "a bug", 130: "interrupted"}
 _NO = (NotFound, NotYet, CannotAct, CannotPublish, NeedsReview, Unscorable, Disagrees, BadTrace)
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from clara_eval.actions import review as reviews
-from clara_eval.actions.amounts import round_amount
+from clara_eval.actions.amounts import round_amount, show_moment
 from clara_eval.actions.review import Decide, Decree, review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
@@ -18,7 +18,7 @@ from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.rest import ReviewSheet
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, emit_json
-from clara_eval.interfaces.cli.screen import console, print_lines, safe
+from clara_eval.interfaces.cli.screen import console, print_lines, print_next, safe
 
 Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
@@ -61,16 +61,16 @@ def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
 def approve(
     address: AddressArgument,
     *,
-    note: Annotated[str, typer.Option(help="Why; it stands in the public trace.")] = "",
+    digest: Annotated[str, typer.Option(help="The digest of the result you reviewed, as `review show` says.")],
+    note: Annotated[str, typer.Option(help="Why; it is in the public trace.")] = "",
     by: By = "",
-    digest: Digest = None,
     json: JsonFlag = False,
 ) -> None:
     """Let the service post exactly the result you reviewed."""
     target = to_address(address)
     _decide(
         lambda store, chain_id: reviews.approve(store, chain_id, target, note=note, digest=digest, by=by),
-        "The service posts it with its next tick.",
+        f"A running service posts it within some minutes; by hand: clara-eval evaluate {target}.",
         json=json,
     )
 
@@ -114,7 +114,7 @@ def rule(
     target = to_address(address)
     _decide(
         lambda store, chain_id: reviews.rule(store, chain_id, target, decree, digest=digest),
-        "It is evaluated again under the ruling, and the result waits for you again.",
+        "The ruling is saved. The round is evaluated again; review the new result.",
         json=json,
     )
 
@@ -126,15 +126,14 @@ def _decide(decide: Decide, follows: str, *, json: bool) -> None:
 
 def print_sheet(sheet: ReviewSheet) -> None:
     """Print a review: the money, the doubts, the ranking, and facts and comparisons at the pay line."""
-    money, time = "not known", "the time left is not known here"
+    money, due = "not known", sheet.postsAt or sheet.scoringDeadline
     if sheet.prizePool is not None and sheet.token is not None:
-        money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {sheet.winnerCount} places"
-    if sheet.secondsLeft is not None:
-        time = f"{sheet.secondsLeft // 3600} h {sheet.secondsLeft % 3600 // 60} min to decide"
+        places = "one place" if sheet.winnerCount == 1 else f"{sheet.winnerCount} places"
+        money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {places}"
     print_lines(
         f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
         f"digest    {sheet.traceDigest}",
-        f"money     {money}; {time}",
+        f"money     {money}; {f'decide before {show_moment(due)}' if due else 'the deadline is not known here'}",
     )
     if sheet.unlessDecided:
         print_lines(f"default   {safe(sheet.unlessDecided, 1000)}")
@@ -154,6 +153,8 @@ def print_sheet(sheet: ReviewSheet) -> None:
         winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
         verdict = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
         print_lines(f"compared  {short(game.first)} against {short(game.second)}: {verdict}")
+    if sheet.state == "waiting":
+        print_next([f"review approve {sheet.address} --digest {sheet.traceDigest}"])
 
 
 def _facts(sheet: ReviewSheet) -> Table:

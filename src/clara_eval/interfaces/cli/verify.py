@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
 from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
 from clara_eval.config.settings import Settings
@@ -25,10 +26,11 @@ def verify(
         int, typer.Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
     ] = 0,
     judge: Annotated[str, typer.Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
+    details: Annotated[bool, typer.Option("--details", help="Also entries, approvals and signatures.")] = False,
     yes: YesToCost = False,
     json: JsonFlag = False,
 ) -> None:
-    """Check a trace: recompute everything in it and say whether it holds."""
+    """Recompute a trace, and say who won what, what was checked, and what it leaves unproven."""
     settings = Settings.from_env()
     if again and (rpc is None or not judge):
         raise BadInput("--rejudge needs a judge, and a node for the draw.", remedy="Give --judge NAME and --rpc URL.")
@@ -41,7 +43,7 @@ def verify(
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     if not json:
-        print_verified(checked)
+        print_verified(checked, details=details)
     found = None
     if again:
         cost = partial(_ask_cost, yes=yes)
@@ -73,20 +75,32 @@ def _print_rejudged(found: Rejudged) -> None:
     )
 
 
-def print_verified(checked: Checked) -> None:
-    held = f"{checked.entries} entries of {checked.challenge.address} hold; digest {checked.digest}"
-    warning = checked.execution_warning
-    counts = f"{len(checked.challenge.submissions)} submissions, {len(checked.result.comparisons)} comparisons"
+def print_verified(checked: Checked, *, details: bool = False) -> None:
+    """Print who won what, what was checked, and what this trace leaves unproven; the rest only as `details`."""
+    challenge, warning, posted = checked.challenge, checked.execution_warning, checked.posted
+    counts = f"{len(challenge.submissions)} submissions, {len(checked.result.comparisons)} comparisons"
+    where = "only within the trace: add --rpc URL to compare it with the chain"
+    if posted:
+        where = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
+    answer = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
     print_lines(
-        f"[yellow]ok, but {warning}[/yellow]; {held}" if warning else f"[green]ok[/green] {held}",
-        f"recomputed: {counts}, ranking, winners, prizes, calldata",
-        *(f"compared with the chain: {point}" for point in checked.compared),
+        f"{answer}: {challenge.address}",
+        *(
+            f"{place:>5}.   {won.account}  {safe(show_amount(won.prize_amount, challenge.token))}"
+            for place, won in enumerate(checked.winners.entries, start=1)
+        ),
+        f"checked  {counts}, ranking, winners, prizes, calldata; {where}",
+        *(f"unproven {safe(point, 600)}" for point in checked.not_proven),
+        f"digest   {checked.digest}",
+    )
+    if not details:
+        return
+    print_lines(
+        f"entries  {checked.entries}",
+        *(f"chain    {point}" for point in checked.compared),
         *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.approvals),
         *map(_signatures, checked.judges),
     )
-    if posted := checked.posted:
-        print_lines(f"on chain: {posted.tx_hash}, posted by the {posted.by}, commits to this digest")
-    print_lines("not proven by this:", *(f"  - {point}" for point in checked.not_proven))
 
 
 def _signatures(judge: JudgeEvidence) -> str:

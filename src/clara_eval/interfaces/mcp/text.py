@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from clara_eval.actions.amounts import show_moment, show_wait
-from clara_eval.actions.objections import ObjectionResult
 from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
 from clara_eval.core.untrusted import bare, fence
 from clara_eval.documents import actions as documents
@@ -18,6 +17,7 @@ NAMES = {
     "trace": "resource clara://trace/{address}",
     "allow_duplicate": "allowDuplicate",
     "confirm": "confirm: true",
+    "objection": "`about` and `reason`",
     "unsigned": "Unsigned transactions are in `transactions`.",
     "to_confirm": "Nothing was sent. Show this plan to the wallet's owner, then call again with confirm: true.",
 }
@@ -124,16 +124,6 @@ def _comparisons(found: documents.ScoreResult) -> list[str]:
 
 def _page(url: str | None) -> list[str]:
     return [f"Page: {url}"] if url else []
-
-
-def objected(found: ObjectionResult) -> str:
-    until = show_moment(found.objectionsUntil)
-    lines = [f"The result of {found.address} is announced: {found.traceDigest}. Submitters may object until {until}."]
-    if found.outcome == "announced":
-        lines += [f"{row.rank}. {row.address}: score {row.score}, {row.status}" for row in found.places]
-        lines += [found.margin] if found.margin else []
-    lines += [f"Objected, about {found.about}."] if found.outcome == "objected" else []
-    return "\n".join([*lines, found.next])
 
 
 def checked_config(found: ConfigResult) -> str:

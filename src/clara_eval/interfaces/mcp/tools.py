@@ -367,7 +367,7 @@ async def challenge_object(
     with tool_errors():
         found = await object_or_show(caller_of(ctx), wanted, confirmed=_decision(ctx, agreed))
     result = words.objected(found, text.NAMES)
-    return answer(text.objected(result), result)
+    return answer(words.objected_text(result), result)
 
 
 TOOLS: tuple[ToolEntry, ...] = (

@@ -1,0 +1,331 @@
+"""Submissions of many files: read a tar, tar.gz or zip in memory, and write its files as one canonical text.
+
+Invariant: two readers see one tree. What is damaged, ambiguous, linked or leads outside is refused in words; what is
+unpacked is bounded. The order is that of the paths' bytes; one folder around everything is left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import struct
+import tarfile
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from clara_eval.code import language_name
+from clara_eval.core.errors import BadInput, BadSubmission
+from clara_eval.core.hashing import sha256_hex
+
+MOST_FILES = 1_000
+MOST_BYTES = 4 * 1024 * 1024
+MOST_RATIO, FREE_BYTES = 100, 65_536
+"""Unpacked to packed: source code reaches 20; the first 64 KB of an archive are not held to it."""
+DEEPEST, LONGEST_PATH = 16, 200
+SHOWN_TOKENS = 80_000
+"""Of the files themselves, so that their map fits beside them into what a reader is shown."""
+MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
+IGNORED = frozenset({".git", ".venv", "node_modules", "__pycache__", "__MACOSX", ".DS_Store"})
+"""Names that are not packed from a folder; in an archive they count as every other file."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_ENDINGS = ("py", "js", "mjs", "jsx", "ts", "tsx", "sol", "rs", "go")
+_OWN_IMPORT = re.compile(r"^[ \t]*import\b[^;\"']{0,2000}[\"']\.{1,2}/[^\"'\n]*[\"'][^;\n]*;?[ \t]*$", re.MULTILINE)
+_LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILINE)
+_PROGRAMS = ("submission", "solution", "main")
+_LOADER = Path(__file__).with_name("python_tree.py")
+
+FileKind = Literal["code", "text", "binary", "left out"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedFile:
+    path: str
+    content: bytes
+    kind: FileKind
+    """`code` is in the submission's language; `left out` is text for which the readers have no space."""
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", "replace")
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "path": self.path,
+            "bytes": len(self.content),
+            "sha256": sha256_hex(self.content),
+            "kind": self.kind,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FileTree:
+    files: tuple[SubmittedFile, ...]
+    language: str | None
+    """By the poster's hint, else by the endings of the files; None if no file has one that is known."""
+
+    @property
+    def document(self) -> str:
+        """What readers are shown: a map of all files, then those that fit, each under its path."""
+        shown = [one for kind in ("code", "text") for one in self.files if one.kind == kind]
+        return self._map() + "".join(f"=== {one.path} ===\n{_ended(one.text)}" for one in shown)
+
+    @property
+    def code(self) -> str | None:
+        """What tools measure and compare: the files in the submission's language; None if there is none."""
+        code = self._code()
+        if len(code) < 2:
+            return code[0].text if code else None
+        mark = "#" if self.language == "python" else "//"
+        return "".join(f"{mark} === {one.path} ===\n{_ended(one.text)}" for one in code)
+
+    def program(self, language: str) -> str | None:
+        """One source to run. Python files import each other; others are joined, without imports of each other."""
+        code = self._code()
+        if len(code) < 2 or language != self.language:
+            return self.code
+        if language == "python":
+            return _python_program(code)
+        joined = _OWN_IMPORT.sub("", "".join(_ended(one.text) for one in code))
+        licenses = iter(_LICENSE.findall(joined))
+        first = f"{next(licenses, '')}\n" if language == "solidity" else ""
+        return first + _LICENSE.sub("", joined) if first else joined
+
+    def _code(self) -> list[SubmittedFile]:
+        return [one for one in self.files if one.kind == "code"]
+
+    def _map(self) -> str:
+        rows = [
+            f"{one.path}: {len(one.content)} bytes, {one.kind}"
+            + (f", sha256 {sha256_hex(one.content)}" if one.kind == "binary" else "")
+            for one in self.files
+        ]
+        return "\n".join([f"=== {len(self.files)} files ===", *rows, ""])
+
+
+def is_archive(content: bytes) -> bool:
+    return content.startswith((b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b")) or content[257:262] == b"ustar"
+
+
+def is_binary(content: bytes) -> bool:
+    if b"\x00" in content or content.startswith(MAGIC):
+        return True
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return len(_CONTROL.findall(text)) * 100 > len(text)
+
+
+def read_archive(content: bytes, language: str | None = None) -> FileTree:
+    """The files of an archive; raises BadSubmission with the reason. `language` is the poster's hint."""
+    found: dict[str, bytes] = {}
+    most = min(MOST_BYTES, MOST_RATIO * len(content) + FREE_BYTES)
+    size, seen = 0, set[str]()
+    try:
+        for number, (name, body) in enumerate(_members(content, most)):
+            path = _checked_path(name)
+            size += len(body)
+            if number >= MOST_FILES:
+                raise _bad(f"it holds more than {MOST_FILES:,} files", "too_large")
+            if size > most:
+                raise _bad(f"unpacked it has more than {most:,} bytes", "too_large")
+            if is_archive(body):
+                raise _bad(f"{path!r} in it is an archive too")
+            if path.casefold() in seen:
+                raise _bad(f"the name {path!r} occurs twice, or differs from another only in case")
+            seen.add(path.casefold())
+            found[path] = body
+    except (struct.error, zlib.error, ValueError, IndexError) as bad:
+        raise _bad(f"it is damaged or cut off ({bad})") from None
+    folders = {
+        "/".join(path.split("/")[:depth]).casefold() for path in found for depth in range(1, path.count("/") + 1)
+    }
+    if both := folders & seen:
+        raise _bad(f"{min(both)!r} is a file and a folder")
+    if not found:
+        raise BadSubmission("The archive holds no files.", code="empty")
+    return _tree(found, language)
+
+
+def pack_folder(folder: Path) -> bytes:
+    """The files of a folder as a tar.gz in canonical order; raises BadInput for links and what cannot be packed."""
+    packed = io.BytesIO()
+    paths = sorted(path for path in folder.rglob("*") if not IGNORED & set(path.relative_to(folder).parts))
+    files = [path for path in paths if path.is_symlink() or not path.is_dir()]
+    if len(files) > MOST_FILES or sum(path.lstat().st_size for path in files) > MOST_BYTES:
+        raise BadInput(
+            f"The folder {str(folder)!r} has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes.",
+            remedy="Leave out what nobody has to read.",
+        )
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for path in files:
+            if path.is_symlink() or not path.is_file():
+                raise BadInput(f"{str(path)!r} is a link or no plain file.", remedy="Put the file itself there.")
+            entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
+            entry.size = path.stat().st_size
+            with path.open("rb") as content:
+                tar.addfile(entry, content)
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def _tree(found: dict[str, bytes], language: str | None) -> FileTree:
+    tops = {path.partition("/")[0] for path in found}
+    if len(tops) == 1 and all("/" in path for path in found):
+        found = {path.partition("/")[2]: body for path, body in found.items()}
+    texts = {path: body for path, body in found.items() if not is_binary(body)}
+    sizes = Counter[str]()
+    for path, body in texts.items():
+        if (written := _language_of(path)) is not None:
+            sizes[written] += len(body)
+    main = language_name(language) if language else min(sizes, key=lambda one: (-sizes[one], one), default=None)
+    left, kinds = SHOWN_TOKENS, dict[str, FileKind]()
+    for path in sorted(texts, key=lambda path: (_language_of(path) != main, path.encode())):
+        cost = most_tokens(texts[path].decode())
+        kinds[path] = "left out" if cost > left else "code" if main and _language_of(path) == main else "text"
+        left -= cost if cost <= left else 0
+    files = (SubmittedFile(path, found[path], kinds.get(path, "binary")) for path in sorted(found, key=str.encode))
+    return FileTree(tuple(files), main)
+
+
+def _language_of(path: str) -> str | None:
+    ending = path.rpartition(".")[2].lower()
+    return language_name(ending) if ending in _ENDINGS and "." in path else None
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _python_program(code: Sequence[SubmittedFile]) -> str:
+    tops = [one.path for one in code if "/" not in one.path]
+    known = [path for name in _PROGRAMS for path in tops if path == f"{name}.py"]
+    first = (known or tops or [code[0].path])[0]
+    modules = {one.path: one.text for one in code}
+    return f"{_LOADER.read_text(encoding='utf-8')}\nload({modules!r}, {first!r}, globals())\n"
+
+
+def _checked_path(name: bytes) -> str:
+    try:
+        path = name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _bad(f"the name {name[:80]!r} is not UTF-8") from None
+    path = path.removeprefix("./")
+    parts = path.split("/")
+    if path.startswith("/") or "\\" in path or re.match(r"[A-Za-z]:", path) or {"", ".", ".."} & set(parts):
+        raise _bad(f"the name {path[:80]!r} is not a path inside it")
+    if _CONTROL.search(path) or re.search(r"[\t\n\r]", path) or not unicodedata.is_normalized("NFC", path):
+        raise _bad(f"the name {path[:80]!a} holds characters that names do not have")
+    if len(parts) > DEEPEST or len(path) > LONGEST_PATH:
+        raise _bad(f"the name {path[:80]!r}… is deeper than {DEEPEST} folders or longer than {LONGEST_PATH} characters")
+    return path
+
+
+def _members(content: bytes, most: int) -> Iterable[tuple[bytes, bytes]]:
+    if content.startswith(b"PK"):
+        return _zip(content, most)
+    return _tar(_inflated(content, most + 1024 * (MOST_FILES + 20), 31) if content.startswith(b"\x1f\x8b") else content)
+
+
+def _inflated(raw: bytes, most: int, window: int) -> bytes:
+    unpacker = zlib.decompressobj(window)
+    found = unpacker.decompress(raw, most + 1)
+    if len(found) > most:
+        raise _bad(f"unpacked it has more than {most:,} bytes", "too_large")
+    if not unpacker.eof or unpacker.unused_data:
+        raise ValueError("the compressed data ends too early, or something follows it")
+    return found
+
+
+def _tar(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at, name = 0, b""
+    while head := raw[at : at + 512]:
+        if not any(head):
+            return
+        size, kind = _tar_size(head), head[156:157]
+        body, at = raw[at + 512 : at + 512 + size], at + 512 + -(-size // 512) * 512
+        if len(body) < size:
+            raise ValueError("a file is cut")
+        if kind == b"L":
+            name = body.rstrip(b"\0")
+        elif kind == b"x":
+            name = _pax_path(body) or name
+        elif kind not in b"g5":
+            own, folder = head[:100].partition(b"\0")[0], head[345:500].partition(b"\0")[0]
+            if kind not in b"0\0":
+                raise _bad(f"{(name or own)[:80]!r} in it is a link or no plain file")
+            yield name or (folder + b"/" + own if folder and head[257:263] == b"ustar\0" else own), body
+        name = name if kind in b"Lxg" else b""
+    raise ValueError("its end is missing")
+
+
+def _tar_size(head: bytes) -> int:
+    """How many bytes follow a header, whose form and check sum are right."""
+    if head[257:262] != b"ustar" or len(head) < 512:
+        raise ValueError("it holds no tar archive")
+    if sum(head) - sum(head[148:156]) + 8 * 32 != _octal(head[148:156]):
+        raise ValueError("a check sum is wrong")
+    return _octal(head[124:136])
+
+
+def _octal(field: bytes) -> int:
+    return int(field.strip(b" \0") or b"0", 8)
+
+
+def _pax_path(body: bytes) -> bytes:
+    found, at = b"", 0
+    while at < len(body):
+        length = int(body[at : body.index(b" ", at)])
+        key, _, value = body[body.index(b" ", at) + 1 : at + length - 1].partition(b"=")
+        if length < 5 or key == b"size" or key.startswith(b"GNU.sparse"):
+            raise ValueError("a header says what other readers may not read")
+        found, at = value if key == b"path" else found, at + length
+    return found
+
+
+def _zip(raw: bytes, most: int) -> Iterator[tuple[bytes, bytes]]:
+    end = raw.rindex(b"PK\x05\x06")
+    count, _, at = struct.unpack_from("<HII", raw, end + 10)
+    for _ in range(count):
+        start, flags, method, crc, packed, size, named, extra, comment, mode, offset = struct.unpack_from(
+            "<4s4xHH4xIIIHHH6xHI", raw, at
+        )
+        name, at = raw[at + 46 : at + 46 + named], at + 46 + named + extra + comment
+        local, own_named, own_extra = struct.unpack_from("<4s22xHH", raw, offset)
+        data = offset + 30 + own_named + own_extra
+        if start != b"PK\x01\x02" or local != b"PK\x03\x04" or raw[offset + 30 : offset + 30 + own_named] != name:
+            raise ValueError("its two lists of files differ")
+        if flags & 1 or method not in {0, 8}:
+            raise _bad(f"{name[:80]!r} in it is encrypted, or packed in a way that is not read")
+        if mode & 0xF000 not in {0, 0x4000, 0x8000}:
+            raise _bad(f"{name[:80]!r} in it is a link or no plain file")
+        if name.endswith(b"/"):
+            continue
+        body = raw[data : data + packed] if method == 0 else _inflated(raw[data : data + packed], most, -15)
+        if len(body) != size or zlib.crc32(body) != crc:
+            raise ValueError("a file is cut or changed")
+        yield name, body
+
+
+def most_tokens(text: str) -> int:
+    """The larger estimate of the text and of its NFKC form, which is what a model is shown."""
+    folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return max(estimate_tokens(text), estimate_tokens(folded))
+
+
+def estimate_tokens(text: str) -> int:
+    """A cautious estimate that holds for rare characters too: a third per ASCII character, one per byte of others."""
+    size = len(text.encode())
+    plain = sum(map("\x80".__gt__, text)) if size != len(text) else size
+    return (plain + 2) // 3 + (size - plain)
+
+
+def _bad(why: str, code: str = "bad_archive") -> BadSubmission:
+    return BadSubmission(
+        f"The archive is not read: {why}.", code=code, remedy="Pack plain files, for example `tar czf`."
+    )
