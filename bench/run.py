@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-BENCHES = ("judge", "ranking", "service", "execution", "pages", "scale")
+BENCHES = ("judge", "ranking", "service", "readers", "execution", "pages", "scale")
 
 
 def main() -> None:

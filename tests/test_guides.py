@@ -54,6 +54,14 @@ def test_the_quick_start_runs_as_it_is_written(tmp_path: Path) -> None:
     assert "Claim 100 USDC" in done.stdout
 
 
+def test_a_folder_is_judged_as_the_guide_says(tmp_path: Path) -> None:
+    """Three entries, a quote, a result and its check, in an empty folder without any setting."""
+    done = shell("\n".join(blocks("judge-a-folder")), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "checked  3 submissions" in done.stdout
+    assert "| 1 | **" in (tmp_path / "results" / "leaderboard.md").read_text(encoding="utf-8")
+
+
 def test_the_posters_commands_run(tmp_path: Path) -> None:
     """Features, a starter, its check, its price and a rehearsal, in an empty folder without any setting."""
     done = shell("\n".join(blocks("poster")), tmp_path)

@@ -64,7 +64,7 @@ async def test_every_example_runs(local_chain: LocalChain, tmp_path: Path, monke
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     found = examples()
-    assert len(found) == 5
+    assert len(found) == 6
     for code in found:
         if "verify" in code:
             store = await open_store(f"sqlite:///{database}")

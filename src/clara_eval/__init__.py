@@ -1,22 +1,25 @@
 """Clara Eval judges on-chain challenges.
 
-For other programs: `EvalConfig`, `Settings`, `evaluate`, `parse_eval_config`, `rank` and `verify`, loaded when first
-used, so that importing the package costs nothing. `docs/python.md` shows them at work.
+For other programs: `EvalConfig`, `Settings`, `evaluate`, `judge`, `parse_eval_config`, `rank` and `verify`, loaded when
+first used, so that importing the package costs nothing. `docs/python.md` shows them at work.
 """
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from clara_eval.core.version import __version__
 
-__all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "parse_eval_config", "rank", "verify"]
+__all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "judge", "parse_eval_config", "rank", "verify"]
 
 if TYPE_CHECKING:
     from clara_eval.interfaces.python import (
         EvalConfig,
         Settings,
         evaluate,
+        judge,
         parse_eval_config,
         rank,
         verify,
@@ -29,6 +32,22 @@ else:
         from clara_eval.interfaces import python as public
 
         return getattr(public, name)
+
+    class _CallablePackage(ModuleType):
+        def __call__(self, *args: object, **options: object) -> object:
+            from clara_eval.interfaces.python import judge
+
+            return judge(*args, **options)
+
+    class _Package(ModuleType):
+        """Lets `clara_eval.judge` be called also after the package of that name is imported."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "judge":
+                value.__class__ = _CallablePackage
+            super().__setattr__(name, value)
+
+    sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
 from tests.support.ipfs_node import LocalIpfsNode
-from tests.support.publication import closed_round
+from tests.support.rounds import closed_round
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
 

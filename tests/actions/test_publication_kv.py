@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -17,12 +16,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 from tests.support.kv_server import ACCOUNT, NAMESPACE, TOKEN, LocalKv
-from tests.support.publication import closed_round
+from tests.support.rounds import closed_round
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from typer.testing import CliRunner
 
 from clara_eval.actions import publication
 from clara_eval.actions.evaluate import evaluate
+from clara_eval.actions.operator import preflight
 from clara_eval.actions.publication import publish_after_post, publish_missing, publish_named
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge
@@ -30,7 +30,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.local_chain import LocalChain
+from clara_eval.devnet.local_chain import USDC, LocalChain
 from clara_eval.documents.results import Summary
 from clara_eval.documents.store_keys import (
     features_key,
@@ -52,6 +52,10 @@ from clara_eval.store.trace_archive import save_trace, stream_trace
 
 MINIFLARE = Path(__file__).parents[1] / "support" / "kv_miniflare.mjs"
 CHAIN = 31337
+PATIENCE_SECONDS = 600.0
+"""For what only a hang would exceed, however busy the machine is."""
+SHARE_SECONDS = 100.0
+"""Of one of two places: shorter than any limit of its own connection."""
 ROUND = Address("0x" + "ab" * 20)
 SUMMARY = {
     "chainId": CHAIN, "title": "t", "problemStatement": "p", "skills": [], "poster": "0x1", "evaluator": "0x2",
@@ -84,6 +88,13 @@ async def public_keys_of(settings: Settings, address: Address) -> dict[str, str]
     return {**found, trace_key(address): trace}
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No limit of time ends a publication in these tests."""
+    monkeypatch.setattr(publication, "AFTER_POST_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(publication, "LIVE_PUT_SECONDS", PATIENCE_SECONDS)
+
+
 @pytest.mark.specification("7", "KV: eval-status, features, pairwise, scores, eval-trace")
 async def test_a_posted_result_has_exactly_the_specified_documents(local_chain: LocalChain, tmp_path: Path) -> None:
     """The five kinds of keys with every specified field, equal to the local ones; the last written says complete."""
@@ -113,6 +124,43 @@ async def test_a_posted_result_has_exactly_the_specified_documents(local_chain: 
             assert better is None or ranks[better] == min(ranks[first], ranks[second])
 
 
+async def test_a_running_round_shows_status_and_facts_before_the_post(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that waits for a person has its status and features in KV, without ranking, pairs or trace."""
+    monkeypatch.setattr(publication, "LIVE_SECONDS", 0.01)
+    address = await closed_round(local_chain, pool=2000 * USDC)
+    states: list[str] = []
+    async with LocalKv() as kv:
+        kv.seconds_a_key = 0.0
+        kv.on_write = lambda pairs: states.extend(
+            json.loads(value)["status"] for key, value in pairs if "status" in key
+        )
+        settings = kv_settings(local_chain, tmp_path, kv.url)
+        async with open_app(settings, pace=PACE) as app:
+            done = await evaluate(app, address)
+        local = await public_keys_of(settings, address)
+    assert (done.receipt, states[-1]) == (None, "review")
+    assert {"extracting", "comparing"} & set(states), "while it ran"
+    facts = {key: value for key, value in local.items() if key.startswith(features_key(address, ""))}
+    assert len(facts) == len(done.challenge.submissions) - len(done.result.rejected)
+    assert kv.values == facts | {status_key(address): local[status_key(address)]}
+
+
+async def test_check_tries_the_token_and_the_namespace(local_chain: LocalChain, tmp_path: Path) -> None:
+    """`check` writes a key that vanishes; a token or namespace that does not work is named with its setting."""
+    async with LocalKv() as kv:
+        settings = kv_settings(local_chain, tmp_path, kv.url)
+        place = f"kv-{NAMESPACE}"
+        found = {one.name: one for one in await preflight(settings)}
+        assert found[place].ok
+        assert list(kv.values) == ["clara-eval:check"]
+        refused = await preflight(settings.model_copy(update={"kv_token": SecretStr("other")}))
+        assert "CLARA_KV_TOKEN" in next(one.detail for one in refused if one.name == place)
+        missing = await preflight(settings.model_copy(update={"kv_namespace": "c" * 32}))
+        assert "CLARA_KV_NAMESPACE" in missing[-1].detail
+
+
 @asynccontextmanager
 async def miniflare(folder: Path) -> AsyncIterator[str]:
     """A real KV in that folder, served by the endpoints of Cloudflare's API."""
@@ -123,11 +171,11 @@ async def miniflare(folder: Path) -> AsyncIterator[str]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        origin = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+        origin = (await asyncio.wait_for(process.stdout.readline(), PATIENCE_SECONDS)).decode().strip()
         yield f"{origin}/client/v4"
     finally:
         process.stdin.close()
-        await asyncio.wait_for(process.wait(), 30)
+        await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
 
 
 async def dump(folder: Path) -> dict[str, str]:
@@ -135,7 +183,7 @@ async def dump(folder: Path) -> dict[str, str]:
     process = await asyncio.create_subprocess_exec(
         "node", str(MINIFLARE), "dump", str(folder), NAMESPACE, stdout=asyncio.subprocess.PIPE
     )
-    told, _ = await asyncio.wait_for(process.communicate(), 60)
+    told, _ = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     found: dict[str, str] = json.loads(told)
     return found
 
@@ -230,21 +278,34 @@ async def test_a_place_that_never_answers_keeps_no_other_waiting(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither right after the post nor at a tick; an operator hears of it."""
-    async with LocalKv() as kv, open_app(kv_settings(local_chain, tmp_path, kv.url)) as opened:
-        silent = socket.create_server(("127.0.0.1", 0))  # takes connections and answers nobody
-        stuck = IpfsPublication(f"http://127.0.0.1:{silent.getsockname()[1]}")
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+    real = loop.time
+
+    async def answer_nobody(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        """Take a request; the loop's clock then goes to the end of the time that the place has."""
+        await reader.read(1)
+        ahead[0] += SHARE_SECONDS + 1
+
+    monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+    async with (
+        LocalKv() as kv,
+        open_app(kv_settings(local_chain, tmp_path, kv.url)) as opened,
+        await asyncio.start_server(answer_nobody, "127.0.0.1", 0) as silent,
+    ):
+        stuck = IpfsPublication(f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}")
         app = replace(opened, places=(stuck, *opened.places))
         first, second = await with_posted(app, 1), await with_posted(app, 2)
         metrics = Metrics()
-        monkeypatch.setattr(publication, "AFTER_POST_SECONDS", 8.0)
+        monkeypatch.setattr(publication, "AFTER_POST_SECONDS", 2 * SHARE_SECONDS)
         await publish_after_post(app, first)
         assert set(kv.values) >= {status_key(first), trace_key(first)}
-        report = await run_tick(app, Alerts(metrics), metrics, nobody, limits=TickLimits(publish_seconds=8))
+        report = await run_tick(
+            app, Alerts(metrics), metrics, nobody, limits=TickLimits(publish_seconds=2 * SHARE_SECONDS)
+        )
         late = f"{first}: not published at ipfs: ipfs did not take everything in time. It goes on at the next tick."
         assert [one for one in report.problems if "not published" in one] == [late]
         assert {status_key(first), status_key(second)} <= set(kv.values)
         assert b'clara_alerts_total{alert="PublicationFailing"} 1.0' in metrics.render()
-        silent.close()
 
 
 class Broken(IpfsPublication):
@@ -285,7 +346,7 @@ def synced(environ: dict[str, str], *words: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "clara_eval", "publication", "sync", *words],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environ},
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 from aiohttp import web
@@ -30,6 +31,7 @@ class LocalKv:
         """The keys of every bulk that was written, in order."""
         self.seconds_a_key = 1.0
         """A key may be written once in so many; before that, the bulk that holds it is refused."""
+        self.on_write: Callable[[list[tuple[str, str]]], None] = lambda _pairs: None
         self._written_at: dict[str, float] = {}
         self.headers: dict[str, str] = {}
         """Of the last writing request."""
@@ -80,6 +82,7 @@ class LocalKv:
             self.metadata[pair["key"]] = pair.get("metadata")
             self._written_at[pair["key"]] = now
         self.writes.append([pair["key"] for pair in written])
+        self.on_write([(pair["key"], pair["value"]) for pair in written])
         if fault == "cut after":
             return _cut(request)
         if fault == "garbage":

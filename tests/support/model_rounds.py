@@ -15,9 +15,8 @@ from tests.support.scripted_llm import (
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
-from clara_eval.chain.model import Challenge
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.model_pool import ModelPool, RunModels
+from clara_eval.challenges.model_pool import ModelPool, PaidRound, RunModels
 from clara_eval.config.eval_config import EvalConfig, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
@@ -82,12 +81,12 @@ class ScriptedModels(ModelPool):
         self.llms = llms
         self.patience = RetryPolicy(tries=2, first_pause_seconds=0.01, most_probes=1)
 
-    def affordable(self, _challenge: Challenge, _config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+    def affordable(self, _challenge: PaidRound, _config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
         return plan
 
     @asynccontextmanager
     async def open_run(
-        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+        self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
         budget = RunBudget(None)
         lines = {

@@ -37,6 +37,9 @@ class StorePublication:
     name: str = "store"
     takes_keys: ClassVar[bool] = True
 
+    async def check(self) -> None:
+        """A store takes everything."""
+
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         await self.keys.put_many(chain_id, pairs)
 
@@ -74,6 +77,9 @@ class Breaking:
         self.calls_left -= 1
         if self.calls_left < 0:
             raise Temporary("The place of publication is down.")
+
+    async def check(self) -> None:
+        await self.inner.check()
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         self._count()

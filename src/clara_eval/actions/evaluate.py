@@ -8,12 +8,13 @@ import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import structlog
 
-from clara_eval.actions.publication import publish_after_post
+from clara_eval.actions.publication import publish_after_post, published_live
 from clara_eval.app import App
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
@@ -77,7 +78,8 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
     else:
         await check_known(app, address)
     lease = evaluation_lease(app.chain_id, address)
-    async with held(app.store, lease, request.holder, request.lease_seconds):
+    shown = nullcontext() if request.dry_run else published_live(app, address)
+    async with held(app.store, lease, request.holder, request.lease_seconds), shown:
         status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
         try:
             done = await _attempt(app, address, request, status)

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.judge.providers.registry import models_of, parse_jury
 from clara_eval.store.open import existing_store
+from clara_eval.store.publication.publish_documents import Publication
 
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
@@ -48,6 +50,7 @@ async def preflight(settings: Settings) -> list[Finding]:
         async with open_app(settings) as app:
             found = []
             checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store, "judges": _judges}
+            checks |= {place.name: partial(_place, place) for place in app.places}
             for name, look in checks.items():
                 try:
                     found.append(Finding(name, ok=True, detail=await look(app)))
@@ -56,6 +59,11 @@ async def preflight(settings: Settings) -> list[Finding]:
             return found
     except ClaraError as bad:
         return [Finding("settings", ok=False, detail=str(bad))]
+
+
+async def _place(place: Publication, _app: App) -> str:
+    await place.check()
+    return "takes what is published"
 
 
 async def _network(app: App) -> str:

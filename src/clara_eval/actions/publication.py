@@ -7,15 +7,20 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 
 import structlog
 
 from clara_eval.app import App, open_app
-from clara_eval.challenges.challenge_index import summaries
+from clara_eval.challenges.challenge_index import read_document, summaries
+from clara_eval.challenges.status import shown_to_all
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, NotFound, Temporary
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import EvalStatus, read
+from clara_eval.documents.store_keys import features_key, scores_key, status_key
 from clara_eval.store.leases import Busy, evaluation_lease, held
 from clara_eval.store.publication.publish_documents import (
     Publication,
@@ -29,6 +34,10 @@ _log = structlog.get_logger(__name__)
 AFTER_POST_SECONDS = 60.0
 """For all places; what is not out by then goes on at the next tick."""
 _LEASE_SECONDS = 30.0
+LIVE_SECONDS = 30.0
+"""Between two looks at a running round: at most 120 writes of its status an hour, for $0.0006 at Cloudflare."""
+LIVE_PUT_SECONDS = 10.0
+"""For one look: a place that hangs keeps nothing waiting for longer."""
 
 
 class NotTried(Temporary):
@@ -60,6 +69,62 @@ async def publish_after_post(app: App, address: Address) -> None:
             await _within(AFTER_POST_SECONDS / len(app.places), app, place, address)
         except Exception:  # noqa: BLE001 - a bug of ours does not make a failure of what is posted
             _log.exception("publication_broke", challenge=address, place=place.name)
+
+
+@asynccontextmanager
+async def published_live(app: App, address: Address) -> AsyncIterator[None]:
+    """Show status and facts where keys are published while the body runs, each half minute, and at its end.
+
+    Once scores are posted nothing is shown by this: the documents of the result are published as a whole.
+    """
+    places = [place for place in app.places if place.takes_keys]
+    if not places:
+        yield
+        return
+    live = _Live(app, places, address)
+    showing = asyncio.create_task(live.keep_showing())
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with suppress(asyncio.CancelledError):
+            await showing
+        await live.show()
+
+
+@dataclass(slots=True)
+class _Live:
+    app: App
+    places: Sequence[Publication]
+    address: Address
+    shown: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What each place has under each key."""
+
+    async def keep_showing(self) -> None:
+        while True:
+            await asyncio.sleep(LIVE_SECONDS)
+            await self.show()
+
+    async def show(self) -> None:
+        """Put what changed; a place that fails gets it the next time, and the evaluation goes on."""
+        for place in self.places:
+            try:
+                async with asyncio.timeout(LIVE_PUT_SECONDS):
+                    pairs = [pair for pair in await self._pairs() if self.shown.get((place.name, pair[0])) != pair[1]]
+                    if pairs:
+                        await place.put_keys(self.app.chain_id, pairs)
+                        self.shown |= {(place.name, key): value for key, value in pairs}
+            except (ClaraError, TimeoutError) as bad:
+                _log.info("not_shown_live", challenge=self.address, place=place.name, problem=str(bad))
+
+    async def _pairs(self) -> list[tuple[str, str]]:
+        store, chain_id = self.app.store, self.app.chain_id
+        scores = await read_document(store, chain_id, scores_key(self.address)) or {}
+        status = await read(store, chain_id, EvalStatus, status_key(self.address))
+        if status is None or scores.get("postedBy"):
+            return []
+        facts = await store.items(chain_id, features_key(self.address, "")) if _is_public(self.app) else []
+        return [*facts, (status_key(self.address), plain_json(shown_to_all(status).model_dump()))]
 
 
 async def publish_missing(app: App, seconds: float | None = None, *, again: bool = False) -> AsyncIterator[Published]:

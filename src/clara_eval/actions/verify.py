@@ -19,12 +19,14 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
+from clara_eval.evaluation.folder import CheckedFolder, check_folder
+from clara_eval.evaluation.replay import Replay
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
 
-__all__ = ["Checked", "JudgeEvidence"]
+__all__ = ["Checked", "CheckedFolder", "JudgeEvidence"]
 Place = tuple[str, Callable[[], Awaitable[TraceFile | None]], str]
 """Its name, how its trace is read, and what to say if it has none."""
 
@@ -155,15 +157,27 @@ async def _lines_in(path: Path) -> TraceFile:
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
-    """Replay a trace; an address with a node means the trace that its post commits to."""
+    """Replay the trace of a challenge; an address with a node means the trace that its post commits to."""
+    checked = await verify_any(source, settings, rpc=rpc)
+    if isinstance(checked, CheckedFolder):
+        raise BadTrace("This is the trace of a folder, not of a challenge.", entry="header")
+    return checked
+
+
+async def verify_any(source: str, settings: Settings, *, rpc: str | None = None) -> Checked | CheckedFolder:
+    """Replay the trace of a challenge or of a folder, which no chain knows."""
     if rpc is not None and _is_address(source):
         found = await _committed_trace(to_address(source), settings, rpc)
     else:
         found = await find_trace(source, settings)
     with found as lines, closing(open_machine(settings)) as machine:
+        header = next((entry.body for entry in read_entries(lines)), None)
+        if isinstance(header, dict) and "folder" in header:
+            if rpc is not None:
+                raise BadTrace("No chain knows this folder.", entry="header", remedy="Check without --rpc.")
+            return await check_folder(lines, machine)
         if rpc is None:
             return await check_trace(lines, machine=machine)
-        header = next((entry.body for entry in read_entries(lines)), None)
         chain_id = header.get("chainId") if isinstance(header, dict) else None
         async with open_chain_of(chain_id, settings, rpc) as chain:
             return await check_trace(lines, chain, machine)
@@ -217,22 +231,42 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
     return uris
 
 
-def verified_document(checked: Checked) -> dict[str, object]:
+def verified_document(checked: Checked | CheckedFolder) -> dict[str, object]:
     """What was recomputed and compared, and what that does not prove."""
+    if isinstance(checked, CheckedFolder):
+        return {
+            **_replayed_document(checked),
+            "folder": checked.venue.given.name,
+            "notProven": list(checked.not_proven),
+            "winners": list(checked.winners),
+        }
     posted = checked.posted
+    return {
+        **_replayed_document(checked),
+        "challenge": checked.challenge.address,
+        "chainId": checked.challenge.chain_id,
+        "notProven": list(checked.not_proven),
+        "comparedWithChain": list(checked.compared),
+        "winners": [
+            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+            for w in checked.winners.entries
+        ],
+        "onChain": None
+        if posted is None
+        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
+    }
+
+
+def _replayed_document(checked: Replay) -> dict[str, object]:
     return {
         "ok": True,
         "executionChecked": checked.is_execution_checked,
-        "challenge": checked.challenge.address,
-        "chainId": checked.challenge.chain_id,
         "digest": checked.digest,
         "entries": checked.entries,
-        "submissions": len(checked.challenge.submissions),
+        "submissions": len(checked.result.given.submissions),
         "comparisons": len(checked.result.comparisons),
         "executed": checked.executed,
         "notChecked": list(checked.unchecked),
-        "notProven": list(checked.not_proven),
-        "comparedWithChain": list(checked.compared),
         "approvals": to_camel_json(checked.approvals),
         "judges": [
             {
@@ -251,11 +285,4 @@ def verified_document(checked: Checked) -> dict[str, object]:
             }
             for one in checked.judges
         ],
-        "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
-            for w in checked.winners.entries
-        ],
-        "onChain": None
-        if posted is None
-        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
     }

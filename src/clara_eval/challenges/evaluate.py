@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
@@ -12,7 +13,7 @@ from clara_eval.challenges.calls import advance
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.objections import AnnouncedDraft
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
-from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result
+from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result, save_features
 from clara_eval.challenges.review import Review
 from clara_eval.challenges.settle import post_result, read_scores, save_scores
 from clara_eval.challenges.status import StatusWriter
@@ -108,7 +109,7 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
             prepared.reveal,
             prepared.tries_again,
         )
-        result = await evaluate_round(case.given, plan, sources, status)
+        result = await evaluate_round(case.given, plan, sources, status, partial(save_features, case))
     found = await record_result(case, prepared, result)
     await save_scores(case, found)
     return found

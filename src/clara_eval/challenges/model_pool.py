@@ -15,6 +15,7 @@ from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
+from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
@@ -38,13 +39,17 @@ LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
 
 
+PaidRound = Challenge | FolderVenue
+"""What has a run, a poster and a number of submissions."""
+
+
 @dataclass(slots=True)
 class Reservation:
     """The line of the ledger under which one run spends; `unsure` has a line of its own."""
 
     settings: Settings
     store: SqlStore
-    challenge: Challenge
+    challenge: PaidRound
     unsure: int
     line: int | None = None
     most: int = 0
@@ -126,7 +131,7 @@ class ModelPool:
     """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
-    def affordable(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
+    def affordable(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
         """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
         cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
@@ -154,12 +159,12 @@ class ModelPool:
         output_rate = max(card.output for card in known)
         return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
 
-    def run_quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan) -> Quote:
+    def run_quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> Quote:
         """What a run will probably cost, with as many games as it may have."""
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
         return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
 
-    def _quote(self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
+    def _quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
         thinking = thinking_models(parse_judge(name) for name in plan.models)
         return quote(config, size, Jury({name: self.card(name) for name in plan.models}, (), thinking, plan.tokens))
@@ -176,7 +181,7 @@ class ModelPool:
 
     @asynccontextmanager
     async def open_run(
-        self, challenge: Challenge, config: EvalConfig, plan: EvaluationPlan, seconds: float
+        self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
         """Open the models of a run; on leaving, what was spent replaces what was reserved."""
         unsure = await self.store.unsure_of(challenge.run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from clara_eval.chain.model import Challenge, PostedBy
@@ -14,6 +14,7 @@ from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
 from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts
 
@@ -22,10 +23,16 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def public_keys(challenge: Challenge, result: EvaluationResult, *, extracted_at: int) -> Iterator[tuple[str, str]]:
+def features_pairs(challenge: Challenge, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
+    """The facts of each entry; `extractedAt` is the time of the pinned block, so that every run writes the same."""
+    for account, facts in sorted(features.items()):
+        document = {**facts.to_json(), "extractedAt": challenge.block.timestamp}
+        yield features_key(challenge.address, account), plain_json(document)
+
+
+def public_keys(challenge: Challenge, result: EvaluationResult) -> Iterator[tuple[str, str]]:
     """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
-    for account, facts in sorted(result.features.items()):
-        yield features_key(challenge.address, account), plain_json({**facts.to_json(), "extractedAt": extracted_at})
+    yield from features_pairs(challenge, result.features)
     if isinstance(result.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
         yield verdicts_key(challenge.address), plain_json(verdicts)
@@ -45,10 +52,27 @@ def is_posted(receipt: Receipt | None) -> bool:
 def scores_document(
     challenge: Challenge, result: EvaluationResult, winners: Winners, digest: str, trace_cid: str | None = None
 ) -> dict[str, object]:
+    prizes = {w.account: str(w.prize_amount) for w in winners.entries}
+    agents = {s.submitter: s.agent_id for s in challenge.submissions}
+    return {
+        **result_document(result, digest, leaderboard_rows(result, prizes, agents)),
+        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in winners.entries],
+        "token": to_camel_json(challenge.token),
+        "prizePool": str(challenge.prize_pool),
+        "traceCid": trace_cid,
+        "outcome": None,
+        "txHash": None,
+        "postedBy": None,
+        "publishedAt": None,
+        "blockNumber": None,
+    }
+
+
+def result_document(result: EvaluationResult, digest: str, rows: Sequence[LeaderboardRow]) -> dict[str, object]:
+    """What every venue tells about a result."""
     ranking = result.ranking
     return {
-        "rankings": _rankings(challenge, result, {w.account: str(w.prize_amount) for w in winners.entries}),
-        "winners": [{**to_camel_json(w), "agentId": w.agent_id} for w in winners.entries],
+        "rankings": [row.model_dump() for row in rows],
         "margin": to_camel_json(ranking.margin) | {"sentence": ranking.margin.sentence} if ranking else None,
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "orderedBy": ranking.ordered_by if ranking else None,
@@ -59,15 +83,7 @@ def scores_document(
         },
         "judges": judges_of(result.comparisons),
         "flags": to_camel_json(result.flags),
-        "token": to_camel_json(challenge.token),
-        "prizePool": str(challenge.prize_pool),
         "traceDigest": digest,
-        "traceCid": trace_cid,
-        "outcome": None,
-        "txHash": None,
-        "postedBy": None,
-        "publishedAt": None,
-        "blockNumber": None,
     }
 
 
@@ -101,8 +117,10 @@ def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
     ]
 
 
-def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Address, str]) -> list[dict[str, object]]:
-    agents = {s.submitter: s.agent_id for s in challenge.submissions}
+def leaderboard_rows(
+    result: EvaluationResult, prizes: Mapping[Address, str], agents: Mapping[Address, int]
+) -> list[LeaderboardRow]:
+    """Every entry, best first; those that are not ranked with the reason."""
     runs = result.execution.summaries if result.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
     places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}
@@ -110,7 +128,7 @@ def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Addre
     def row(account: Address, score: int, **more: Any) -> LeaderboardRow:
         return LeaderboardRow(
             address=account,
-            agentId=agents[account],
+            agentId=agents.get(account),
             rank=places[account],
             score=score,
             prizeAmount=prizes.get(account),
@@ -131,4 +149,4 @@ def _rankings(challenge: Challenge, result: EvaluationResult, prizes: dict[Addre
             for one in result.ranking.standings
         ]
     rows += [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
-    return [one.model_dump() for one in sorted(rows, key=lambda one: places[Address(one.address)])]
+    return sorted(rows, key=lambda one: places[Address(one.address)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,10 +11,12 @@ from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.objections import Disputed, announced, read_disputed
 from clara_eval.challenges.prepare import TEXT, Prepared, RoundCase
-from clara_eval.challenges.public_documents import public_keys
+from clara_eval.challenges.public_documents import features_pairs, public_keys
 from clara_eval.challenges.review import Review, read_review
+from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.documents.store_keys import scores_key
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import render
@@ -49,11 +51,19 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
         said = review if review is not None and review.digest == draft.digest else None
         pieces = draft.pieces(said.approvals if said else ())
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
-    keys = public_keys(challenge, result, extracted_at=challenge.block.timestamp)
+    keys = public_keys(challenge, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
     venue = prepared.venue
     return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
+
+
+async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFacts]) -> None:
+    """Keep the facts of a running round, unless scores are posted: those are about the facts that are there."""
+    challenge, store = case.challenge, case.ports.store
+    scores = await read_document(store, challenge.chain_id, scores_key(challenge.address)) or {}
+    if not scores.get("postedBy"):
+        await store.put_many(challenge.chain_id, list(features_pairs(challenge, features)))
 
 
 async def _check_posted(case: RoundCase, digest: str) -> None:

@@ -35,7 +35,7 @@ SIGNED_LIMITS = (
 )
 TOLERANCE = 0.02
 """For intervals and chances only: they come from matrix work whose last digits differ between processors."""
-_TAKEN = frozenset({"challenge", "plan", "rulings", "objections", "attestation", "executed"})
+_TAKEN = frozenset({"challenge", "folder", "plan", "rulings", "objections", "attestation", "executed"})
 """Entries with integers that a run takes from the trace."""
 _MISSHAPEN = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
 """What forged evidence can raise: a forger also chooses the shape of an entry."""

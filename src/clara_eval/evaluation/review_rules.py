@@ -179,16 +179,18 @@ def _undecided(found: JudgedRound) -> Iterator[Flag]:
 
 
 def _misplaced_money(found: JudgedRound) -> Iterator[Flag]:
-    """How much of the prize is expected at wrong addresses, and how few verdicts decide."""
     ranking = found.ranking
-    if ranking is None or not ranking.misallocation:
-        return
-    told = f"By this judge, {100 * ranking.misallocation:.0f} % of the prize is expected at wrong addresses"
-    count = ranking.deciding_verdicts
-    if count is not None:
-        told += f"; {count} {'verdict decides' if count == 1 else 'verdicts decide'} who is paid"
-    evidence = {"share": round(ranking.misallocation, 2), "verdicts": count}
-    yield Flag("misplaced_money", "info", f"{told}.", evidence=evidence)
+    if ranking is not None and ranking.misallocation:
+        evidence = {"share": round(ranking.misallocation, 2), "verdicts": ranking.deciding_verdicts}
+        yield Flag("misplaced_money", "info", f"{misplaced_money(ranking)}.", evidence=evidence)
+
+
+def misplaced_money(ranking: Ranking, prize_usd: float | None = None) -> str:
+    """How much of the prize is expected at wrong addresses, and how few verdicts decide; without a full stop."""
+    share, count = f"{100 * ranking.misallocation:.0f} %", ranking.deciding_verdicts
+    amount = share if prize_usd is None else f"${ranking.misallocation * prize_usd:,.2f} ({share})"
+    decides = "" if count is None else f"; {count} verdict{'s decide' if count > 1 else ' decides'} who is paid"
+    return f"By this judge, {amount} of the prize is expected at wrong addresses{decides}"
 
 
 def _ranking(found: JudgedRound) -> Iterator[Flag]:
@@ -260,4 +262,5 @@ def _doubt(terms: ReviewTerms) -> str:
     if limit is None or usd <= limit or terms.misplaced <= terms.doubt_share:
         return ""
     most = f"${limit:,.2f} and {100 * terms.doubt_share:.0f} %"
-    return f"${usd:,.2f} of the prize ({100 * terms.misplaced:.0f} %) is expected at wrong addresses, more than {most}."
+    share = f"{100 * terms.misplaced:.0f} %"
+    return f"By this judge, ${usd:,.2f} of the prize ({share}) is expected at wrong addresses, more than {most}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from clara_eval.config.eval_config import FeatureSchema
@@ -10,6 +10,7 @@ from clara_eval.core.address import Address
 from clara_eval.evaluation.entries import RoundReader, accounts, collect_entries, in_order, unevaluable
 from clara_eval.evaluation.execution import choose_harness, run_all
 from clara_eval.evaluation.features.extract import ReadingContext
+from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.play import Comparison, judge_by_rules, play_tournament
 from clara_eval.evaluation.result import EvaluationResult, tally_of
@@ -111,7 +112,11 @@ def is_exact(schema: FeatureSchema, judges: Mapping[str, Judge]) -> bool:
 
 
 async def evaluate_round(
-    given: Round, plan: EvaluationPlan, sources: Sources, listener: ProgressListener
+    given: Round,
+    plan: EvaluationPlan,
+    sources: Sources,
+    listener: ProgressListener,
+    keep_features: Callable[[Mapping[Address, SubmissionFacts]], Awaitable[None]] | None = None,
 ) -> EvaluationResult:
     """Rank the entries of a round; `plan` has the rulings of `sources` applied (`ruled_plan`)."""
     answers = KeptAnswers()
@@ -132,6 +137,8 @@ async def evaluate_round(
     )
     read = await reader.read(context, schema, judged, listener, execution)
     features = compare_field(schema, read, given.winner_count)
+    if keep_features is not None:
+        await keep_features(features)
     rejected = in_order([*entries.rejected, *unevaluable(judged, features)])
     refused = accounts(rejected)
     tournament, comparisons, ranking = await hold_tournament(

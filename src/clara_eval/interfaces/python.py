@@ -1,11 +1,14 @@
-"""The names for other programs: evaluate a challenge, rank comparisons, verify a trace, read a config.
+"""The names for other programs: evaluate a challenge, judge entries, rank comparisons, verify a trace, read a config.
 
 Everything raises `ClaraError`s; nothing is printed, and the environment is read only if no settings are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from clara_eval.config.eval_config import EvalConfig, parse_eval_config
@@ -13,13 +16,12 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from clara_eval.actions.evaluate import Evaluation
+    from clara_eval.actions.judge import Judged, JudgeFunction
     from clara_eval.actions.rank import Ranking
-    from clara_eval.actions.verify import Checked
+    from clara_eval.actions.verify import Checked, CheckedFolder
 
-__all__ = ["EvalConfig", "Settings", "evaluate", "parse_eval_config", "rank", "verify"]
+__all__ = ["EvalConfig", "Settings", "evaluate", "judge", "parse_eval_config", "rank", "verify"]
 
 
 async def evaluate(address: str, settings: Settings | None = None, *, dry_run: bool = False) -> Evaluation:
@@ -36,6 +38,33 @@ async def evaluate(address: str, settings: Settings | None = None, *, dry_run: b
         return await evaluate_challenge(app, target, EvaluationRequest(is_named=True, dry_run=dry_run))
 
 
+async def judge(
+    entries: Mapping[str, str | bytes] | str | Path,
+    config: EvalConfig | str,
+    *,
+    judges: str | JudgeFunction | Sequence[str | JudgeFunction] = "",
+    winners: int | None = None,
+    max_usd: float | None = None,
+    out: Path | None = None,
+    settings: Settings | None = None,
+) -> Judged:
+    """Rank entries without a chain: contents by id, or the path of a folder, a JSON Lines or a CSV file.
+
+    A judge is a name as in CLARA_JUDGES, or a function that answers a prompt with JSON. With `out` the results are
+    written there, and a second call continues the first. A function is known by its name: change both or neither.
+    """
+    from clara_eval.actions.folder_entries import entries_of, read_entries
+    from clara_eval.actions.judge import JudgeRequest, judge_entries, named_judges
+
+    found = entries_of(entries) if isinstance(entries, Mapping) else read_entries(str(entries))
+    text = config.canonical if isinstance(config, EvalConfig) else config.encode()
+    names, llms = named_judges([judges] if isinstance(judges, str) or callable(judges) else judges)
+    request = JudgeRequest(found, text, names, winners, max_usd, llms=llms)
+    with ExitStack() as stack:
+        place = out or Path(stack.enter_context(TemporaryDirectory(prefix="clara-judge-")))
+        return await judge_entries(request, settings or Settings.from_env(), place)
+
+
 def rank(
     games: Iterable[tuple[str, str, str]], *, top: int | None = None, payout_bps: Sequence[int] | None = None
 ) -> Ranking:
@@ -48,8 +77,8 @@ def rank(
     return rank_comparisons(games, top, payout_bps)
 
 
-async def verify(trace: str | Path, settings: Settings | None = None) -> Checked:
+async def verify(trace: str | Path, settings: Settings | None = None) -> Checked | CheckedFolder:
     """Recompute everything in a trace but the models' answers; BadTrace names what does not hold."""
-    from clara_eval.actions.verify import verify_trace
+    from clara_eval.actions.verify import verify_any
 
-    return await verify_trace(str(trace), settings or Settings.from_env())
+    return await verify_any(str(trace), settings or Settings.from_env())

@@ -23,6 +23,7 @@ from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
 from clara_eval.interfaces.api.problems import Problem, documented
+from clara_eval.interfaces.api.readers import KeptBytes, ReadersMiddleware
 from clara_eval.interfaces.api.routes import healthz, router
 from clara_eval.interfaces.api.templating import STATIC
 from clara_eval.service.metrics import CONTENT_TYPE
@@ -46,6 +47,7 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
     app.state.limits = RequestLimits(rates)
     app.state.streams = 0
+    app.state.traces = KeptBytes()
     app.state.checks = pages.Checks()
     app.state.evaluator = evaluator_address(context.settings)
     app.state.stopping = asyncio.Event()
@@ -110,6 +112,7 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
     app.add_middleware(Compressed)
+    app.add_middleware(ReadersMiddleware)
     app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
     app.add_middleware(HeadAsGet)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.objections import read_draft
@@ -25,6 +25,7 @@ from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
 from clara_eval.interfaces.api.context import Context, Reader, context_of, counted_stream, status_changes
 from clara_eval.interfaces.api.problems import Refusal, documented
+from clara_eval.interfaces.api.readers import matches, trace_response
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
 
@@ -120,7 +121,7 @@ async def eval_status(address: AddressPath, reader: Reader, request: Request) ->
     body = (await reader.status(to_address(address))).model_dump_json().encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
-    if _matches(request, etag):
+    if matches(request.headers, etag):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type="application/json")
 
@@ -140,12 +141,12 @@ async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, reque
     trace = await reader.trace(known, admin=admin)
     etag = f'"{trace.digest}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
-    if _matches(request, etag):
+    if matches(request.headers, etag):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
     if request.scope.get("is_head"):
         return Response(headers=headers, media_type="application/json")
-    return StreamingResponse(trace.pieces, headers=headers, media_type="application/json")
+    return await trace_response(request, request.app.state.traces, trace.digest, trace.pieces, headers)
 
 
 @router.get(
@@ -248,11 +249,6 @@ async def object_(address: AddressPath, body: rest.ObjectionRequest, context: Co
 )
 async def show_review(address: AddressPath, reader: Reader) -> rest.ReviewSheet:
     return await review_sheet(reader.store, reader.chain_id, to_address(address))
-
-
-def _matches(request: Request, etag: str) -> bool:
-    given = request.headers.get("if-none-match", "")
-    return given.strip() == "*" or etag in (part.strip().removeprefix("W/") for part in given.split(","))
 
 
 async def healthz(request: Request) -> JSONResponse:

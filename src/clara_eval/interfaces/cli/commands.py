@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 A = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
 """An address for examples."""
 GROUPS = {
-    "Try": ("demo", "devnet"),
+    "Try": ("demo", "judge", "devnet"),
     "Post and compete": ("config", "harness", "challenge"),
     "Results": ("status", "leaderboard", "score", "trace", "verify"),
     "Operate": ("check", "settings", "serve", "evaluate", "review", "spend", "backup", "keys", "mcp"),
@@ -34,6 +34,7 @@ COMMANDS = {
     "demo": Entry(
         "clara_eval.devnet.demo.command:demo", "Run one challenge from escrow to claimed prizes, locally.", "demo"
     ),
+    "judge": Entry("judge:judge", "Judge a folder of entries, without a chain.", "judge entries --config config.json"),
     "devnet": Entry(
         "clara_eval.devnet.command:app", "Run a local chain with every contract deployed.", "devnet --agents 3"
     ),

@@ -201,12 +201,13 @@ def quote(
     if as_json:
         emit_json({"file": str(file), **found.document})
         return
-    _print_quote(found.quote, found.schedule)
+    print_quote(found.quote, found.schedule)
     print_lines(*found.notes)
     print_warnings(found.warnings)
 
 
-def _print_quote(found: quoting.Quote, schedule: str) -> None:
+def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) -> None:
+    """Print a quote; what is judged without a chain is not posted."""
     size = found.size
     table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
     for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
@@ -214,19 +215,22 @@ def _print_quote(found: quoting.Quote, schedule: str) -> None:
     for line in found.lines:
         counts = (f"{line.calls:,}", f"{line.input_tokens:,}", f"{line.output_tokens:,}")
         table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
-    table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
-    table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd))
+    if is_posted:
+        table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
+    total = found.total_micro_usd if is_posted else found.models_micro_usd
+    table.add_row("total", "", "", "", "", _dollars(total))
     console(stderr=False).print(table)
     if found.lines:
         print_lines(
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
-    spec = quoting.specification_table(size.submissions)
-    print_lines(
-        f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
-        f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
-    )
+    if is_posted:
+        spec = quoting.specification_table(size.submissions)
+        print_lines(
+            f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
+            f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
+        )
     if found.unpriced:
         print_lines(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.")
 

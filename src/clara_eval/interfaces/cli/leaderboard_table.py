@@ -90,7 +90,7 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], 
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
             whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
-            sure = f": {100 * margin.probability:.0f} % sure, {margin.word}" if margin else ""
+            sure = f": {100 * margin.probability:.0f} % sure by this judge, {margin.word}" if margin else ""
             lines.append(Text(f"── pay line{sure} ".ljust(whole, "─")[:whole], style="dim"))
         cells = [_aligned(column.cells[number], column) for column in columns]
         style = "bold green" if row.is_paid else ""
@@ -118,7 +118,7 @@ def _interval(row: LeaderboardRow) -> tuple[float, float, float]:
 
 def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
     names = [_name(leaderboard, row) for row in shown]
-    agents = [short(row.address) for row in shown]
+    agents = [_agent(row) for row in shown]
     games = ["" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}" for row in shown]
     token = leaderboard.token
     prizes = [round_amount(int(row.prizeAmount or 0), token) if row.is_paid and token else "" for row in shown]
@@ -171,6 +171,11 @@ def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
+def _agent(row: LeaderboardRow) -> str:
+    """The address, shortened; empty for an entry that is known by a name alone."""
+    return short(row.address) if row.address.startswith("0x") else ""
+
+
 def _executed(shown: Sequence[LeaderboardRow]) -> list[Column]:
     """Tests passed, and the harness's metrics, else gas or fuel."""
     runs = [row.model_dump().get("executed") or {} for row in shown]
@@ -198,7 +203,7 @@ def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) 
     screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
     for row in leaderboard.rejected[:limit]:
         name = _name(leaderboard, row)
-        who = f"{name}  {short(row.address)}" if name else short(row.address)
+        who = "  ".join(filter(None, (name, _agent(row))))
         screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
         print_wrapped(short_hex(row.reason or ""), "    ", screen=screen)
     if len(leaderboard.rejected) > limit:

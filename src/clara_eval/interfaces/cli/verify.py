@@ -10,7 +10,7 @@ import typer
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
-from clara_eval.actions.verify import Checked, JudgeEvidence, verified_document, verify_trace
+from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, verified_document, verify_any
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
@@ -35,7 +35,7 @@ def verify(
     if again and (rpc is None or not judge):
         raise BadInput("--rejudge needs a judge, and a node for the draw.", remedy="Give --judge NAME and --rpc URL.")
     try:
-        checked = asyncio.run(verify_trace(source, settings, rpc=rpc))
+        checked = asyncio.run(verify_any(source, settings, rpc=rpc))
     except BadTrace as bad:
         refused = f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}"
         answer({"ok": False, "entry": bad.entry, "problem": bad.message}, json, lambda: print_lines(refused))
@@ -45,7 +45,9 @@ def verify(
     if not json:
         print_verified(checked, details=details)
     found = None
-    if again:
+    if again and isinstance(checked, CheckedFolder):
+        raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
+    if again and isinstance(checked, Checked):
         cost = partial(_ask_cost, yes=yes)
         found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
     if json:
@@ -75,21 +77,16 @@ def _print_rejudged(found: Rejudged) -> None:
     )
 
 
-def print_verified(checked: Checked, *, details: bool = False) -> None:
+def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -> None:
     """Print who won what, what was checked, and what this trace leaves unproven; the rest only as `details`."""
-    challenge, warning, posted = checked.challenge, checked.execution_warning, checked.posted
-    counts = f"{len(challenge.submissions)} submissions, {len(checked.result.comparisons)} comparisons"
-    where = "only within the trace: add --rpc URL to compare it with the chain"
-    if posted:
-        where = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
+    warning, result = checked.execution_warning, checked.result
+    counts = f"{len(result.given.submissions)} submissions, {len(result.comparisons)} comparisons, ranking, winners"
+    winners, scope, compared = _won(checked)
     answer = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
     print_lines(
-        f"{answer}: {challenge.address}",
-        *(
-            f"{place:>5}.   {won.account}  {safe(show_amount(won.prize_amount, challenge.token))}"
-            for place, won in enumerate(checked.winners.entries, start=1)
-        ),
-        f"checked  {counts}, ranking, winners, prizes, calldata; {where}",
+        f"{answer}: {result.given.name}",
+        *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)),
+        f"checked  {counts}{scope}",
         *(f"unproven {safe(point, 600)}" for point in checked.not_proven),
         f"digest   {checked.digest}",
     )
@@ -97,10 +94,22 @@ def print_verified(checked: Checked, *, details: bool = False) -> None:
         return
     print_lines(
         f"entries  {checked.entries}",
-        *(f"chain    {point}" for point in checked.compared),
+        *(f"chain    {point}" for point in compared),
         *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.approvals),
         *map(_signatures, checked.judges),
     )
+
+
+def _won(checked: Checked | CheckedFolder) -> tuple[list[str], str, tuple[str, ...]]:
+    """The winners in words, what else was checked, and what was compared with the chain."""
+    if isinstance(checked, CheckedFolder):
+        return [safe(won) for won in checked.winners], "; a folder, which no chain knows", ()
+    where, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
+    if posted:
+        where = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
+    token = checked.challenge.token
+    won = [f"{one.account}  {safe(show_amount(one.prize_amount, token))}" for one in checked.winners.entries]
+    return won, f", prizes, calldata; {where}", checked.compared
 
 
 def _signatures(judge: JudgeEvidence) -> str:

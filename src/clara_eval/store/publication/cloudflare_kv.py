@@ -70,6 +70,11 @@ class CloudflareKv:
         """The namespace is in the name: another namespace has nothing yet."""
         return f"kv-{self.namespace}"
 
+    async def check(self) -> None:
+        """Write a key that is gone after a minute: reading would not show whether the token may write."""
+        async with self._client() as client:
+            await self._put(client, [{"key": "clara-eval:check", "value": "1", "expiration_ttl": 60}])
+
     async def put_keys(self, _chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         async with self._client() as client:
             for bulk in bulks([{"key": key, "value": value} for key, value in pairs]):

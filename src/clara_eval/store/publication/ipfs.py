@@ -27,6 +27,10 @@ class IpfsPublication:
     def name(self) -> str:
         return "ipfs"
 
+    async def check(self) -> None:
+        async with aiohttp.ClientSession(timeout=_SECONDS) as session:
+            await self._ask(session, "version")
+
     async def put_keys(self, _chain_id: int, _pairs: Sequence[tuple[str, str]]) -> None:
         """Do nothing: IPFS takes no keys."""
 

@@ -37,6 +37,10 @@ class Publication(Protocol):
     @property
     def name(self) -> str: ...
 
+    async def check(self) -> None:
+        """Raise if it would not take anything now."""
+        ...
+
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         """Put some hundred (key, JSON) pairs; Temporary in an outage, Refused if it does not take them."""
         ...

@@ -1,0 +1,165 @@
+"""Judge entries without a chain: one run that can be continued, and its results as files.
+
+Invariant: answers and runs of programs are kept in the folder of the results; a second run pays only for what is new.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from clara_eval.actions.judge_files import Judged, JudgedEntry, judged, write_results, write_whole
+from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_config
+from clara_eval.app import open_machine
+from clara_eval.challenges.model_pool import ModelPool
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.config.eval_config import EvalConfig, parse_eval_config
+from clara_eval.config.settings import Settings
+from clara_eval.core.errors import BadInput
+from clara_eval.documents.results import EvalStatus
+from clara_eval.evaluation.folder import FolderVenue, NamedContent
+from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.evaluation.run import evaluate_round
+from clara_eval.judge.port import ConnectedLlm
+from clara_eval.judge.providers.callable import CallableLlm, JudgeFunction
+from clara_eval.judge.providers.registry import parse_jury
+from clara_eval.ranking.results import checked_payout
+from clara_eval.store.open import opened_store
+from clara_eval.store.trace_archive import drafted
+
+__all__ = ["JudgeFunction", "Judged", "JudgedEntry"]
+USUAL_WINNERS = 3
+MOST_SECONDS = 12 * 3600.0
+"""How long the models may take in one run: a night. What is answered then is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    contents: Sequence[NamedContent]
+    config: bytes
+    """The eval config as it is written."""
+    judges: str = ""
+    """As in CLARA_JUDGES; empty are those of the settings."""
+    winners: int | None = None
+    """None is three, or all but one of fewer entries."""
+    max_usd: float | None = None
+    """None is CLARA_BUDGET_PER_CHALLENGE_USD."""
+    title: str = ""
+    llms: Mapping[str, ConnectedLlm] | None = None
+    """Models of the caller, by their names among the judges."""
+
+
+def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, ConnectedLlm]]:
+    """The judges as in CLARA_JUDGES, and those that are functions by their names."""
+    names: list[str] = []
+    llms: dict[str, ConnectedLlm] = {}
+    for judge in judges:
+        name = judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
+        names.append(name)
+        if not isinstance(judge, str):
+            llms[name] = CallableLlm(name, judge)
+    return ",".join(name for name in names if name), llms
+
+
+def quote_judging(request: JudgeRequest, settings: Settings) -> ScheduleQuote:
+    """Say what judging would cost; nothing is asked or written."""
+    config, settings = _checked(request, settings)
+    usual = sum(len(one.content) for one in request.contents) // len(request.contents)
+    size = Size(len(request.contents), 0, max(1, usual))
+    return quote_config(config, settings, judges="", size=size, schedule="auto")
+
+
+async def judge_entries(
+    request: JudgeRequest, settings: Settings, out: Path, progress: Callable[[EvalStatus], None] | None = None
+) -> Judged:
+    """Judge all entries and write trace, scores and leaderboards to `out`; a second call continues the first."""
+    config, settings = _checked(request, settings)
+    venue = FolderVenue.of(request.contents, request.config, _payout(request), request.title)
+    with _alone(out):
+        async with _opened(settings, out, request.llms or {}) as pool:
+            status = StatusWriter(pool.store, 0, venue.given.name, listener=progress)
+            names = tuple(judge.text for judge in parse_jury(settings.judges))
+            plan = pool.affordable(venue, config, EvaluationPlan(names))
+            async with pool.open_run(venue, config, plan, MOST_SECONDS) as models:
+                status.meter = models.meter
+                status.expect(models.estimate_usd)
+                with closing(open_machine(settings)) as machine:
+                    sources = venue.sources(request.contents, pool.store, models, machine)
+                    result = await evaluate_round(venue.given, plan, sources, status)
+                await status.say("complete", 100)
+                cost = models.meter()[1]
+            with drafted(venue.trace(plan, result)) as draft:
+                write_whole(out / "trace.json", draft.pieces())
+                digest = draft.digest
+    found = judged(venue, result, digest, cost)
+    write_results(found, out, request.title)
+    return found
+
+
+def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Settings]:
+    """The config, and the settings with what was asked for in their place."""
+    config = parse_eval_config(request.config)
+    changes: dict[str, object] = {"budget_per_poster_day_usd": None, "budget_per_month_usd": None}
+    if request.judges:
+        changes["judges_as_set"] = request.judges
+    if request.max_usd is not None:
+        changes["budget_per_challenge_usd"] = request.max_usd
+    settings = settings.model_copy(update=changes)
+    parse_jury(settings.judges)
+    if config.harness is not None and config.harness.hidden:
+        raise BadInput(
+            "The config has a hidden harness, which only a challenge on chain commits to.",
+            path="$.harness",
+            remedy="Write the harness into the config.",
+        )
+    if missing_model(config, settings.judges):
+        raise BadInput(
+            "The config asks for what only a language model can tell, and no judge is one.",
+            path="judges",
+            value=settings.judges,
+            remedy="Name a model with --judges, or use features with source measured and a direction.",
+        )
+    return config, settings
+
+
+def _payout(request: JudgeRequest) -> tuple[int, ...]:
+    count = len(request.contents)
+    winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
+    if not 0 < winners <= count:
+        raise BadInput(
+            f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
+        )
+    return checked_payout(winners, None)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Hold the folder: two runs at once would pay twice. The lock ends with the process."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = (out / "judge.lock").open("w")
+    except OSError as bad:
+        raise BadInput(
+            f"The folder {str(out)!r} cannot be written: {bad.strerror or bad}.", remedy="Choose another with --out."
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadInput(
+                f"Another process judges into {str(out)!r} now.", remedy="Wait for it, or choose another --out."
+            ) from None
+        yield
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, out: Path, llms: Mapping[str, ConnectedLlm]) -> AsyncIterator[ModelPool]:
+    async with opened_store(f"sqlite:///{out / 'judge.db'}") as store:
+        pool = ModelPool(settings, store, _llms=dict(llms))
+        try:
+            yield pool
+        finally:
+            await pool.close()

@@ -1,0 +1,197 @@
+"""Entries without a chain as the venue of a round: a folder, a list or a mapping, known by names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from clara_eval.config.eval_config import read_metadata
+from clara_eval.core.address import ZERO_ADDRESS, Address
+from clara_eval.core.codec import JsonCodec
+from clara_eval.core.errors import BadSubmission, BadTrace
+from clara_eval.core.hashing import keccak_hex, plain_json
+from clara_eval.core.submission import Submission
+from clara_eval.evaluation.replay import Replay, replay
+from clara_eval.evaluation.result import Entry, EvaluationResult, VenueRecords, entries
+from clara_eval.evaluation.round import EvaluationPlan, Round
+from clara_eval.evaluation.sources import Bodies, LiveSources, ModelSource, recorded_metadata
+from clara_eval.evaluation.trace.journal import Journal, JournalEntries
+from clara_eval.harness import Machine
+from clara_eval.submissions.model import Fetched
+
+NAMES = "that these are all entries, and that they came from whom their names say: only this trace commits to them"
+_HASH = re.compile("0x[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedContent:
+    """One entry as it was handed in."""
+
+    id: str
+    content: bytes = field(repr=False)
+    file: str = ""
+    """The name of its file, if that is not its id: it may tell the language."""
+    submitted_at: int = 0
+    """Unix seconds; 0 is not known."""
+    media_type: str = "text/plain"
+
+    @property
+    def uri(self) -> str:
+        return f"entry:{quote(self.id)}" + (f"/{quote(self.file)}" if self.file not in {"", self.id} else "")
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    id: str
+    account: Address
+    """The name by which the evaluation knows it (`account_of`)."""
+    solution_uri: str
+    solution_hash: str
+    submitted_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    eval_config_hash: str
+    winner_count: int
+    payout_bps: tuple[int, ...]
+    entries: tuple[FolderEntry, ...]
+    """In order of account."""
+
+
+FOLDER = JsonCodec(Folder)
+
+
+def account_of(entry_id: str) -> Address:
+    """Derive the account of an entry from its id: the last 20 bytes of a hash."""
+    return Address("0x" + keccak_hex(b"clara-eval entry\n" + entry_id.encode())[-40:])
+
+
+@dataclass(frozen=True, slots=True)
+class FolderVenue:
+    folder: Folder
+    given: Round
+
+    @classmethod
+    def of(
+        cls, contents: Sequence[NamedContent], config: bytes, payout_bps: Sequence[int], title: str = ""
+    ) -> FolderVenue:
+        """The venue of entries with different ids."""
+        found = [
+            FolderEntry(one.id, account_of(one.id), one.uri, keccak_hex(one.content), one.submitted_at)
+            for one in contents
+        ]
+        entries = tuple(sorted(found, key=lambda one: one.account))
+        metadata = {"title": title, "problemStatement": "", "evalConfig": config.decode()}
+        folder = Folder(keccak_hex(config), len(payout_bps), tuple(payout_bps), entries)
+        return cls._with(folder, json.dumps(metadata, ensure_ascii=False).encode())
+
+    @classmethod
+    def read(cls, evidence: Bodies) -> FolderVenue:
+        """The venue of a trace; BadTrace if the trace does not hold it."""
+        try:
+            folder = FOLDER.read(evidence["folder"])
+        except ValueError as bad:
+            raise BadTrace(f"The folder cannot be read: {bad}", entry="folder") from bad
+        accounts = [one.account for one in folder.entries]
+        if accounts != sorted(set(accounts)) or any(one.account != account_of(one.id) for one in folder.entries):
+            raise BadTrace("The accounts are not those of the ids, in order.", entry="folder")
+        if not all(_HASH.fullmatch(one.solution_hash) for one in folder.entries):
+            raise BadTrace("A solutionHash is not a hash of 32 bytes in lower case.", entry="folder")
+        if not 0 < folder.winner_count <= len(folder.entries) > 1:
+            raise BadTrace("There are too few entries, or more winners than entries.", entry="folder")
+        return cls._with(folder, recorded_metadata(evidence, ""))
+
+    @classmethod
+    def _with(cls, folder: Folder, metadata: bytes) -> FolderVenue:
+        # Of all contents together: to know the nonces in prompts, an entry would have to hold its own hash.
+        beacon = keccak_hex(plain_json(FOLDER.body(folder)).encode())
+        name = "0x" + beacon[-40:]
+        given = Round(
+            run=f"folder:{name}",
+            name=name,
+            beacon=beacon,
+            metadata_bytes=metadata,
+            metadata=read_metadata(metadata, folder.eval_config_hash),
+            config_hash=folder.eval_config_hash,
+            private_set_hash="0x" + "0" * 64,
+            winner_count=folder.winner_count,
+            payout_bps=folder.payout_bps,
+            submissions=tuple(
+                Submission(one.account, number, one.solution_uri, one.solution_hash, one.submitted_at, version=1)
+                for number, one in enumerate(folder.entries, start=1)
+            ),
+        )
+        return cls(folder, given)
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The id of each account."""
+        return {one.account: one.id for one in self.folder.entries}
+
+    @property
+    def run(self) -> str:
+        return self.given.run
+
+    @property
+    def poster(self) -> Address:
+        return ZERO_ADDRESS
+
+    @property
+    def submission_count(self) -> int:
+        return len(self.folder.entries)
+
+    def sources(
+        self, contents: Sequence[NamedContent], store: JournalEntries, models: ModelSource, machine: Machine
+    ) -> LiveSources:
+        """What a run of it asks, with what was run before."""
+        fetch = FolderFetch({one.uri: one for one in contents})
+        return LiveSources(Journal(store, self.run), fetch, models, machine)
+
+    def trace(self, plan: EvaluationPlan, result: EvaluationResult) -> Iterator[Entry]:
+        return entries(plan, result, self.records(result))
+
+    def records(self, _result: EvaluationResult) -> VenueRecords:
+        """The folder itself; its winners are the first of `placed`, so nothing is added at the end."""
+        return VenueRecords({"folder": self.given.name}, (("folder", FOLDER.body(self.folder)),), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFetch:
+    """Gives the contents that were read, by their URIs."""
+
+    contents: Mapping[str, NamedContent]
+
+    async def fetch(self, uri: str) -> Fetched:
+        if uri not in self.contents:
+            raise BadSubmission(f"There is no entry {uri[:120]!a}.", code="not_found")
+        found = self.contents[uri]
+        return Fetched(found.content, found.media_type, immutable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFolder(Replay):
+    """The trace of a folder whose every entry holds."""
+
+    venue: FolderVenue
+
+    @property
+    def winners(self) -> tuple[str, ...]:
+        """The ids of the first places, best first."""
+        standings = self.result.ranking.standings if self.result.ranking else ()
+        return tuple(self.venue.ids[one.item] for one in standings[: self.venue.folder.winner_count])
+
+    @property
+    def not_proven(self) -> tuple[str, ...]:
+        return (NAMES, *self.open_points)
+
+
+async def check_folder(lines: Iterable[str], machine: Machine | None = None) -> CheckedFolder:
+    """Check every entry of the trace of a folder."""
+    found, venue = await replay(lines, FolderVenue.read, machine)
+    return CheckedFolder(
+        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.approvals, venue
+    )

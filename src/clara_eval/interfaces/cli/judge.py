@@ -1,0 +1,32 @@
+"""`judge`: judge a folder or a list of entries, without a chain. What it needs is loaded when it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clara_eval.interfaces.cli.commands import load
+from clara_eval.interfaces.cli.output import JsonFlag, Judges
+
+
+def judge(
+    source: Annotated[
+        str, typer.Argument(metavar="PATH", help="A folder, a JSON Lines or CSV file, or - for standard input.")
+    ],
+    *,
+    config: Annotated[Path, typer.Option(metavar="FILE", help="The eval config, a JSON file.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and paid answers are kept.")] = Path("judged"),
+    judges: Judges = "",
+    winners: Annotated[int | None, typer.Option(min=1, help="How many win; by default 3.")] = None,
+    max_usd: Annotated[
+        float | None,
+        typer.Option("--max-usd", min=0, help="Spend at most this; by default CLARA_BUDGET_PER_CHALLENGE_USD."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost; ask nothing.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Judge entries without a chain; called again, it continues and pays for nothing twice."""
+    run = load("judge_run:run")
+    run(source, config, out, judges=judges, winners=winners, max_usd=max_usd, dry_run=dry_run, as_json=json)
