@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlencode
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
@@ -247,7 +246,7 @@ def is_moving(found: ChallengeSummary) -> bool:
 
 async def challenge_view(
     reader: ResultReader, address: Address, number: int, settings: Settings, wanted: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     found = await reader.detail(address, admin=False)
     now = time.time()
     scores = found.leaderboard

@@ -125,8 +125,7 @@ async def live(address: str, request: Request) -> Response:
     async def events() -> AsyncIterator[ServerSentEvent]:
         async for status in status_changes(request, reader, known):
             values = await challenge_view(reader, known, 1, request.app.state.context.settings)
-            now = values["found"].evaluation
-            shown = rendered("_progress.html", **values, evaluation=now, is_update=True)
+            shown = rendered("_progress.html", **values, is_update=True)
             yield ServerSentEvent(data=shown, event="progress")
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
