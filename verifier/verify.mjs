@@ -262,9 +262,9 @@ function comparisonRequest(bodies, config, schema, { first, second, group, judge
   return sha256(utf8(plain({ llm: judge, purpose: "comparison", system, user, schema: group.length ? ORDER : ANSWER, maxTokens: new Num(String(limit)), attempt: new Num(String(attempt)) })));
 }
 function readVerdict(answer, isOrder) { // null where it cannot be used
-  if (answer.stop !== "end" || answer.text.length > 65536) return null; const body = answer.text.replace(/^[ \t\r\n]+/, "").replace(/(?<![ \t\r\n])[ \t\r\n]+$/, ""), inside = body.slice(8, -4), bare = body.startsWith("```json\n") && body.endsWith("\n```") && body.length > 11 && !inside.includes("`") ? inside : body;
+  const bare = answer.text.slice(answer.text.indexOf("{"), answer.text.lastIndexOf("}") + 1); if (answer.stop !== "end" || bare.length > 16384) return null; // words around the object do not count
   try {
-    const told = parse(bare, true), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && !bare.startsWith("\ufeff") && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
+    const told = parse(bare, true), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
     return isRight ? told : null;
   } catch { return null; }
 }
