@@ -6,12 +6,13 @@ import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.resources import files
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clara_eval.app import evaluator_address, make_caller
@@ -96,11 +97,10 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
     async def metrics() -> Response:
         return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    about = (files("clara_eval") / "interfaces" / "mcp" / "llms.txt").read_text(encoding="utf-8")
-
-    @app.get("/llms.txt", include_in_schema=False)
-    async def llms() -> Response:
-        return Response(about, media_type="text/plain; charset=utf-8")
+    for name, kind in (("llms.txt", "plain"), ("skill.md", "markdown")):
+        text = (files("clara_eval") / "interfaces" / "mcp" / name).read_text(encoding="utf-8")
+        told = partial(PlainTextResponse, text, media_type=f"text/{kind}; charset=utf-8")
+        app.add_api_route(f"/{name}", told, include_in_schema=False, response_model=None)
 
 
 def _add_layers(app: FastAPI, context: ApiContext) -> None:
