@@ -195,7 +195,7 @@ def replay(path: Path, trials: int) -> dict[str, Any]:
         table = tally(items, Random(trial).sample(results, min(len(results), 8 * len(items))))
         chances = count_chances(fit(table), 3)
         order = np.argsort(-rate(table, b"bench"), kind="stable").tolist()
-        margin = margins(items, order, rate(table, b"bench"), chances.places, 3)[-1]
+        margin = margins(items, order, rate(table, b"bench"), chances, 3)[-1]
         right.append((set(order[:3]) == best, margin.set_chance))
     shares = np.array(right, dtype=float).mean(axis=0)
     return {"id": f"replay {path.name}", "trials": trials, "right": shares[0], "said": shares[1]}

@@ -26,7 +26,7 @@ def test_a_person_decides_above_both_limits(prize: float | None, misplaced: floa
 def test_the_sentence_names_amount_share_and_limits() -> None:
     """A person reads how much is in doubt, and why it waits; without a limit nothing waits."""
     assert reasons(500.0, 0.3) == [
-        "$150.00 of the prize (30 %) is expected at wrong addresses, more than $50.00 and 20 %."
+        "By this judge, $150.00 of the prize (30 %) is expected at wrong addresses, more than $50.00 and 20 %."
     ]
     assert reasons(500.0, 0.3, None) == []
 

@@ -48,7 +48,7 @@ def test_who_is_level_at_the_pay_line_shares_the_chance() -> None:
     assert [chance[item] for item in ("i0", "i1", "i4", "i5", "i6")] == [1, 1, 0, 0, 0]
     assert abs(chance["i2"] - 0.5) < 0.05
     assert abs(chance["i3"] - 0.5) < 0.05
-    assert (found.margin.word, found.margin.tied) == ("toss-up", True)
+    assert (found.margin.word, found.margin.tied) == ("about equal", True)
 
 
 def test_contradictions_and_missing_pairs_keep_their_doubt() -> None:

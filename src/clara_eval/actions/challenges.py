@@ -101,6 +101,9 @@ class ChallengeFilter:
     status: ChainStatus | Literal["any"] = "any"
     skill: str = ""
     evaluator: Literal["clara", "self", "any"] = "any"
+    min_prize: float = 0
+    max_prize: float | None = None
+    """In whole tokens."""
     offset: int = 0
     limit: int = 20
 
@@ -150,6 +153,9 @@ def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFil
     if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
         return False
     if wanted.evaluator not in {"any", evaluator_kind(challenge, clara)}:
+        return False
+    prize = challenge.prize_pool / 10**challenge.token.decimals
+    if prize < wanted.min_prize or (wanted.max_prize is not None and prize > wanted.max_prize):
         return False
     return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
 

@@ -7,22 +7,25 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.actions.amounts import parse_amount, parse_deadline, parse_payout, parse_span, show_amount
+from clara_eval.actions.amounts import SPLITS, parse_amount, parse_deadline, parse_payout, parse_span, show_amount
 from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
 from clara_eval.actions.harness import check_harness
 from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
 from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import TokenContract
-from clara_eval.chain.model import Challenge, ChallengeStatus, PrizeToken, worth_micro_usd
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken, worth_micro_usd
 from clara_eval.challenges.fees import Fee, fee
 from clara_eval.config.eval_config import EvalConfig, build_metadata, collect_problems, config_hash, parse_eval_config
+from clara_eval.config.settings import listed
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.harness import Harness, MissingEngine
 
 NO_HASH = "0x" + "00" * 32
+WETH = "0x4200000000000000000000000000000000000006"
+"""At this address on every chain of the OP stack."""
 FREE_OPTION = (
     "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
     "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
@@ -49,7 +52,8 @@ class Posting:
     """The config's JSON text; its exact bytes are what the chain commits to."""
     evaluator: Literal["clara", "self"] = "clara"
     scoring_window: str = "3 days"
-    payout: str | tuple[int, ...] = "top3"
+    payout: str | tuple[int, ...] = ""
+    """Empty is top1, top3 or top5 by the number of winners, else equal shares; without a number top3."""
     winner_count: int | None = None
     token: str | None = None
     skills: tuple[str, ...] = ()
@@ -152,7 +156,7 @@ def _service_warnings(caller: Caller, terms: ChallengeTerms) -> list[str]:
         found.append(f"Prizes of ${settings.review_above_usd:g} and more wait for a person's approval before posting.")
     cap, quote = settings.budget_per_challenge_usd, terms.quote_micro_usd
     if quote is None:
-        found.append("What the evaluation costs is not known here: the service's models or their prices are not.")
+        found.append("Cost unknown: the service does not publish its models or prices.")
     elif cap is not None and quote / 1e6 > cap:
         found.append(f"The evaluation is quoted at ${quote / 1e6:.2f}, above the service's cap of ${cap:g}.")
     return found
@@ -260,7 +264,8 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
         raise BadInput(
             f"{posting.scoring_window[:40]!r} is not a span of time.", path="scoringWindow", remedy='Say "3 days".'
         )
-    shares = parse_payout(posting.payout, posting.winner_count)
+    preset = f"top{posting.winner_count or 3}"
+    shares = parse_payout(posting.payout or (preset if preset in SPLITS else "equal"), posting.winner_count)
     cap = posting.max_participants
     if cap and cap < max(2, len(shares)):
         raise BadInput(
@@ -314,14 +319,32 @@ async def _token(caller: Caller, posting: Posting) -> PrizeToken:
             path="token",
             remedy="Give the token's address, or set CLARA_USDC.",
         )
+    head = await caller.chain.blocks.head()
+    if not wanted.lower().startswith("0x"):
+        return await _token_called(caller, wanted, head)
     address = to_address(wanted, what="token")
-    found = await caller.chain.challenges.token_at(address, await caller.chain.blocks.head())
+    found = await caller.chain.challenges.token_at(address, head)
     if found is None:
         raise NotFound(
             f"No token stands at {address} on {caller.settings.network_name}.",
             remedy="Give the address of an ERC-20 token on this network.",
         )
     return found
+
+
+async def _token_called(caller: Caller, symbol: str, head: Block) -> PrizeToken:
+    """The token with this symbol: the network's dollar, Base's WETH, or one of CLARA_WALLET_TOKENS."""
+    places = (caller.settings.usdc, WETH, *listed(caller.settings.wallet_tokens))
+    for place in filter(None, places):
+        found = await caller.chain.challenges.token_at(to_address(place), head)
+        if found is not None and found.symbol.lower() == symbol.strip().lower():
+            return found
+    raise BadInput(
+        f"Which token {symbol[:20]!r} is on {caller.settings.network_name} is not known here.",
+        path="token",
+        value=symbol,
+        remedy="Give the token's address, or list it in CLARA_WALLET_TOKENS.",
+    )
 
 
 async def _evaluator(caller: Caller, posting: Posting) -> Address:

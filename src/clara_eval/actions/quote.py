@@ -171,3 +171,12 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
         warnings=missing_model(config, settings.judges),
         quoteUsd=None if quote is None else quote / 1_000_000,
     )
+
+
+async def check_config_for(service: StoreRecords | ApiRecords, content: bytes, settings: Settings) -> ConfigResult:
+    """Check a config, with the warnings of the service that will evaluate it, whose prices are not known here."""
+    found = check_config(content, settings)
+    if found["ok"] and settings.api_url is not None:
+        found["warnings"] = await missing_model_of(service, settings, parse_eval_config(content))
+        found["quoteUsd"] = None if found["needsModel"] else found["quoteUsd"]
+    return found

@@ -146,7 +146,7 @@ def agent_policy(
     """Allow a poster or agent the calls of posting, submitting and claiming, at the contracts made for them."""
     vouched = Vouched({factory} if factory else set())
     version = contract_version(contracts)
-    claims = ("submit", "claimPrize", "claimExpiredRefund", "finalize", "expire")
+    claims = ("submit", "claimPrize", "claimExpiredRefund", "finalize", "expire", "advanceToScoring", "postScores")
     create = version.factory.function("createChallenge").selector
     register = abi("IdentityRegistry").function("register(string)").selector
     known = {create, register, *(version.challenge.function(name).selector for name in claims), *_TOKEN_CALLS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.chain.model import worth_micro_usd
+from clara_eval.challenges.misplaced import calibrations, prize_usd
 from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.recorded import RecordedResult
@@ -13,12 +13,11 @@ from clara_eval.challenges.review import Review, lapse, request_review
 from clara_eval.challenges.status import StatusWriter, review_meaning
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
-from clara_eval.evaluation.play import RuledComparisons
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
 from clara_eval.evaluation.round import rule_by_clock
-from clara_eval.judge.calibration_gate import known, prompt_hash, why_not_alone, work_hash
+from clara_eval.judge.calibration_gate import why_not_alone
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."
 
@@ -89,11 +88,10 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
 
 
 async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
-    settings, challenge = case.options.settings, case.challenge
-    worth = worth_micro_usd(challenge.token, challenge.prize_pool, settings.network)
+    settings = case.options.settings
     raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
     return ReviewTerms(
-        None if worth is None else worth / 1_000_000,
+        prize_usd(case),
         settings.review_above_usd,
         result.ranking.misallocation if result.ranking else 0.0,
         settings.review_doubt_usd,
@@ -105,14 +103,8 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
 
 async def _uncalibrated(case: RoundCase, result: EvaluationResult) -> str | None:
     """Why the judges that voted may not post without a person; rules need no calibration."""
-    if isinstance(result.comparisons, RuledComparisons):
-        return None
-    voters = sorted({comparison.judge for comparison in result.comparisons if comparison.winner is not None})
-    if "rules" in voters:
-        return None
-    work, prompt = work_hash(case.given.config, result.schema), prompt_hash()
-    found = [await known(case.ports.store, case.challenge.chain_id, judge, prompt, work) for judge in voters]
-    return why_not_alone(voters, found, case.options.settings.calibration, case.options.settings.calibration_floor)
+    found, settings = await calibrations(case, result), case.options.settings
+    return why_not_alone(list(found), found.values(), settings.calibration, settings.calibration_floor)
 
 
 def _default_words(result: EvaluationResult) -> str:

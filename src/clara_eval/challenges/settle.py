@@ -8,6 +8,7 @@ from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.chain.winners import post_scores_calldata
 from clara_eval.challenges.calls import check_call, publish
 from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.misplaced import misplaced
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.public_documents import is_posted, scores_document, with_receipt
 from clara_eval.challenges.recorded import RecordedResult
@@ -70,7 +71,8 @@ async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, object]:
     if found.result is None:
         return earlier
     cid = earlier.get("traceCid") if earlier.get("traceDigest") == found.digest else None
-    return scores_document(challenge, found.result, found.winners, found.digest, cid)
+    scores = scores_document(challenge, found.result, found.winners, found.digest, cid)
+    return {**scores, "misplaced": await misplaced(case, found.result)}
 
 
 async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:

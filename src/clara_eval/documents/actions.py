@@ -100,6 +100,23 @@ class ClaimDetails(Document):
     rank: int | None
 
 
+class PostedWinner(Document):
+    rank: int
+    address: str
+    agentId: str
+    score: int
+    prizeAmount: str
+    prize: str
+
+
+class ScoresDetails(Document):
+    winners: list[PostedWinner]
+
+
+class ScoresResult(Written):
+    details: ScoresDetails
+
+
 class PostResult(Written):
     details: PostDetails
 
@@ -137,15 +154,6 @@ class BrowseResult(Document):
     """Challenges of this factory, before filters."""
     challenges: list[ChallengeListing]
     nextOffset: int | None
-
-
-class PostedWinner(Document):
-    rank: int
-    address: str
-    agentId: str
-    score: int
-    prizeAmount: str
-    prize: str
 
 
 class AgentStanding(Document):

@@ -245,6 +245,16 @@ class Margin(Document):
     tied: bool = False
 
 
+class Misplaced(Document):
+    """The part of the prize expected at wrong addresses, by the judges that compared."""
+
+    share: float
+    usd: float | None = Field(None, description="In dollars; null if the worth of the prize is not known.")
+    decidingVerdicts: int | None = Field(None, description="The fewest verdicts whose reversal pays others, up to 12.")
+    calibration: str = Field("", description="How far the judges agree with people, or that nothing is known of it.")
+    sentence: str
+
+
 class Asked(Document):
     """What the poster asked for, in the poster's words: whoever shows them escapes them."""
 
@@ -284,6 +294,7 @@ class Scores(Document):
     rankings: list[LeaderboardRow]
     publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
     winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
+    misplaced: Misplaced | None = Field(None, description="How much of the prize may be at wrong addresses.")
     margin: Margin | None = None
     consistency: Consistency | None = None
     orderedBy: str | None = None
@@ -408,8 +419,12 @@ class AgentEntry(Document):
     challenge: str
     title: str = ""
     chainStatus: str
-    place: int | None = Field(None, description="Null where nothing is posted, or only the paid places are known.")
+    submitter: str | None = None
+    deadline: int | None = None
+    place: int | None = Field(None, description="Null where nothing is posted, it was not ranked, or it is not known.")
     entrants: int
+    ranked: int | None = Field(None, description="Entries that have a place; null where only the paid ones are known.")
+    rejected: bool = Field(False, description="Entered and not ranked: a copy, not readable, or excluded.")
     score: int | None = None
     prizeAmount: str | None = None
     token: Token

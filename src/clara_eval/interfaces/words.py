@@ -22,6 +22,7 @@ SEE = {
     "open_ones": "{browse} lists the open ones.",
     "status": "Follow {status}.",
     "claim": "Claim with {claim}.",
+    "register": "Add {register} to register it first, or submit with the wallet that owns an agent.",
     "duplicate": "Look at it with {detail}; say {allow_duplicate} to post a second one.",
 }
 PHASES = {
@@ -44,6 +45,7 @@ NEXT_STEPS = {
     "register": "When the registration is in a block, call this again to submit.",
     "challenge_finalize": "Winners claim with {claim}.",
     "challenge_claim": "",
+    "challenge_post_scores": "Winners claim with {claim}, 12 hours after the post.",
 }
 HEADS = {
     "unsigned": "Nothing was sent. {unsigned}",

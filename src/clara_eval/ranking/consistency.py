@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.core.flags import Fact, Flag, Severity
-from clara_eval.ranking.chances import PayMargin
+from clara_eval.ranking.chances import TOSS_UP, PayMargin
 from clara_eval.ranking.model import Strengths, one_thread
 from clara_eval.ranking.results import Floats
 from clara_eval.ranking.tally import Tally, connected_groups
@@ -136,7 +136,7 @@ def _judges(table: Tally, strengths: Strengths, net: Floats) -> tuple[JudgeRepor
 
 def raise_flags(report: ConsistencyReport, margin: PayMargin) -> Iterator[Flag]:
     """All flags in a fixed order."""
-    if margin.next_item and margin.word == "toss-up":
+    if margin.next_item and margin.probability < TOSS_UP:
         told = f"{margin.item} is better than {margin.next_item} with a chance of only {100 * margin.probability:.0f} %"
         evidence: dict[str, Fact] = {"item": margin.item, "nextItem": margin.next_item}
         evidence["chance"] = round(margin.probability, 2)

@@ -135,7 +135,7 @@ def rank(
     if exact and is_complete and not report.cycles:
         strengths = without_noise(strengths, theta)
     chances = count_chances(strengths, winner_count)
-    paid = margins(table.items, order, ratings, chances.places, winner_count)
+    paid = margins(table.items, order, ratings, chances, winner_count)
     return Ranking(
         standings=_standings(table, order, ratings, strengths.theta, chances),
         winner_count=winner_count,

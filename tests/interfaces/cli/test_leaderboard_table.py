@@ -92,7 +92,9 @@ def test_what_was_run_is_shown_at_eighty_columns() -> None:
 def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
     """It says how sure it is; nobody is above it without a prize, and it is not drawn where all are paid."""
     lines = shown(PLAIN, 100)
-    assert [number for number, line in enumerate(lines) if "pay line: 82 % sure, uncertain" in line] == [5]
+    assert [number for number, line in enumerate(lines) if "pay line: 82 % sure by this judge, uncertain" in line] == [
+        5
+    ]
     assert not any("pay line" in line for line in shown(LeaderboardTable(PLAIN.rows[:3], USDC, MARGIN), 100))
 
 

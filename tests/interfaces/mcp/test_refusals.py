@@ -196,7 +196,7 @@ async def test_the_wrong_network_is_refused(local_chain: LocalChain, tmp_path: P
 async def test_without_a_node_the_tools_say_so() -> None:
     """A server without settings lists its tools, and says what is missing when one is called."""
     async with client(Settings.from_env({})) as caller:
-        assert len((await caller.list_tools()).tools) == 11
+        assert len((await caller.list_tools()).tools) == 12
         assert "CLARA_CHALLENGE_FACTORY is not set" in await refusal(caller, "challenge_browse")
     reachable_nowhere = Settings.from_env({"CLARA_RPC_URL": "http://127.0.0.1:1", "CLARA_CHALLENGE_FACTORY": NOBODY})
     async with open_caller(reachable_nowhere) as at_hand, Client(build_server(at_hand)) as caller:
@@ -272,7 +272,7 @@ async def test_the_wallet_limit_holds_for_amounts_and_tokens(local_chain: LocalC
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"evalConfigJSON": ""}, "needs an eval config"),
+        ({"evalConfigJSON": "", "evaluator": "clara"}, "needs an eval config"),
         ({"evalConfigJSON": '{"version": 1, "features": ["novelty"]}'}, "'criteria' is missing"),
         ({"prize": "5 ETH"}, "prize token is USDC"),
         ({"deadline": "yesterday"}, "is not a moment"),

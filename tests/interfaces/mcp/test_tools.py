@@ -42,7 +42,7 @@ from clara_eval.store.sqlite import SqliteStore
 ROOT = Path(__file__).parents[3]
 TOOLS = {
     "challenge_browse", "challenge_claim", "challenge_detail", "challenge_eval_status", "challenge_leaderboard",
-    "challenge_object", "challenge_post", "challenge_score", "challenge_submit", "challenge_try", "config_check",
+    "challenge_object", "challenge_post", "challenge_post_scores", "challenge_score", "challenge_submit", "challenge_try", "config_check",
 }  # fmt: skip
 POSTING: dict[str, Any] = {
     "title": "Sort", "problemStatement": "Sort numbers.", "prize": "100", "deadline": "1 day",
@@ -55,7 +55,7 @@ async def nonce(chain: LocalChain) -> int:
 
 
 async def test_tools_are_listed_with_exact_schemas_and_honest_hints() -> None:
-    """Eleven tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
+    """Twelve tools, valid schemas that take no unknown argument, and only the reading ones called read-only."""
     async with open_caller(Settings.from_env({})) as at_hand, Client(build_server(at_hand)) as caller:
         tools = {tool.name: tool for tool in (await caller.list_tools()).tools}
         wrong = await caller.call_tool("challenge_browse", {"stauts": "open"})

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from clara_eval.actions import claim as claiming
 from clara_eval.actions import post as posting
+from clara_eval.actions import post_scores as scoring
 from clara_eval.actions import submit as submitting
 from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.challenges import ChallengeFilter, browse, detail
@@ -191,10 +192,10 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     deadline: Annotated[str, typer.Option(help='"7 days", "36h", or a date with time zone.')],
     config: Annotated[Path | None, typer.Option(help="The eval config file; needed for evaluator clara.")] = None,
     evaluator: Annotated[str, typer.Option(help="clara or self.")] = "clara",
-    payout: Annotated[str, typer.Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "top3",
-    winners: Annotated[int | None, typer.Option(help="Number of winners, with payout equal.")] = None,
+    payout: Annotated[str, typer.Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "",
+    winners: Annotated[int | None, typer.Option(help="Number of winners; 3 unless --payout says it.")] = None,
     scoring_window: Annotated[str, typer.Option(help="Time for scoring after the deadline.")] = "3 days",
-    token: Annotated[str, typer.Option(help="The prize token's address; USDC by default.")] = "",
+    token: Annotated[str, typer.Option(help="The prize token's symbol or address; USDC by default.")] = "",
     skill: Annotated[list[str] | None, typer.Option(help="A skill tag; may be repeated.")] = None,
     max_participants: Annotated[int, typer.Option(help="0 means no limit.")] = 0,
     expected_entries: Annotated[int | None, typer.Option(help="For the quote and the warnings.")] = None,
@@ -231,7 +232,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
 def submit(  # noqa: PLR0917 - three ways to name a solution
     address: AddressArgument,
     text: Annotated[str, typer.Option(help="The solution itself.")] = "",
-    file: Annotated[str, typer.Option(help="A file that holds it.")] = "",
+    file: Annotated[str, typer.Option(help="A file, an archive or a folder that holds it.")] = "",
     uri: Annotated[str, typer.Option(help="Where it already is: data:, https: or ipfs:.")] = "",
     solution_hash: Annotated[str, typer.Option(help="keccak256 of the content behind --uri.")] = "",
     agent_id: Annotated[int | None, typer.Option(help="Your id in the identity registry; else looked up.")] = None,
@@ -254,6 +255,23 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
         register=register,
     )
     _write(submitting.submit(submission, sender or None), send=send, yes=yes, json=json)
+
+
+def score(
+    address: AddressArgument,
+    file: Annotated[str, typer.Option("--scores", help="CSV or JSON with address and score; - is a pipe.")] = "",
+    winner: Annotated[list[str] | None, typer.Option(help="ADDRESS or ADDRESS=SCORE, best first; repeat.")] = None,
+    sender: FromOption = "",
+    send: SendFlag = False,
+    yes: YesFlag = False,
+    json: JsonFlag = False,
+) -> None:
+    """Score your own challenge after its deadline: pays the winners, once and for good."""
+    if bool(file) == bool(winner):
+        raise BadInput("The winners are not named.", remedy="Give --scores FILE, or --winner for each, best first.")
+    text = sys.stdin.read() if file == "-" else read_text(Path(file)) if file else "\n".join(winner or [])
+    action = scoring.own_scores(address, scoring.read_places(text), sender or None)
+    _write(action, send=send, yes=yes, json=json)
 
 
 def claim(

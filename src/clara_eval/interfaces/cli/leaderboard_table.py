@@ -90,7 +90,7 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], 
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
             whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
-            sure = f": {100 * margin.probability:.0f} % sure, {margin.word}" if margin else ""
+            sure = f": {100 * margin.probability:.0f} % sure by this judge, {margin.word}" if margin else ""
             lines.append(Text(f"── pay line{sure} ".ljust(whole, "─")[:whole], style="dim"))
         cells = [_aligned(column.cells[number], column) for column in columns]
         style = "bold green" if row.is_paid else ""

@@ -42,6 +42,7 @@ NAMES = {
     "trace": "`clara-eval trace {address}`",
     "allow_duplicate": "--allow-duplicate",
     "confirm": "--send",
+    "register": "--register",
     "objection": "--about and --reason",
     "unsigned": "`--json` prints the unsigned transactions.",
     "to_confirm": "Nothing was sent: this was a dry run. Run it again with --send to send it.",

@@ -66,7 +66,7 @@ def _print(ranking: Ranking) -> None:
         out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --format csv lists all.")
     if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
         out.print("= has exactly the rating of another; equals are in the order of their names.")
-    colour = {"clear": "green", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
+    colour = {"clear": "green", "about equal": "yellow", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
     out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(margin_sentence(ranking))}[/]")
     if ranking.ordered_by.endswith(", then strength"):
         out.print(f"[dim]The top {top} are by Elo; the others by fitted strength, because some never met.[/]")

@@ -15,7 +15,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from clara_eval.app import Caller
@@ -34,24 +34,36 @@ MAX_ERROR_CHARS = 6000
 
 
 class ExactTool(Tool):
-    """A tool that names every wrong argument at once."""
+    """A tool that names every wrong argument at once; one that looks like no argument of it is ignored, and told."""
 
     async def run(
         self, arguments: dict[str, object], context: Context[Any, Any], convert_result: bool = False
     ) -> object:
+        foreign = [name for name in arguments if not self._near(name)]
+        arguments = {name: value for name, value in arguments.items() if name not in foreign}
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as wrong:
             said = dict.fromkeys(self._word(error) for error in wrong.errors(include_url=False))
             raise ToolError(f"{self.name} was not called. " + " ".join(said)) from None
-        return await super().run(arguments, context, convert_result)
+        found = await super().run(arguments, context, convert_result)
+        if foreign and isinstance(found, CallToolResult):
+            names = ", ".join(f"`{name[:40]}`" for name in foreign)
+            found.content.append(TextContent(type="text", text=f"Ignored, because {self.name} has no {names}."))
+        return found
+
+    def _near(self, name: str) -> list[str]:
+        """The argument of this name, or those it may be a misspelling of."""
+        known = set(self.parameters["properties"])
+        for field in self.fn_metadata.arg_model.model_fields.values():
+            aliases = field.validation_alias
+            known |= {str(one) for one in aliases.choices} if isinstance(aliases, AliasChoices) else set()
+        return [name] if name in known else difflib.get_close_matches(name, known, n=1)
 
     def _word(self, error: ErrorDetails) -> str:
-        name, known = str(error["loc"][0]) if error["loc"] else "arguments", list(self.parameters["properties"])
+        name = str(error["loc"][0]) if error["loc"] else "arguments"
         if error["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(name, known, n=1)
-            remedy = f"Did you mean `{close[0]}`?" if close else f"There are: {', '.join(known)}."
-            return f"`{name[:40]}` is not an argument of it. {remedy}"
+            return f"`{name[:40]}` is not an argument of it. Did you mean `{self._near(name)[0]}`?"
         if error["type"] == "missing":
             return (
                 f"`{name}` is missing: {self.parameters['properties'].get(name, {}).get('description', 'it is needed')}"
@@ -88,12 +100,11 @@ def without_titles(schema: dict[str, Any]) -> dict[str, object]:
 
 
 def outline(schema: dict[str, Any]) -> dict[str, object]:
-    """The fields of an answer with their types, without what is inside them."""
+    """The fields of an answer with their types, without those that may be null and without what is inside them."""
     named = schema.get("$defs", {})
-    return {
-        "type": "object",
-        "properties": {name: {"type": _type(part, named)} for name, part in schema.get("properties", {}).items()},
-    }
+    kinds = {name: _type(part, named) for name, part in schema.get("properties", {}).items()}
+    certain = {name: {"type": kind} for name, kind in kinds.items() if "null" not in kind}
+    return {"type": "object", "properties": certain}
 
 
 def _type(part: dict[str, Any], named: dict[str, Any]) -> str | list[str]:

@@ -17,6 +17,7 @@ NAMES = {
     "trace": "resource clara://trace/{address}",
     "allow_duplicate": "allowDuplicate",
     "confirm": "confirm: true",
+    "register": "register: true",
     "objection": "`about` and `reason`",
     "unsigned": "Unsigned transactions are in `transactions`.",
     "to_confirm": "Nothing was sent. Show this plan to the wallet's owner, then call again with confirm: true.",
@@ -135,9 +136,10 @@ def checked_config(found: ConfigResult) -> str:
         return "\n".join(["The config is not usable.", *lines])
     judged = [feature for feature in found["features"] if feature["judged"]]
     measured = [feature["name"] for feature in judged if feature["source"] == "measured"]
-    cost = "unknown" if found["quoteUsd"] is None else f"${found['quoteUsd']:.2f}"
+    usd = found["quoteUsd"]
+    cost = "is free" if not found["needsModel"] else "has no known price here" if usd is None else f"costs ${usd:.2f}"
     lines += [
         f"The config is usable: {len(judged)} features are judged, {len(measured)} of them measured without a model.",
-        f"evalConfigHash {found['hash']}; an evaluation of {USUAL_ENTRIES} entries costs about {cost}.",
+        f"evalConfigHash {found['hash']}; an evaluation of {USUAL_ENTRIES} entries {cost}.",
     ]
     return "\n".join([*lines, *(f"Warning: {warning}" for warning in found["warnings"])])

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from mcp_types import CallToolResult
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from clara_eval.actions import challenges, results
 from clara_eval.actions.claim import claim
@@ -19,7 +19,8 @@ from clara_eval.actions.objections import ObjectionInput, ObjectionResult, objec
 from clara_eval.actions.perform import perform, prepare
 from clara_eval.actions.plan import Action
 from clara_eval.actions.post import NO_HASH, Posting, post
-from clara_eval.actions.quote import ConfigResult, check_config
+from clara_eval.actions.post_scores import named_place, own_scores
+from clara_eval.actions.quote import ConfigResult, check_config_for
 from clara_eval.actions.submit import SubmissionInput, TryResult, draft_text, submit, try_draft
 from clara_eval.documents import actions as documents
 from clara_eval.interfaces import words
@@ -42,6 +43,8 @@ ChallengeAddress = Annotated[
 ]
 SenderAddress = Annotated[str, Field(description="Your address, if this server has no wallet of yours.")]
 Confirm = Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")]
+TITLE_CHARS = 100
+"""Of the problem, where a client sends no title."""
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 5.0
 REMOTE_WAIT_SECONDS = 30
@@ -52,17 +55,28 @@ async def challenge_browse(
     ctx: ToolContext,
     status: Annotated[
         Literal["open", "scoring", "finalized", "cancelled", "expired", "any"],
+        BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value),
         Field(description="`open`: submissions are accepted now."),
     ] = "open",
     skill: Annotated[str, Field(description="Only with this skill.", max_length=60)] = "",
     evaluator: Annotated[
         Literal["clara", "self", "any"], Field(description="Who scores: Clara or the poster.")
     ] = "any",
+    minPrize: Annotated[float, Field(ge=0, description="In whole tokens.")] = 0,
+    maxPrize: Annotated[float | None, Field(ge=0)] = None,
     limit: Annotated[int, Field(ge=1, le=50)] = 20,
     offset: Annotated[int, Field(ge=0, description="`nextOffset` of the last page.")] = 0,
 ) -> Annotated[CallToolResult, documents.BrowseResult]:
     """List challenges, newest first."""
-    wanted = challenges.ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
+    wanted = challenges.ChallengeFilter(
+        status=status,
+        skill=skill,
+        evaluator=evaluator,
+        min_prize=minPrize,
+        max_prize=maxPrize,
+        limit=limit,
+        offset=offset,
+    )
     with tool_errors():
         found = await challenges.browse(caller_of(ctx), wanted)
     return answer(text.browse(found), found)
@@ -120,7 +134,7 @@ async def challenge_score(
     address: ChallengeAddress,
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, documents.ScoreResult]:
-    """Why a submission won or lost: place, prize, games, facts, closest rival, trace."""
+    """Why a submission won or lost: place, prize, comparisons, facts, closest rival, trace."""
     with tool_errors():
         found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
     return answer(text.score(found), found)
@@ -139,22 +153,34 @@ async def challenge_try(
     return answer(words.tried_text(found), found)
 
 
-async def config_check(
-    ctx: ToolContext,
-    evalConfigJSON: Annotated[str | dict[str, object], Field(description="The eval config, an object or JSON text.")],
-) -> Annotated[CallToolResult, ConfigResult]:
+def config_text(config: object) -> object:
+    """Text as it was given, to the byte: its hash is what the chain commits to."""
+    return json.dumps(config, ensure_ascii=False) if isinstance(config, dict) else config
+
+
+ConfigJson = Annotated[
+    str,
+    BeforeValidator(config_text),
+    WithJsonSchema({"type": ["string", "object"], "description": "Features and criteria, an object or JSON text."}),
+]
+"""Typed as a string alone, because the SDK reads JSON in what may be an object, and its bytes would be lost."""
+
+
+async def config_check(ctx: ToolContext, evalConfigJSON: ConfigJson) -> Annotated[CallToolResult, ConfigResult]:
     """Check an eval config before posting: every problem with its remedy, the features, the cost. Sends nothing."""
-    found = check_config(config_text(evalConfigJSON).encode(), caller_of(ctx).settings)
+    caller = caller_of(ctx)
+    found = await check_config_for(caller.records, evalConfigJSON.encode(), caller.settings)
     return answer(text.checked_config(found), found)
-
-
-def config_text(config: str | dict[str, object]) -> str:
-    return config if isinstance(config, str) else json.dumps(config, ensure_ascii=False)
 
 
 def as_text(value: object) -> object:
     """A model may write 100 for "100"."""
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+def as_list(value: object) -> object:
+    """Some clients write "a, b" for ["a", "b"]."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class Agreement(BaseModel):
@@ -202,8 +228,8 @@ def posting_of(
     problemStatement: str,
     prize: str,
     deadline: str,
-    evaluator: Literal["clara", "self"],
-    evalConfigJSON: str | dict[str, object],
+    evaluator: Literal["clara", "self"] | None,
+    evalConfigJSON: str,
     scoringWindow: str,
     payout: str | list[int],
     winnerCount: int,
@@ -215,12 +241,12 @@ def posting_of(
     allowDuplicate: bool,
 ) -> Posting:
     return Posting(
-        title=title,
+        title=title or problemStatement.strip()[:TITLE_CHARS],
         problem_statement=problemStatement,
         prize=prize,
         deadline=deadline,
-        evaluator=evaluator,
-        eval_config=config_text(evalConfigJSON),
+        evaluator=evaluator or ("clara" if evalConfigJSON.strip() else "self"),
+        eval_config=evalConfigJSON,
         scoring_window=scoringWindow,
         payout=payout if isinstance(payout, str) else tuple(payout),
         winner_count=winnerCount or None,
@@ -243,7 +269,6 @@ async def challenge_post(
     ctx: ToolContext,
     posting: Annotated[Posting, Resolve(posting_of)],
     agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_post)],
-    title: Annotated[str, Field(min_length=1, max_length=200, description="One line.")],
     problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task; public.")],
     prize: Annotated[
         str,
@@ -257,24 +282,23 @@ async def challenge_post(
     deadline: Annotated[
         str, BeforeValidator(as_text), Field(description='"7 days", "36h" or "2026-12-01T12:00:00Z".', max_length=60)
     ],
+    title: Annotated[str, Field(max_length=200, description="One line; else the beginning of the problem.")] = "",
     evaluator: Annotated[
-        Literal["clara", "self"],
-        Field(description="clara: AI-judged; self: you score by hand."),
-    ] = "clara",
-    evalConfigJSON: Annotated[
-        str | dict[str, object],
-        Field(
-            description="Features and criteria, an object or JSON text; needed for clara. Check it with config_check."
-        ),
-    ] = "",
+        Literal["clara", "self"] | None,
+        Field(description="clara: AI-judged; self: you score it. Without a config: self."),
+    ] = None,
+    evalConfigJSON: ConfigJson = "",
     scoringWindow: Annotated[str, Field(description="Time for scoring after the deadline.", max_length=60)] = "3 days",
     payout: Annotated[
         str | list[int],
-        Field(description="top1, top3 (60/25/15), top5, equal (with winnerCount), or basis points, best first."),
-    ] = "top3",
+        Field(
+            description="top1, top3 (60/25/15), top5, equal (with winnerCount), or basis points, best first.",
+            validation_alias=AliasChoices("payout", "payoutSplit"),
+        ),
+    ] = "",
     winnerCount: Annotated[int, Field(ge=0, le=25)] = 0,
-    token: Annotated[str, Field(description="Prize token's address; USDC by default.", max_length=60)] = "",
-    skills: Annotated[list[str], Field(max_length=20)] = [],  # noqa: B006 - never changed
+    token: Annotated[str, Field(description="A symbol or address; USDC by default.", max_length=60)] = "",
+    skills: Annotated[list[str], BeforeValidator(as_list), Field(max_length=20)] = [],  # noqa: B006 - never changed
     maxParticipants: Annotated[int, Field(ge=0, description="0: no limit.")] = 0,
     expectedEntries: Annotated[int, Field(ge=0, le=10_000, description="For the quote.")] = 0,
     privateSetHash: Annotated[str, Field(description="Commits to a hidden harness.", max_length=66)] = "",
@@ -317,7 +341,11 @@ async def challenge_submit(
         str, Field(description="data:, https: or ipfs:", validation_alias=AliasChoices("uri", "solutionURI"))
     ] = "",
     solutionHash: Annotated[str, Field(description="keccak256 of what is behind uri.", max_length=66)] = "",
-    agentId: Annotated[str, Field(description="Your registry id; looked up by default.", pattern="^[0-9]{0,78}$")] = "",
+    agentId: Annotated[
+        str,
+        BeforeValidator(as_text),
+        Field(description="Your registry id; looked up by default.", pattern="^[0-9]{0,78}$"),
+    ] = "",
     register: Annotated[bool, Field(description="Register as an agent first if needed.")] = False,
     sender: SenderAddress = "",
     confirm: Confirm = False,
@@ -339,6 +367,30 @@ async def challenge_claim(
 ) -> Annotated[CallToolResult, documents.ClaimResult]:
     """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
     return await _done(ctx, agreed, claim(address, sender or None))
+
+
+def scores_of(address: str, winners: list[str], sender: str) -> Action:
+    with tool_errors():
+        return own_scores(address, tuple(map(named_place, winners)), sender or None)
+
+
+async def ask_scores(
+    ctx: ToolContext, action: Annotated[Action, Resolve(scores_of)], confirm: bool
+) -> Elicit[Agreement] | Agreement:
+    return await _question(ctx, confirm, action)
+
+
+async def challenge_post_scores(
+    ctx: ToolContext,
+    action: Annotated[Action, Resolve(scores_of)],
+    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_scores)],
+    address: ChallengeAddress,
+    winners: Annotated[list[str], Field(min_length=1, max_length=200, description="0x… or 0x…=SCORE, best first.")],
+    sender: SenderAddress = "",
+    confirm: Confirm = False,
+) -> Annotated[CallToolResult, documents.ScoresResult]:
+    """Score your own challenge after the deadline: pays the winners, once and for good."""
+    return await _done(ctx, agreed, action)
 
 
 def objection_of(address: str, about: str, reason: str, signature: str) -> ObjectionInput:
@@ -379,6 +431,7 @@ TOOLS: tuple[ToolEntry, ...] = (
     (config_check, "Check an eval config", READS),
     (challenge_post, "Post a challenge and escrow its prize", SPENDS),
     (challenge_submit, "Submit a solution", SPENDS),
+    (challenge_post_scores, "Post your own scores", SPENDS),
     (challenge_object, "Object to an announced result", CLAIMS),
     (challenge_claim, "Claim a prize or refund", CLAIMS),
 )
