@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import re
+import tarfile
+import zipfile
 from fractions import Fraction
 from itertools import groupby
 from math import ceil, copysign, fsum, log1p
@@ -267,7 +270,29 @@ def ties(found: list[tuple[str, float, int]]) -> list[list[str]]:
 
 
 def solution_bytes(bodies: Bodies, account: str) -> bytes:
-    return base64.b64decode(bodies[f"solution/{account}"]["received"]["content"])
+    solution = bodies[f"solution/{account}"]
+    sent = base64.b64decode(solution["received"]["content"])
+    return archived_code(sent, solution) if "files" in solution else sent
+
+
+def archived_code(sent: bytes, solution: Any) -> bytes:
+    """Section 4: what is measured of an archive that has code, which one folder holds."""
+    if sent.startswith(b"PK"):
+        with zipfile.ZipFile(io.BytesIO(sent)) as packed:
+            files = {name.partition("/")[2]: packed.read(name) for name in packed.namelist()}
+    else:
+        with tarfile.open(fileobj=io.BytesIO(sent)) as tar:
+            files = {m.name.partition("/")[2]: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+    assert [(sha(files[one["path"]]), len(files)) for one in solution["files"]] == [
+        (one["sha256"], len(solution["files"])) for one in solution["files"]
+    ]
+    code = [one["path"] for one in solution["files"] if one["kind"] == "code"]
+    mark = b"# " if solution["language"] == "python" else b"// "
+    ended = {
+        path: files[path].rstrip(b"\n") + b"\n" if not files[path].endswith(b"\n") else files[path] for path in code
+    }
+    joined = b"".join(mark + b"=== " + path.encode() + b" ===\n" + ended[path] for path in code)
+    return files[code[0]] if len(code) == 1 else joined
 
 
 class Fit:

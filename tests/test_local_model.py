@@ -18,7 +18,7 @@ from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.core.errors import CannotPublish
+from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import data_uri, entry
@@ -66,7 +66,7 @@ async def test_a_model_that_cannot_read_programs_ranks_nobody(local_chain: Local
     """What it says about programs does not describe them: nothing is invented, and the reason is named."""
     address = await closed(local_chain, json.dumps({**json.loads(CONFIG), "features": [*MEASURED, READ]}))
     async with open_app(judged_locally(local_chain, tmp_path), pace=SendTimeouts(poll_seconds=0.05)) as app:
-        with pytest.raises(CannotPublish, match="gave no facts to compare, so nobody is ranked"):
+        with pytest.raises(Temporary, match=r"No submission could be read|not what was asked for"):
             await evaluate(app, address, EvaluationRequest(dry_run=True))
 
 

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.large_round import PLAN_BY_RULES, large_challenge, large_lines, run_large, trace_entries
+from tests.support.large_round import (
+    PLAN_BY_RULES,
+    archives_challenge,
+    large_challenge,
+    large_lines,
+    run_large,
+    trace_entries,
+)
 from tests.support.verifiers import node_refusals, refusal_of
 
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -287,3 +294,26 @@ async def test_a_result_by_other_weights_is_refused_by_both(tmp_path: Path) -> N
     ours = {name for name, trace in traces.items() if not await refusal_of(trace)}
     theirs = {name for name, refusal in node_refusals(traces, tmp_path).items() if not refusal}
     assert ours == theirs == {"right"}
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_archives_are_read_alike_by_both(tmp_path: Path) -> None:
+    """A round of archives, one of them refused, holds in both; other sizes, kinds or names of files hold in neither."""
+    challenge = archives_challenge()
+    submissions = challenge.submissions
+    right = list(trace_entries(challenge, PLAN_BY_RULES, await run_large(challenge)))
+    bodies: dict[str, Any] = dict(right)
+    solutions = [bodies[f"solution/{one.submitter}"] for one in submissions]
+    assert [one.get("code") for one in solutions] == [None] * 4 + ["bad_archive"]
+    assert [one["kind"] for one in solutions[2]["files"]] == ["text", "binary", "text", "code", "code", "code"]
+    traces, key = {"right": document(of=right).encode()}, f"solution/{submissions[0].submitter}"
+    for name, value in {"bytes": 7, "sha256": "0x" + "11" * 32, "path": "other.py", "kind": "omitted"}.items():
+        files = solutions[0]["files"]
+        wrong = {**solutions[0], "files": [*files[:-1], {**files[-1], name: value}]}
+        traces[name] = document(of=[(one, wrong if one == key else body) for one, body in right]).encode()
+    without = {name: value for name, value in solutions[0].items() if name != "files"}
+    traces["none"] = document(of=[(one, without if one == key else body) for one, body in right]).encode()
+    ours = {name for name, trace in traces.items() if not await refusal_of(trace)}
+    theirs = node_refusals(traces, tmp_path)
+    assert ours == {"right"}
+    assert [name for name, refusal in theirs.items() if not refusal] == ["right"], theirs

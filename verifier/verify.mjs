@@ -3,6 +3,7 @@
 import { createHash, createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";
 import sha3 from "js-sha3";
+import { isArchive, kindsOf, texts, unpack } from "./archive.mjs";
 import { drawn, fit } from "./model.mjs";
 const ZERO = "0x" + "0".repeat(64), RULES = 8, K = 32;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"), keccak = (data) => "0x" + sha3.keccak256(data), utf8 = (text) => Buffer.from(text, "utf8");
@@ -101,7 +102,7 @@ const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s not
   objections: "of:h at:i places[].address:a places[].rank:i places[].score:i places[].status:s raised[].submitter:a raised[].about:s raised[].reason:s raised[].signature:x judge:s?",
   metadata: "content:e evalConfig:s evalConfigHash:h hashKind:=string|canonical adapted[].path:s adapted[].written:s adapted[].taken:s adapted[].reason:s title:s",
   schema: "features[].name:s features[].type:=number|integer|boolean|enum|text features[].min:n? features[].max:n? features[].values[]:s features[].better:=higher|lower|? features[].weight:n features[].source:=measured|llm features[].description:s features[].anchors[]:s typedByModel[]:s", prompts: "*.text:s *.sha256:h",
-  accepted: `${RECEIVED} keccak:h sha256:h hashKind:=content|uri pinned:b language:s?`, refused: `${RECEIVED} code:s reason:s`, rejected: "[].account:a [].code:s [].reason:s [].isOutage:b", similar: "[].earlier:a [].later:a [].kind:=tokens|prose|renamed|statements|minified [].share:n [].contested:b", families: "*:a",
+  accepted: `${RECEIVED} keccak:h sha256:h hashKind:=content|uri pinned:b language:s? files[].path:s files[].bytes:i files[].sha256:h files[].kind:=code|text|binary|omitted`, refused: `${RECEIVED} code:s reason:s`, rejected: "[].account:a [].code:s [].reason:s [].isOutage:b", similar: "[].earlier:a [].later:a [].kind:=tokens|prose|renamed|statements|minified [].share:n [].contested:b", families: "*:a",
   execution: "harness:s language:s? reason:s hidden:b reveal:e? machine.*:snb", executed: "language:s outcome:s withHarness:b calls[].name:s calls[].kind:=setUp|test|metric calls[].outcome:s calls[].used:i calls[].value:sn? facts.*:nb?",
   features: `features.*:nbs? text.*:s measured.*:nb? claimed.*:nbs? ${FLAG("flags")} requests[]:h secondView:=read|same|missing|none unsupported[]:s`, attestation: "[].run:s [].judge:s [].key:s [].report:s [].collateral:s [].fetchedAt:i", answers: "count:i",
   answer: ANSWERED, signed: `${ANSWERED} signed.interface:=near|aci signed.key:s signed.request:e signed.response:e signed.proof:s`, unanswered: "*:s", schedule: "name:s reason:s games:i", verdicts: "judge:s items[]:a count:i sha256:h",
@@ -115,7 +116,7 @@ function misshapen(value, shape, path = "") { // the first place that has anothe
   const first = (places) => { for (const [key, part, inner] of places) { const found = misshapen(part, inner, `${path}.${key}`); if (found) return found; } return null; };
   const told = shape[""]; if (told?.[0] === "=") return told.slice(1).split("|").includes(value === null ? "?" : value) ? null : path; if (told !== undefined) return [...told].some((type) => TYPES[type](value)) ? null : path || "the body"; if (shape["[]"]) return Array.isArray(value) ? first(value.map((one, i) => [i, one, shape["[]"]])) : path || "the body";
   if (value === null || typeof value !== "object" || Array.isArray(value) || isNumber(value)) return path || "the body"; const names = Object.keys(value); if (shape["*"]) return first(names.map((name) => [name, value[name], shape["*"]]));
-  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
+  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo", "files"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
 }
 function checkEntries(bodies) { // all that section 2 names, in its order, and nothing else
   for (const [key, body] of bodies) {
@@ -168,12 +169,19 @@ function percent(text) {
 }
 const MAGIC = ["89504e47", "ffd8ff", "47494638", "255044462d", "504b0304", "1f8b", "7f454c46", "0061736d", "52494646"];
 const estimate = (text) => { let ascii = 0, other = 0; for (const c of text) c < "\x80" ? ascii++ : (other += utf8(c).length); return Math.ceil(ascii / 3) + other; };
-function judged(content, submission) { // the first check that fails, or null
+function judged(content, submission, body) { // the first check that fails, or null
   if (content.length > 262144) return "too_large"; if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
-  const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
-  if (Buffer.compare(utf8(text), content)) return "not_utf8"; if ((text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100) return "binary";
-  if ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < 8 || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < 4) return "empty";
-  return Math.max(estimate(text), estimate(text.normalize("NFKC"))) > 100000 ? "too_large" : null;
+  if (isArchive(content)) return judgedFiles(content, body); const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
+  return Buffer.compare(utf8(text), content) ? "not_utf8" : isControlled(text) ? "binary" : judgedText(text, text);
+}
+const isControlled = (text) => (text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100, cost = (text) => Math.max(estimate(text), estimate(text.normalize("NFKC")));
+const isBinary = (body) => body.includes(0) || MAGIC.some((start) => body.toString("hex", 0, 8).startsWith(start)) || Buffer.compare(utf8(body.toString("utf8")), body) !== 0 || isControlled(body.toString("utf8"));
+const judgedText = (text, all) => ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < 8 || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < 4 ? "empty" : cost(all) > 100000 ? "too_large" : null);
+function judgedFiles(content, { accepted, code, files: told = [], language }) { // of a refused archive only that the code is one of archives
+  if (!accepted) return ["bad_archive", "too_large", "empty"].includes(code) ? code : "bad_archive"; const files = unpack(content); if (!files) return "bad_archive";
+  if (files.length !== told.length || files.some(([path, body], i) => path !== told[i].path || body.length !== +told[i].bytes || sha256(body) !== told[i].sha256)) return "other files";
+  if (kindsOf(files, language, isBinary, cost).some((kind, i) => kind !== told[i].kind)) return "other kinds of files";
+  const { body, document } = texts(files, told, language); return judgedText(body, document);
 }
 function checkSolution(submission, body) {
   const key = `solution/${submission.submitter}`, { received } = body; const content = received.content === null ? null : Buffer.from(received.content, "base64");
@@ -182,7 +190,7 @@ function checkSolution(submission, body) {
     const uri = dataUri(submission.solutionUri); if (content) hold(uri.bytes && !Buffer.compare(uri.bytes, content) && received.mediaType === uri.mediaType && received.immutable === true && received.note === "", key, "what was received is not what the data: URI holds");
     else hold(uri.bytes === null ? ["bad_data_uri", "too_large"].includes(received.code) : uri.bytes.length > 262144 && received.code === "too_large", key, "the data: URI holds content that was not received");
   }
-  const code = content ? judged(content, submission) : received.code; hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
+  const code = content ? judged(content, submission, body) : received.code; hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
   if (!body.accepted) return hold(body.code === code && (content || body.reason === received.reason), key, `the checks give the code ${code}`);
   const kind = submission.solutionHash === keccak(content) ? "content" : "uri";
   hold(body.keccak === keccak(content) && body.sha256 === sha256(content), key, "the hashes are not those of the content");
@@ -224,7 +232,7 @@ function runFeatures(run) {
   return { ...found, runs, tests_passed: share, ...Object.fromEntries(run.calls.filter((call) => call.kind !== "setUp").flatMap(ofCall)) };
 }
 function checkFeatures(key, body, schema, solution, run) {
-  const content = Buffer.from(solution.received.content, "base64"), asNumber = (value) => (typeof value === "boolean" ? value : +value);
+  const sent = Buffer.from(solution.received.content, "base64"), content = solution.files ? utf8(texts(unpack(sent) ?? [], solution.files, solution.language).code) : sent, asNumber = (value) => (typeof value === "boolean" ? value : +value);
   if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
   for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
     if (name in body.measured) hold(value === null ? body.measured[name] === null : isNumber(body.measured[name]) && body.measured[name].text === (name.endsWith("_share") ? double(value) : String(value)), key, `measured ${name} is ${value}`);
@@ -254,9 +262,9 @@ function comparisonRequest(bodies, config, schema, { first, second, group, judge
   return sha256(utf8(plain({ llm: judge, purpose: "comparison", system, user, schema: group.length ? ORDER : ANSWER, maxTokens: new Num(String(limit)), attempt: new Num(String(attempt)) })));
 }
 function readVerdict(answer, isOrder) { // null where it cannot be used
-  if (answer.stop !== "end" || answer.text.length > 65536) return null; const body = answer.text.replace(/^[ \t\r\n]+/, "").replace(/(?<![ \t\r\n])[ \t\r\n]+$/, ""), inside = body.slice(8, -4), bare = body.startsWith("```json\n") && body.endsWith("\n```") && body.length > 11 && !inside.includes("`") ? inside : body;
+  const bare = answer.text.slice(answer.text.indexOf("{"), answer.text.lastIndexOf("}") + 1); if (answer.stop !== "end" || bare.length > 16384) return null; // words around the object do not count
   try {
-    const told = parse(bare, true), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && !bare.startsWith("\ufeff") && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
+    const told = parse(bare, true), names = Object.keys(told).sort(), isRight = utf8(bare).length <= 16384 && names.join() === (isOrder ? "order,reason" : "confidence,reason,winner") && typeof told.reason === "string" && (isOrder ? Array.isArray(told.order) && told.order.length === 4 && [...told.order].sort().join() === "A,B,C,D" : ["A", "B", "tie"].includes(told.winner) && isNumber(told.confidence) && told.confidence >= 0 && told.confidence <= 1);
     return isRight ? told : null;
   } catch { return null; }
 }
@@ -491,4 +499,4 @@ for (const path of given) {
   if (given.length > 1) console.log(path); if (told && !problems.length) { const ran = told.executed ? `, but execution was not checked: what ${told.executed} runs gave is taken as recorded` : ""; console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}${ran}`); continue; }
   for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`); console.log(`${problems.length} problem(s): this trace does not hold.`); process.exitCode = 1;
 }
-if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions, and how far a claim without support counts for less; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; which looks full+, adaptive and fours choose; copies, similar work, families, flags, and of the consistency report all but cycles and side effects; that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions, and how far a claim without support counts for less; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; that a refused archive had to be; which looks full+, adaptive and fours choose; copies, similar work, families, flags, and of the consistency report all but cycles and side effects; that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));

@@ -34,6 +34,7 @@ from clara_eval.core.errors import CannotAct, CannotPublish, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms
 from clara_eval.documents.actions import ActResult
+from clara_eval.submissions.files import pack_folder
 
 POSTING = Posting(
     title="Sort", problem_statement="Sort numbers.", prize="100", deadline="1 day", eval_config=RULES_CONFIG,
@@ -377,11 +378,16 @@ async def test_content_that_cannot_be_stored_is_refused(local_chain: LocalChain,
     agent_id = await local_chain.register(agent)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04 and no end")
+    (tmp_path / "tree" / "lib").mkdir(parents=True)
+    (tmp_path / "tree" / "main.py").write_text("from lib.sums import add\n")
+    (tmp_path / "tree" / "lib" / "sums.py").write_text("def add(a, b):\n    return a + b\n")
     async with opened(agent_settings(local_chain, agent, tmp_path / "none.db")) as caller:
         for given, words in (
             ({"content": "x" * 16_001}, "at most 16,000"),
             ({"file": str(tmp_path / "binary")}, "not UTF-8"),
             ({"file": str(tmp_path / "empty")}, "is empty"),
+            ({"file": str(tmp_path / "cut.zip")}, "damaged or cut off"),
             ({"file": str(tmp_path / "missing")}, "cannot be read"),
             ({"content": "x", "uri": "data:,x"}, "Exactly one"),
             ({}, "given: none"),
@@ -390,6 +396,10 @@ async def test_content_that_cannot_be_stored_is_refused(local_chain: LocalChain,
         ):
             with pytest.raises(Exception, match=words):
                 await plan_submit(caller, SubmissionInput(challenge=address, agent_id=agent_id, **given))  # type: ignore[arg-type]
+        tree = await plan_submit(
+            caller, SubmissionInput(challenge=address, agent_id=agent_id, file=str(tmp_path / "tree"))
+        )
+        assert tree.details["solutionHash"] == keccak_hex(pack_folder(tmp_path / "tree"))
         largest = await plan_submit(caller, SubmissionInput(challenge=address, agent_id=agent_id, content="x" * 16_000))
     gas = largest.transactions[0].gas
     assert gas is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
+import io
 import socket
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,9 +20,11 @@ from clara_eval.harness import (
     Machine,
     MissingEngine,
     RunLimits,
+    RunOutcome,
     cpython,
 )
 from clara_eval.harness.wasm import CLOCK_SECONDS
+from clara_eval.submissions.files import read_archive
 
 pytestmark = pytest.mark.xdist_group("python-engine")
 HARNESS = """
@@ -389,3 +393,27 @@ def test_a_poster_is_warned_of_what_a_table_or_an_agreeing_object_gets(machine: 
     weak = "def test_add(s): assert isinstance(s.add(1, 2), int)\n"
     warned = check_harness(machine, Harness("python", weak), ADD).warnings
     assert warned == ("A submission whose functions all give True passes every test. Add one that it fails.",)
+
+
+def test_the_files_of_a_tree_import_each_other(machine: Machine) -> None:
+    """A package, a module in a folder and relative imports work; what is not in the tree is still not there."""
+    files = {
+        "main.py": b"from lib import answer\nfrom lib.deep.more import twice\n\n\ndef f(n):\n    return twice(answer(n))\n",
+        "lib/__init__.py": b"from .sums import answer\n",
+        "lib/sums.py": b"def answer(n):\n    return n + 1\n",
+        "lib/deep/more.py": b"from ..sums import answer\n\n\ndef twice(n):\n    return 2 * n + 0 * answer(n)\n",
+    }
+    harness = "def test_f(it):\n    assert it.f(20) == 42\n"
+
+    def tree(files: dict[str, bytes]) -> str:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for name, body in files.items():
+                archive.writestr(name, body)
+        found = read_archive(packed.getvalue()).program("python")
+        assert found is not None
+        return found
+
+    assert run(machine, tree(files), harness).outcome == RunOutcome.PASSED
+    lost = run(machine, tree({**files, "lib/__init__.py": b"import elsewhere\n"}), harness)
+    assert (lost.outcome, "elsewhere" in lost.detail) == (RunOutcome.FORBIDDEN_IMPORT, True)

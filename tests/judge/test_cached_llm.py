@@ -363,16 +363,48 @@ async def test_a_prompt_the_provider_does_not_take_is_a_recorded_refusal() -> No
     assert (refused.answer.stop, refused.answer.text, refused.cost_micro_usd) == ("refusal", "too long", 0)
     assert (await line.ask(_prompt(1))).answer.stop == "end"
     assert await _line(model, book)[0].ask(_prompt(0)) == refused
-    assert (model.calls, budget.spent, budget.reserved) == (2, 15, 0)
+    assert (model.calls, budget.spent, budget.reserved) == (3, 30, 0), "one more, to see whether it answers at all"
 
 
 async def test_prompts_that_are_never_taken_are_no_value_and_no_crash() -> None:
-    """The reader hears that the model refused, with every request that was made, and nothing is raised."""
-    line, book, _ = _line(Model(lambda _: BadAnswer("filtered")))
-    asked = await StructuredLlm(line).ask(_prompt(), str)
+    """What a provider refuses while it answers others is no value: the reason says it, with every request made."""
+    line, book, _ = _line(Model(lambda number: None if number == 1 else BadAnswer("filtered")))
+    asked = await StructuredLlm(line).ask(_prompt(), str, tries=1)
     assert (asked.value, asked.outage) == (None, None)
-    assert "refused" in asked.reason
-    assert set(asked.requests) == set(book.kept)
+    assert asked.reason.endswith("The question was refused: filtered")
+    assert set(asked.requests) < set(book.kept)
+
+
+async def test_a_model_that_refuses_everything_is_an_outage() -> None:
+    """Nothing is recorded, no question is asked for ever, and a model that comes back answers within the same ask."""
+    line, book, _ = _line(model := Model(lambda _: BadAnswer("filtered")))
+    asked = await StructuredLlm(line).ask(_prompt(), str)
+    assert isinstance(asked.outage, Temporary)
+    assert "refuses every question: filtered" in asked.reason
+    assert not book.kept
+    assert model.calls <= 2 * RetryPolicy().tries
+    healed, _, clock = _line(Model(lambda number: BadAnswer("filtered") if number < 5 else None))
+    assert (await healed.ask(_prompt())).answer.stop == "end"
+    assert clock.now < 1030
+
+
+async def test_many_questions_that_are_all_refused_cost_one_probe() -> None:
+    """Callers do not each ask whether the model refuses everything, and none of their answers is kept."""
+    model = Model(lambda _: BadAnswer("filtered"))
+    line, book, _ = _line(model, policy=RetryPolicy(tries=1, most_probes=1))
+    asked = await asyncio.gather(*(line.ask(_prompt(n)) for n in range(40)), return_exceptions=True)
+    assert all(isinstance(one, Temporary) for one in asked)
+    assert not book.kept
+    assert model.calls == 41
+
+
+async def test_a_refusal_is_passed_on_to_the_next_model() -> None:
+    """What the first reader refuses the second one answers, and only its answer is recorded."""
+    first, second = Model(lambda _: BadAnswer("filtered")), Model(name="openai:other")
+    line, book, _ = _line(first)
+    other, _, _ = _line(second, book)
+    paid = await FallbackLlm([line, other]).ask(_prompt())
+    assert (paid.llm, first.calls, second.calls, len(book.kept)) == ("openai:other", 1, 1, 1)
 
 
 async def test_a_wrong_key_is_not_tried_for_every_pair() -> None:

@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_left_out_and_said() -> None:
     rng = random.Random(1)
     noise = "".join(f"{rng.random()}\n" for _ in range(15_000)).encode()
     found = accepted(zipped({"a.txt": noise, "z.py": FILES["main.py"], "b.md": FILES["README.md"]}))
-    assert f"a.txt: {len(noise)} bytes, left out" in found.text
+    assert f"a.txt: {len(noise)} bytes, omitted" in found.text
     assert "=== a.txt ===" not in found.text
     assert "=== z.py ===" in found.text
     assert "=== b.md ===" in found.text

@@ -8,12 +8,17 @@ each, so that none is a copy of another. The same seed gives the same bytes.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import random
 import re
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
+from io import BytesIO
 from typing import Any
 
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
@@ -82,6 +87,44 @@ def large_challenge(count: int, seed: int = 1, *, by_models: bool = False) -> Ch
     )
 
 
+def _packed(number: int, kind: str) -> bytes:
+    """An archive of a few files, among them a program, prose and a binary."""
+    files = {f"work/part_{n}.py": program(10 * number + n).encode() for n in range(1 + number % 3)}
+    files |= {"work/README.md": f"# Work {number}\n\nWhat it does.\r\n".encode(), "work/logo.png": b"\x89PNG\x00"}
+    out = BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, body in files.items():
+                archive.writestr(name, body)
+        return out.getvalue()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, body in {**files, "work/" + "long/" * 8 + "ä" * 90 + ".txt": b"A long name.\n"}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(body)
+            tar.addfile(entry, BytesIO(body))
+    return out.getvalue()
+
+
+def archives_challenge() -> Challenge:
+    """Five archives, by rules over their text and code; the last one is cut off."""
+    features = ["lines", "words", "bytes", "max_complexity"]
+    text = json.dumps({**CONFIG, "features": [{"name": one, "better": "lower"} for one in features]})
+    packed = [_packed(n, "zip" if n % 2 else "tar") for n in range(4)] + [_packed(4, "zip")[:-30]]
+    challenge = large_challenge(5)
+    submissions = [
+        replace(
+            one,
+            solution_uri="data:application/zip;base64," + base64.b64encode(content).decode(),
+            solution_hash=keccak_hex(content),
+        )
+        for one, content in zip(challenge.submissions, packed, strict=True)
+    ]
+    uri = build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=text)
+    return replace(
+        challenge, submissions=tuple(submissions), challenge_uri=uri, eval_config_hash=config_hash(text.encode())
+    )
+
+
 def evidence_of(challenge: Challenge) -> dict[str, Any]:
     """What a trace of this round holds of the world: the metadata and every submission as it came."""
     metadata = Received.of(read_data_uri(challenge.challenge_uri, len(challenge.challenge_uri)))
@@ -110,7 +153,10 @@ def trace_entries(challenge: Challenge, plan: EvaluationPlan, result: Evaluation
 @cache
 def large_lines(count: int, plan: EvaluationPlan = PLAN_BY_RULES) -> list[str]:
     """The lines of its trace file."""
-    challenge = large_challenge(count)
+    return lines_of_round(large_challenge(count), plan)
+
+
+def lines_of_round(challenge: Challenge, plan: EvaluationPlan = PLAN_BY_RULES) -> list[str]:
     with ThreadPoolExecutor(1) as pool:  # a loop of its own, whoever asks
         walked = pool.submit(asyncio.run, run_large(challenge, plan)).result()
     writer = TraceWriter()

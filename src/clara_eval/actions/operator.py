@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
+from clara_eval.actions.resources import check_resources
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
@@ -49,7 +50,8 @@ async def preflight(settings: Settings) -> list[Finding]:
     try:
         async with open_app(settings) as app:
             found = []
-            checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store, "judges": _judges}
+            checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store,
+                      "resources": check_resources, "judges": _judges}  # fmt: skip
             checks |= {place.name: partial(_place, place) for place in app.places}
             for name, look in checks.items():
                 try:

@@ -20,12 +20,13 @@ from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.code import guess_language
 from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
-from clara_eval.core.errors import BadInput, CannotAct, NotYet
+from clara_eval.core.errors import BadInput, BadSubmission, CannotAct, NotYet
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
 from clara_eval.evaluation.features.features import executed_values
 from clara_eval.evaluation.features.measured import measure
+from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 
 DATA_URI_BYTES = 16_000
 """A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
@@ -227,11 +228,15 @@ async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
             value=len(content),
             remedy="Set CLARA_IPFS_API to pin it, or publish it and give its ipfs: or https: URI.",
         )
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        raise BadInput("The content is not UTF-8 text.", path="content", remedy="Submit text.") from None
-    uri = "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
+    if is_archive(content):
+        try:
+            read_archive(content)
+        except BadSubmission as bad:
+            raise BadInput(bad.message, path="file", remedy=bad.remedy) from None
+    elif is_binary(content):
+        raise BadInput("The content is not UTF-8 text.", path="content", remedy="Submit text, or an archive of files.")
+    kind = "application/octet-stream" if is_archive(content) else "text/plain;charset=utf-8"
+    uri = f"data:{kind};base64," + base64.b64encode(content).decode()
     costly = f"{len(content):,} bytes are stored on chain; an ipfs: URI would cost less gas."
     return _Solution(uri, keccak_hex(content), (costly,) if len(content) > 2_000 else ())
 
@@ -249,7 +254,9 @@ def _read_file(caller: Caller, name: str) -> bytes:
     if not caller.is_local:
         raise BadInput("Files are read only from the caller's own machine.", path="file", remedy="Give the content.")
     try:
-        with Path(name).expanduser().open("rb") as file:
+        if (path := Path(name).expanduser()).is_dir():
+            return pack_folder(path)
+        with path.open("rb") as file:
             content = file.read(FILE_BYTES + 1)
     except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
         told = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."

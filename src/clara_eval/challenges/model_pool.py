@@ -19,10 +19,10 @@ from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.costs.budgets import ReadingBudget, RunBudget, caps_of
+from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
-from clara_eval.judge.port import ConnectedLlm, Llm
+from clara_eval.judge.port import ConnectedLlm, Llm, NothingJudged
 from clara_eval.judge.provider import BatchRun
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.providers.registry import (
@@ -193,6 +193,10 @@ class ModelPool:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
             check_worth_starting(quoted, caps.tightest)
+        expected = quoted.models_micro_usd
+        wasted_at = f"wasted/{','.join(plan.models)}/"  # another jury, or a restart, begins anew
+        earlier = await self.store.entries(challenge.run, wasted_at)
+        wasted = sum(int(amount) for _, amount in earlier)
         ledger = Reservation(self.settings, self.store, challenge, unsure)
         budget = RunBudget(
             most,
@@ -200,6 +204,8 @@ class ModelPool:
             lost_before=unsure,
             kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
             extend=ledger.extend,
+            most_wasted=max(WASTE_TIMES * expected, LEAST_WASTE) if expected else None,
+            wasted=wasted,
         )
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
@@ -209,11 +215,15 @@ class ModelPool:
         if self.is_costly(plan) and not is_answered:
             await ledger.take(most or spent)
         try:
-            expected = quoted.models_micro_usd
             yield RunModels(
                 lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
             )
+        except NothingJudged as bad:
+            budget.waste(await self.store.forget_answers(bad.requests))
+            raise
         finally:
+            if budget.wasted > wasted:
+                await self.store.add_entry(challenge.run, f"{wasted_at}{len(earlier)}", str(budget.wasted - wasted))
             for name in plan.models:
                 self._attested.pop((name, challenge.run), None)
             if ledger.line is not None:

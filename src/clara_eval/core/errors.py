@@ -135,8 +135,10 @@ class Deferred(ClaraError):
 class OutOfBudget(Temporary):
     """The budget of a run is used up, by answers or (`is_lost`) by calls that were never answered."""
 
-    def __init__(self, message: str, *, remedy: str = "", is_lost: bool = False) -> None:
-        super().__init__(message, remedy=remedy)
+    def __init__(
+        self, message: str, *, remedy: str = "", is_lost: bool = False, retry_after_seconds: float | None = None
+    ) -> None:
+        super().__init__(message, remedy=remedy, retry_after_seconds=retry_after_seconds)
         self.is_lost = is_lost
 
 

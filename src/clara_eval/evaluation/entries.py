@@ -27,7 +27,7 @@ from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round,
 from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult
 from clara_eval.judge import type_names
 from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
-from clara_eval.judge.port import Prompt
+from clara_eval.judge.port import NothingJudged, Prompt
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.submissions.copies import Likeness, find_likeness
 from clara_eval.submissions.model import Rejected, Solution
@@ -171,13 +171,13 @@ def _failure(facts: SubmissionFacts) -> Flag | None:
 
 
 def _nothing(all_facts: Sequence[SubmissionFacts]) -> Temporary | CannotPublish:
-    failures = [flag for facts in all_facts if (flag := _failure(facts)) is not None]
-    unread = next((flag for flag in failures if flag.code == UNREAD), None)
-    if unread is not None:
-        return Temporary(f"No submission could be read. The first: {unread.sentence}")
-    said = f"The first: {failures[0].sentence}" if failures else "Every judged feature is unknown for every submission."
+    failure = next((flag for facts in all_facts if (flag := _failure(facts)) is not None), None)
+    if failure is not None:
+        asked = [request for facts in all_facts for request in facts.requests]
+        return NothingJudged(f"No submission could be read. The first: {failure.sentence}", asked)
     return CannotPublish(
-        f"Reading the {len(all_facts)} submissions gave no facts to compare, so nobody is ranked. {said}",
+        f"Reading the {len(all_facts)} submissions gave no facts to compare, so nobody is ranked: every judged feature "
+        "is unknown for every submission.",
         remedy="Evaluate it anew with another model (`evaluate --restart`), or let the poster post scores.",
     )
 

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.core.constants import Winner
-from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.errors import ConfigError
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, OrderingJudge
+from clara_eval.judge.port import NothingJudged
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 
@@ -88,9 +89,18 @@ async def play_tournament(
                 undecided.add(comparison.question)
             else:
                 results.append(comparison.result)
+        lost = without_verdict(played)
+        if len(lost) > OUTAGE_SHARE * (len(lost) + len(results)) and (not gives_up or not results):
+            asked = [request for comparison in lost for request in comparison.requests]
+            raise NothingJudged(f"{len(lost)} comparisons have no verdict. The last: {lost[-1].reason}", asked)
     if done < most:
         on_comparison(done, done)  # settled before everything was asked
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
+
+
+def without_verdict(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The pairs that were asked and have no verdict; those of a failed order are asked as pairs."""
+    return [one for one in comparisons if one.winner is None and not one.group]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +157,10 @@ async def _play(
     waiting = iter(enumerate(batch))
     await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
     if len(unanswered) > bearable:
-        raise Temporary(
+        raise NothingJudged(
             f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
-            retry_after_seconds=max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,
+            [request for decision in unanswered for request in decision.requests],
+            max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,
         )
     return [comparison for answer in answers for comparison in answer]
 

@@ -16,12 +16,13 @@ from clara_eval.evaluation.execution import WITHHELD, ChosenHarness
 from clara_eval.evaluation.features.extract import UNREAD
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
-from clara_eval.evaluation.play import Comparison
+from clara_eval.evaluation.play import OUTAGE_SHARE, Comparison, without_verdict
 from clara_eval.evaluation.round import Round, Ruling, is_by_default
 from clara_eval.ranking import Ranking
 from clara_eval.submissions.copies import CONTESTED_SECONDS, Likeness
 from clara_eval.submissions.model import Rejected, Solution
 
+UNJUDGED = "unjudged"
 PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
 """Reasons for a review that are no flags."""
 UNDECIDED_REVIEW = 0.05
@@ -169,9 +170,9 @@ def _undecided(found: JudgedRound) -> Iterator[Flag]:
     asked = len(found.comparisons)
     missing = asked - (found.ranking.results if found.ranking else 0)
     if missing:
-        share = missing / asked
+        share, lost = missing / asked, len(without_verdict(found.comparisons))
         yield Flag(
-            "undecided",
+            UNJUDGED if lost > OUTAGE_SHARE * (lost + asked - missing) else "undecided",
             "review" if share > UNDECIDED_REVIEW else "warn",
             f"{missing} of {asked} comparisons ({100 * share:.1f} %) have no verdict; they count for nobody.",
             evidence={"undecided": missing, "comparisons": asked},
@@ -248,8 +249,13 @@ def review_reasons(flags: Sequence[Flag], rulings: Sequence[Ruling], terms: Revi
         shown = "of unknown worth" if worth is None else f"of ${worth:,.2f}"
         told = f"The prize {shown} is not below ${limit:,.2f}, so a person approves it."
         reasons.append(ReviewReason(PRIZE, told))
-    if not is_by_default(rulings):
-        reasons += [ReviewReason(flag.code, flag.sentence) for flag in flags if flag.severity == "review"]
+    is_ruled = is_by_default(rulings)
+    reasons += [
+        ReviewReason(flag.code, flag.sentence)
+        for flag in flags
+        if flag.severity == "review" and (flag.code == UNJUDGED or not is_ruled)
+    ]
+    if not is_ruled:
         reasons += [ReviewReason(DOUBT, doubt)] if (doubt := _doubt(terms)) else []
     if terms.uncalibrated is not None:
         reasons.append(ReviewReason(CALIBRATION, terms.uncalibrated))

@@ -16,9 +16,10 @@ from pydantic import SecretStr
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clara_eval.actions.published import ResultReader
-from clara_eval.app import SendTimeouts, open_app
+from clara_eval.actions.resources import check_resources
+from clara_eval.app import App, SendTimeouts, open_app
 from clara_eval.config.settings import Settings, listed
-from clara_eval.core.errors import ConfigError
+from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.core.version import __version__
 from clara_eval.interfaces.api.app import create_app, stop_streams
 from clara_eval.interfaces.api.context import ApiContext
@@ -80,6 +81,7 @@ async def serving(
             _ = app.evaluator
         _ = settings.factory  # settings that no retry can repair end the process at once
         stack.push_async_callback(watch_models(app, metrics))
+        await _tell_resources(app)
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         evaluator = app.sender.address if app.sender.can_sign or settings.evaluator_address else None
         reader = ResultReader(app.store, app.chain_id, settings.traces_public, evaluator)
@@ -93,6 +95,14 @@ async def serving(
         _log.info("service_started", mode=mode, host=host, port=port, network=settings.network_name,
                   dry_run=not app.sender.can_sign)  # fmt: skip
         yield engine
+
+
+async def _tell_resources(app: App) -> None:
+    """Log what the service needs; a machine with less is said, and not refused."""
+    try:
+        _log.info("resources_enough", detail=await check_resources(app))
+    except ClaraError as bad:
+        _log.warning("resources_short", detail=str(bad))
 
 
 def secrets_of(settings: Settings) -> list[str]:

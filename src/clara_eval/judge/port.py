@@ -164,6 +164,19 @@ class TooCostly(AnswerCut):
     remedies = "Raise CLARA_BUDGET_PER_CHALLENGE_USD"
 
 
+class JudgeRefuses(Temporary):
+    """The model refuses every question, also one about nothing: that is its own trouble, never an entry's."""
+
+
+class NothingJudged(Temporary):
+    """Most questions of a stage have no usable answer: the judge's trouble. `requests` are asked again later."""
+
+    def __init__(self, what: str, requests: Sequence[str], retry_after_seconds: float | None = None) -> None:
+        remedy = "It is asked again later; if it lasts, name another judge in CLARA_JUDGES."
+        super().__init__(what, remedy=remedy, retry_after_seconds=retry_after_seconds)
+        self.requests = tuple(requests)
+
+
 class GoneWithout(Temporary):
     """A finished run went without this answer, so it is not asked for again."""
 

@@ -68,7 +68,6 @@ def is_cut(answer: Answer) -> bool:
 
 
 LIMITS = JsonLimits(bytes=16_384, depth=3)
-_FENCED = re.compile(r"```json\n([^`]*)\n```")
 
 
 def object_schema(**properties: object) -> dict[str, object]:
@@ -79,11 +78,9 @@ def object_schema(**properties: object) -> dict[str, object]:
 def read_object(
     text: str, fields: Collection[str], limits: JsonLimits = LIMITS, *, optional: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return the one object, bare or in an exact ```json fence, with these fields; optional ones may be missing."""
-    body = text.strip(" \t\r\n")
-    fenced = _FENCED.fullmatch(body)
+    """Return the one object in the text, with these fields; optional ones may be missing."""
     try:
-        value = read_strict_json(fenced.group(1) if fenced else body, limits, what="The answer")
+        value = read_strict_json(_object_in(text), limits, what="The answer")
     except BadInput as bad:
         # Reasons are kept and shown: what the model wrote is quoted in them only as harmless characters.
         raise BadAnswer(shown(bad.message, 200)) from None
@@ -97,15 +94,19 @@ def read_object(
     return value
 
 
+def _object_in(text: str) -> str:
+    """Return what is from the first brace to the last: a fence or words around the object do not count."""
+    begins = text.find("{")
+    return text if begins < 0 else text[begins : text.rfind("}") + 1]
+
+
 def makes_sense(text: str, schema_json: str) -> bool:
     """Return whether this is an object with the fields that the schema requires."""
     required = _required(schema_json)
     if not required:
         return True
-    body = text.strip()
-    fenced = _FENCED.fullmatch(body)
     try:
-        value = json.loads(fenced.group(1) if fenced else body)
+        value = json.loads(_object_in(text))
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and required <= set(value)

@@ -22,6 +22,7 @@ from clara_eval.judge.port import (
     Answer,
     Garbled,
     JudgeDown,
+    JudgeRefuses,
     JudgeWaits,
     Llm,
     OutOfTime,
@@ -33,7 +34,7 @@ from clara_eval.judge.port import (
     TooSlow,
     Unanswered,
 )
-from clara_eval.judge.reading import is_cut, makes_sense, without_thinking
+from clara_eval.judge.reading import is_cut, makes_sense, shown, without_thinking
 
 CallListener = Callable[[str, str, str, float], None]
 """Called after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
@@ -89,6 +90,8 @@ class RetryingLlm:
         self._nonsense = 0
         self._is_garbled = False
         """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
+        self._refuses = False
+        """A probe was refused too, and nothing was answered since."""
         self._probing = asyncio.Lock()
         self.answered = 0
 
@@ -110,7 +113,7 @@ class RetryingLlm:
                         await self._pause(prompt, number, last, until, yields=yields)
                     async with self._call(prompt, until, yields=yields) as call:
                         call.answer = await self._llm.complete(prompt)
-                    return await self._accepted(call, until)
+                    return await self._accepted(call, until, yields=yields)
                 except (OutOfTime, OutOfBudget, JudgeDown, JudgeWaits, Garbled):
                     raise
                 except Temporary as bad:
@@ -120,9 +123,8 @@ class RetryingLlm:
                         break
             raise self._gave_up(number + 1, last)
         except (RequestRefused, ServerFailed, TooSlow) as bad:
-            since = 0 if isinstance(bad, RequestRefused) else before
             is_down = isinstance(bad, TooSlow) and self._admission.breaker.is_open
-            if yields or is_down or not await self._answers_others(prompt, since, until):
+            if yields or is_down or not await self._answers_others(prompt, before, until):
                 raise
             stop: Stop = "max_tokens" if isinstance(bad, TooSlow) else "refusal"
             return Charged(Answer(bad.message, self._name, stop, 0, 0), 0)
@@ -146,6 +148,8 @@ class RetryingLlm:
         async with self._probing:
             if self._answered[prompt.purpose] > before:
                 return True
+            if self._refuses:
+                return False
             try:
                 await self._probe(prompt, until)
             except RequestRefused as bad:
@@ -160,10 +164,13 @@ class RetryingLlm:
         control = replace(prompt, user=CONTROL)
         async with self._call(control, until, yields=False) as call:
             call.answer = await self._llm.complete(control)
+        charged = self._charged(call)
         if self._counts_as_nonsense(call):
             self._is_garbled = True
-            raise self._garbled(call)
-        await self._keep(control, self._charged(call))
+            raise self._garbled(call, charged)
+        if charged.answer.stop == "refusal":
+            raise self._refusing(call, charged)
+        await self._keep(control, charged)
 
     @asynccontextmanager
     async def _call(self, prompt: Prompt, until: float, *, yields: bool) -> AsyncIterator[_Call]:
@@ -191,8 +198,9 @@ class RetryingLlm:
                 raise
             assert call.answer is not None
             self._report(call, call.answer.stop)
-            breaker.answered()
             self._admission.gate.answered()
+            if call.answer.stop != "refusal":
+                breaker.answered()
         finally:
             breaker.abandoned(probe=is_probe)
             self._admission.gate.leave()
@@ -235,18 +243,27 @@ class RetryingLlm:
         if self._watch is not None:
             self._watch(self._name, call.prompt.purpose, result, self._clock() - call.asked_at)
 
-    async def _accepted(self, call: _Call, until: float) -> Charged:
-        """Charge the answer; Garbled after too many unparsable ones, unless the model makes sense to others."""
-        if self._counts_as_nonsense(call):
-            is_alone = False
+    async def _accepted(self, call: _Call, until: float, *, yields: bool) -> Charged:
+        """Charge the answer. One that is refused or unparsable counts only if the model makes sense to others.
+
+        Raises Garbled or JudgeRefuses if it does not; RequestRefused for a refusal that another model may answer.
+        """
+        charged = self._charged(call)  # before a probe, which needs the money that was reserved
+        is_refused = charged.answer.stop == "refusal"
+        if self._counts_as_nonsense(call) or is_refused:
+            if is_refused and yields:
+                self._lose(call, charged)
+                raise RequestRefused(f"{self._name} refuses a question: {charged.answer.text}")
+            is_alone, trouble = False, None
             try:
-                if not self._is_garbled:
-                    is_alone = await self._answers_others(call.prompt, call.answered_before, until)
+                is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.answered_before, until)
             finally:
-                garbled = None if is_alone else self._garbled(call)
-            if garbled is not None:
-                raise garbled
-        return self._charged(call)
+                if not is_alone:
+                    trouble = self._refusing(call, charged) if is_refused else self._garbled(call, charged)
+            if trouble is not None:
+                raise trouble
+            self._admission.breaker.answered()
+        return charged
 
     def _counts_as_nonsense(self, call: _Call) -> bool:
         """Count the unparsable answers in a row; True when there are too many."""
@@ -254,10 +271,21 @@ class RetryingLlm:
         self._is_garbled = self._is_garbled and self._nonsense > 0
         return self._nonsense > MOST_NONSENSE
 
-    def _garbled(self, call: _Call) -> Garbled:
-        self._admission.breaker.failed(self._clock(), probe=call.is_probe)
-        self._budget.unsure(call.reserved, call.prompt.purpose)
+    def _garbled(self, call: _Call, charged: Charged) -> Garbled:
+        self._failed_to_help(call, charged)
         return Garbled(f"{self._name} answers with something that is not what was asked for.")
+
+    def _refusing(self, call: _Call, charged: Charged) -> JudgeRefuses:
+        self._refuses = True
+        self._failed_to_help(call, charged)
+        return JudgeRefuses(f"{self._name} refuses every question: {shown(charged.answer.text, 200)}")
+
+    def _failed_to_help(self, call: _Call, charged: Charged) -> None:
+        self._lose(call, charged)
+        self._admission.breaker.failed(self._clock(), probe=call.is_probe)
+
+    def _lose(self, call: _Call, charged: Charged) -> None:
+        self._budget.lose(call.prompt.purpose, charged.cost or 0)
 
     def _charged(self, call: _Call) -> Charged:
         answer, purpose = call.answer, call.prompt.purpose
@@ -267,7 +295,9 @@ class RetryingLlm:
         beyond = min(2 * (answer.output_tokens - call.prompt.max_tokens), MOST_BEYOND_LIMIT)
         self._beyond_limit = max(self._beyond_limit, beyond)
         self.answered += 1
-        self._answered[purpose] += _is_good(call) and answer.stop != "refusal"
+        if _is_good(call) and answer.stop != "refusal":
+            self._answered[purpose] += 1
+            self._refuses = False
         return Charged(answer, cost)
 
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from clara_eval.core.errors import BadAnswer, Temporary
 from clara_eval.judge.costs.budgets import EntryShare, ReadingBudget
 from clara_eval.judge.port import AnswerCut, Asker, GoneWithout, PaidAnswer, Prompt, request_hash
-from clara_eval.judge.reading import TokenLimits, is_cut, without_thinking
+from clara_eval.judge.reading import TokenLimits, is_cut, shown, without_thinking
 
 T = TypeVar("T")
 TRIES = 3
@@ -168,6 +168,8 @@ class _Question:
 
 def _usable(paid: PaidAnswer) -> str:
     if paid.answer.stop == "refusal":
+        if not paid.answer.output_tokens:  # no model saw it: it is too long, or a filter is before it
+            raise BadAnswer(f"The question was refused: {shown(paid.answer.text, 300)}")
         raise BadAnswer("The model refused to answer.")
     if paid.answer.stop == "max_tokens":
         raise BadAnswer("The answer was cut at the token limit.")

@@ -34,6 +34,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.private_file import make_private
 from clara_eval.service.options import APPLICATION, APPLICATION_VERSION, EngineOptions
+from clara_eval.store.driver import QUEUE_CONNECTIONS
 from clara_eval.store.leases import Leases, worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 
@@ -132,6 +133,7 @@ async def launched(
         "executor_id": worker,
         "serializer": JsonSerializer(),
         "log_level": "WARNING",
+        "sys_db_pool_size": QUEUE_CONNECTIONS,
         "enable_otlp": False,
         "scheduler_polling_interval_sec": 30.0,
     }

@@ -22,6 +22,9 @@ Row = tuple[Any, ...]
 SqlValue = str | int | float | None
 BULK = 500
 """Placeholders in one statement; SQLite's oldest limit is 999."""
+STORE_CONNECTIONS = 4
+QUEUE_CONNECTIONS = 3
+"""Of Postgres, at most, in one process; the queue has one more that listens."""
 
 
 class Driver(Protocol):

@@ -13,7 +13,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from clara_eval.core.errors import ConfigError, StoreDown
-from clara_eval.store.driver import DATABASE, Driver, Row, SqlValue, migrate
+from clara_eval.store.driver import DATABASE, STORE_CONNECTIONS, Driver, Row, SqlValue, migrate
 from clara_eval.store.sql_store import SqlStore
 
 _LEDGER_LOCK = 0x636C617261
@@ -69,7 +69,7 @@ class PostgresDriver:
 
 class PostgresStore:
     @staticmethod
-    async def open(url: str, *, connections: int = 8) -> SqlStore:
+    async def open(url: str, *, connections: int = STORE_CONNECTIONS) -> SqlStore:
         pool: Pool = AsyncConnectionPool(
             url,
             min_size=1,

@@ -64,6 +64,13 @@ class RunAnswers:
             listen(paid)
         return paid
 
+    async def forget_answers(self, requests: Sequence[str]) -> int:
+        """Delete answers that are of no use, so that the requests are asked again; return what they cost."""
+        found = await self.answers(requests)
+        for request in found:
+            await self.driver.fetch("DELETE FROM answers WHERE request = ?", (request,))
+        return sum(paid.cost_micro_usd or 0 for paid in found.values())
+
     async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
         last = ""
         while True:

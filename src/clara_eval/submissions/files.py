@@ -30,7 +30,7 @@ MOST_RATIO, FREE_BYTES = 100, 65_536
 DEEPEST, LONGEST_PATH = 16, 200
 SHOWN_TOKENS = 80_000
 """Of the files themselves, so that their map fits beside them into what a reader is shown."""
-MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
+_MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
 IGNORED = frozenset({".git", ".venv", "node_modules", "__pycache__", "__MACOSX", ".DS_Store"})
 """Names that are not packed from a folder; in an archive they count as every other file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
@@ -40,7 +40,7 @@ _LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILIN
 _PROGRAMS = ("submission", "solution", "main")
 _LOADER = Path(__file__).with_name("python_tree.py")
 
-FileKind = Literal["code", "text", "binary", "left out"]
+FileKind = Literal["code", "text", "binary", "omitted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SubmittedFile:
     path: str
     content: bytes
     kind: FileKind
-    """`code` is in the submission's language; `left out` is text for which the readers have no space."""
+    """`code` is in the submission's language; `omitted` is text for which the readers have no space."""
 
     @property
     def text(self) -> str:
@@ -112,14 +112,26 @@ def is_archive(content: bytes) -> bool:
     return content.startswith((b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b")) or content[257:262] == b"ustar"
 
 
-def is_binary(content: bytes) -> bool:
-    if b"\x00" in content or content.startswith(MAGIC):
-        return True
+def text_of(content: bytes) -> str:
+    """The content as text; raises BadSubmission if it is none."""
+    if b"\x00" in content or content.startswith(_MAGIC):
+        raise BadSubmission("The content is binary, not text.", code="binary", remedy="Submit UTF-8 text.")
     try:
         text = content.decode("utf-8")
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as bad:
+        raise BadSubmission(f"Byte {bad.start} is not valid UTF-8 ({bad.reason}).", code="not_utf8") from None
+    controls = len(_CONTROL.findall(text))
+    if controls * 100 > len(text):
+        raise BadSubmission(f"The content has {controls} control characters: binary, not text.", code="binary")
+    return text
+
+
+def is_binary(content: bytes) -> bool:
+    try:
+        text_of(content)
+    except BadSubmission:
         return True
-    return len(_CONTROL.findall(text)) * 100 > len(text)
+    return False
 
 
 def read_archive(content: bytes, language: str | None = None) -> FileTree:
@@ -187,7 +199,7 @@ def _tree(found: dict[str, bytes], language: str | None) -> FileTree:
     left, kinds = SHOWN_TOKENS, dict[str, FileKind]()
     for path in sorted(texts, key=lambda path: (_language_of(path) != main, path.encode())):
         cost = most_tokens(texts[path].decode())
-        kinds[path] = "left out" if cost > left else "code" if main and _language_of(path) == main else "text"
+        kinds[path] = "omitted" if cost > left else "code" if main and _language_of(path) == main else "text"
         left -= cost if cost <= left else 0
     files = (SubmittedFile(path, found[path], kinds.get(path, "binary")) for path in sorted(found, key=str.encode))
     return FileTree(tuple(files), main)

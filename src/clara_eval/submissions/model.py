@@ -18,7 +18,7 @@ from clara_eval.code import choose_language
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.submissions.files import MAGIC, FileTree, is_archive, is_binary, most_tokens, read_archive
+from clara_eval.submissions.files import FileTree, is_archive, most_tokens, read_archive, text_of
 
 REJECTIONS = {
     "unreadable": "the server refuses it, its certificate is wrong, or the answer is malformed",
@@ -169,7 +169,7 @@ def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, l
     keccak = keccak_hex(content)
     hash_kind = _match_hash(submission, keccak)
     tree = read_archive(content, language) if is_archive(content) else None
-    text = tree.document if tree else _decode(content)
+    text = tree.document if tree else text_of(content)
     _check_substance("".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text, limits)
     if (tokens := most_tokens(text)) > limits.max_tokens:
         raise BadSubmission(
@@ -205,20 +205,6 @@ def _match_hash(submission: Submission, content_keccak: str) -> Literal["content
         f"The chain committed to {committed}; the content hashes to {content_keccak}, and the URI does not fit either.",
         code="wrong_hash",
     )
-
-
-def _decode(content: bytes) -> str:
-    if b"\x00" in content or content.startswith(MAGIC):
-        raise BadSubmission(
-            "The content is binary, not text.", code="binary", remedy="Submit text, or an archive of it."
-        )
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as bad:
-        raise BadSubmission(f"Byte {bad.start} is not valid UTF-8 ({bad.reason}).", code="not_utf8") from None
-    if is_binary(content):
-        raise BadSubmission("More than one in a hundred characters is a control character.", code="binary")
-    return text
 
 
 def _check_substance(text: str, limits: SubmissionLimits) -> None:

@@ -231,7 +231,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
 def submit(  # noqa: PLR0917 - three ways to name a solution
     address: AddressArgument,
     text: Annotated[str, typer.Option(help="The solution itself.")] = "",
-    file: Annotated[str, typer.Option(help="A file that holds it.")] = "",
+    file: Annotated[str, typer.Option(help="A file, an archive or a folder that holds it.")] = "",
     uri: Annotated[str, typer.Option(help="Where it already is: data:, https: or ipfs:.")] = "",
     solution_hash: Annotated[str, typer.Option(help="keccak256 of the content behind --uri.")] = "",
     agent_id: Annotated[int | None, typer.Option(help="Your id in the identity registry; else looked up.")] = None,

@@ -77,6 +77,9 @@ def check_prize(worth: int | None, min_prize_usd: float | None, now: int) -> Non
     )
 
 
+WASTE_TIMES = 2
+LEAST_WASTE = 500_000
+"""A run stops when answers of no use cost so many times its estimate, and at least these millionths of a dollar."""
 Extend = Callable[[int], Awaitable[int]]
 """Told what a run needs in all; returns what it may spend then. Raises Deferred over a cap of the ledger."""
 
@@ -110,6 +113,9 @@ class RunBudget:
     kept_micro_usd: int = 0
     """For comparisons: no other call takes it."""
     extend: Extend | None = None
+    most_wasted: int | None = None
+    """No call is made once answers that are of no use cost this much; None is no bound."""
+    wasted: int = 0
     _spent: int = 0
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
@@ -133,6 +139,15 @@ class RunBudget:
                     "own machine), or set the CLARA_BUDGET_… caps to none.",
                 )
             return [0] * len(prompts)
+        if self.most_wasted is not None and self.wasted >= self.most_wasted:
+            raise OutOfBudget(
+                f"Answers that cannot be used cost ${self.wasted / MICRO:.2f} so far, {WASTE_TIMES} times the estimate "
+                "of the whole round or more: no more is asked.",
+                remedy=f"Is {judge} the right model, and does its endpoint take a JSON Schema? Name another judge in "
+                "CLARA_JUDGES, or evaluate anew (`evaluate --restart`).",
+                is_lost=True,
+                retry_after_seconds=LOOK_AGAIN_SECONDS,
+            )
         amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
         needed = sum(amounts)
         kept = 0 if all(prompt.purpose == "comparison" for prompt in prompts) else self.kept_micro_usd
@@ -167,6 +182,17 @@ class RunBudget:
         stage.micro_usd += cost or 0
         self._spent += cost or 0
         self._give_back(reserved)
+
+    def lose(self, purpose: str, cost: int) -> None:
+        """Count an answer that was charged and is not kept as paid for nothing."""
+        stage = self._stage(purpose)
+        stage.micro_usd -= cost
+        stage.unsure_micro_usd += cost
+        self.waste(cost)
+
+    def waste(self, cost: int) -> None:
+        self.unsure_micro_usd += cost
+        self.wasted += cost
 
     def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
         """Count the reservation as spent: the call was sent and never answered.

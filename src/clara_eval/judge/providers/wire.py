@@ -19,7 +19,8 @@ from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
 from clara_eval.core.version import __version__
 from clara_eval.judge.port import RateLimited, RequestRefused, ServerFailed, Unanswered
 
-LONGEST_WAIT_SECONDS = 3600.0
+LONGEST_WAIT_SECONDS = 600.0
+"""A provider that asks for more is asked again after this time: it may be well long before."""
 _TOO_LONG = (
     *("context_length", "context length", "too long", "too large", "context window", "maximum context"),
     "allowed number of output tokens",
