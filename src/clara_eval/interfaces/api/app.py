@@ -6,13 +6,12 @@ import asyncio
 import importlib.util
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from importlib.resources import files
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from clara_eval.app import evaluator_address, make_caller
@@ -97,10 +96,16 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
     async def metrics() -> Response:
         return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    for name, kind in (("llms.txt", "plain"), ("skill.md", "markdown")):
-        text = (files("clara_eval") / "interfaces" / "mcp" / name).read_text(encoding="utf-8")
-        told = partial(PlainTextResponse, text, media_type=f"text/{kind}; charset=utf-8")
-        app.add_api_route(f"/{name}", told, include_in_schema=False, response_model=None)
+    _serve_text(app, "llms.txt", "text/plain")
+    _serve_text(app, "skill.md", "text/markdown")
+
+
+def _serve_text(app: FastAPI, name: str, kind: str) -> None:
+    text = (files("clara_eval") / "interfaces" / "mcp" / name).read_text(encoding="utf-8")
+
+    @app.get(f"/{name}", include_in_schema=False)
+    async def told() -> Response:
+        return Response(text, media_type=f"{kind}; charset=utf-8")
 
 
 def _add_layers(app: FastAPI, context: ApiContext) -> None:
