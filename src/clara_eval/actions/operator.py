@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
 from clara_eval.actions.resources import check_resources
-from clara_eval.app import App, open_app
+from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.chain.wallet import new_keystore
@@ -119,7 +119,7 @@ async def _store(app: App) -> str:
 
 
 async def _judges(app: App) -> str:
-    app.build_models()
+    await check_judges(app.settings)
     jury = parse_jury(app.settings.judges)
     note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
     return ", ".join(judge.text for judge in jury) + note

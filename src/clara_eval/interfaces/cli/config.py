@@ -231,8 +231,9 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
             f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
             f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
         )
-    if found.unpriced:
-        print_lines(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.")
+    for judge in found.unpriced:
+        price = f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens'
+        print_lines(f"No known price: {safe(judge)}. Set {safe(price)} (0/0 for your own machine).")
 
 
 def _dollars(micro_usd: int | None) -> str:
