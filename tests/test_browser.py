@@ -6,6 +6,7 @@ Chromium is the system's; as root it is installed where it is missing, else the 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +32,15 @@ from clara_eval.core.address import Address
 from clara_eval.documents.store_keys import index_key, status_key
 
 pytestmark = [pytest.mark.xdist_group("browser")]
-SMALL, LARGE, RUNS, STRANGE = (Address("0x" + digit * 40) for digit in "4567")
+SMALL, LARGE, RUNS, STRANGE, OPENED = (Address("0x" + digit * 40) for digit in "45678")
 AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
-WIDTHS = (360, 768, 1400)
+WIDTHS = (320, 390, 820, 1440)
+CUT = """() => [...document.querySelectorAll("main *")].filter(e => {
+  const style = getComputedStyle(e);
+  return style.overflowX === "hidden" && style.textOverflow !== "ellipsis" && !e.closest(".hidden, .clamp, progress, svg")
+    && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1;
+}).map(e => e.className || e.tagName)"""
+"""Elements whose content is wider than they are and cannot be scrolled to."""
 PAYLOADS = (
     "<script>window.broken=1</script>",
     "\"><img src=x onerror='window.broken=1'>",
@@ -69,6 +76,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         await put_round(running.store, STRANGE, 6, title=" ".join(PAYLOADS)[:200], strange=" ".join(PAYLOADS))
         await request_review(running.store, CHAIN, REVIEWED, "0x" + "ab" * 32, [" ".join(PAYLOADS)], 1_794_800_000)
         await say(running, "comparing", 45)
+        await put_open(running, 3600)
         yield running
 
 
@@ -78,6 +86,14 @@ async def say(service: Service, state: str, progress: int) -> None:
     told = {**status(state, progress), "stage": stage if state == "comparing" else None}
     pairs = [(index_key(RUNS), summary(RUNS, "It runs", 1_794_800_000)), (status_key(RUNS), told)]
     await service.store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in pairs])
+
+
+async def put_open(service: Service, seconds: float) -> None:
+    """A challenge that is open for so long."""
+    features = [{"name": "metric_gas", "weight": 1.0, "better": "lower", "source": "executed"}]
+    rules = {"criteria": "The cheapest wins.", "features": features, "harness": "solidity", "maxBytes": 262_144}
+    row = summary(OPENED, "Open one", int(time.time() + seconds)) | {"rules": rules}
+    await service.store.put(CHAIN, index_key(OPENED), json.dumps(row))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -125,6 +141,7 @@ PAGES = (
     "/docs",
     "/operator",
     f"/operator/reviews/{REVIEWED}",
+    f"/challenges/{OPENED}",
 )
 
 
@@ -142,6 +159,31 @@ async def test_progress_moves_before_ones_eyes(service: Service, visit: Visit) -
     assert await visit.page.evaluate("window.same") is True
     assert visit.troubles == []
     await service.store.put(CHAIN, f"challenges:{RUNS}:scores", "")
+
+
+async def test_an_open_page_wakes_at_its_deadline(service: Service, visit: Visit) -> None:
+    """Page and card say that entries are closed within seconds of the deadline, without a reload."""
+    await put_open(service, seconds=3)
+    await visit.go("/")
+    await expect(visit.page.locator(f"#card-{OPENED}")).to_contain_text("Open")
+    await expect(visit.page.locator(f"#card-{OPENED} .chip")).to_have_text("Queued", timeout=15_000)
+    await put_open(service, seconds=3)
+    await visit.go(f"/challenges/{OPENED}")
+    await expect(visit.page.locator("#phase")).to_have_text("Open")
+    await expect(visit.page.locator("#phase")).to_have_text("Queued", timeout=15_000)
+    assert visit.troubles == []
+
+
+async def test_figures_of_a_running_page_do_not_contradict(service: Service, visit: Visit) -> None:
+    """Chip, timeline, money and tab title follow the progress."""
+    await say(service, "pending", 0)
+    await visit.go(f"/challenges/{RUNS}")
+    await expect(visit.page.locator("#phase")).to_have_text("Queued")
+    await say(service, "comparing", 45)
+    await expect(visit.page.locator("#phase")).to_have_text("Comparing")
+    await expect(visit.page.locator("#timeline")).to_contain_text("Under way")
+    await expect(visit.page).to_have_title("45 % · It runs")
+    assert visit.troubles == []
 
 
 async def test_cards_of_the_list_move_too(service: Service, visit: Visit) -> None:
@@ -171,6 +213,8 @@ async def test_every_page_is_accessible_and_fits(browser: Browser, service: Serv
             wide = await found.page.evaluate("document.documentElement.scrollWidth")
             if wide > width:
                 findings.append(f"{path} is {wide} px wide at {width}")
+            cut = await found.page.evaluate(CUT)
+            findings += [f"{path} cuts {name} at {width}" for name in cut]
         await found.page.evaluate(AXE.read_text(encoding="utf-8"))
         told = await found.page.evaluate(
             "async (rules) => (await axe.run(document, {resultTypes: ['violations'], ...rules}))"
@@ -224,9 +268,13 @@ async def test_a_review_by_the_keyboard_alone(service: Service, visit: Visit) ->
     await tab_to(visit.page, "a", "Waits")
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.locator("h2", has_text="Decide")).to_be_visible()
+    await tab_to(visit.page, "input", "")
+    await visit.page.keyboard.type("Ada")
     await tab_to(visit.page, "textarea", "")
     await visit.page.keyboard.type("checked the pay line")
     await tab_to(visit.page, "button", "Approve and post")
+    await visit.page.keyboard.press("Enter")
+    await expect(visit.page.locator("h2", has_text="Post this result?")).to_be_visible()
     await visit.page.keyboard.press("Enter")
     await expect(visit.page.get_by_role("status")).to_contain_text("being posted")
     assert service.engine.decided[-1] == (REVIEWED, "approve", "checked the pay line")

@@ -77,6 +77,7 @@ def _result(accounts: list[Address], winners: int) -> RoundResult:
     """As the engine reads it from the chain."""
     prize = str(1_000_000_000 // winners)
     entrants = [Entrant(agentId=number, address=one) for number, one in enumerate(accounts)]
+    entrants.append(Entrant(agentId=5000, address=account(1_000_000)))
     paid = [
         PaidWinner(agentId=n, address=one, score=9000, prizeAmount=prize) for n, one in enumerate(accounts[:winners])
     ]

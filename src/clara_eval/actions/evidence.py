@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
+from clara_eval.challenges.chain_records import known_results
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import Address
+from clara_eval.core.errors import BadSubmission
 from clara_eval.documents.results import EvaluatorRecord, Features, Scores
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
+from clara_eval.submissions.files import is_archive, read_archive
 
 MOST_COMPARED_LINES = 1_500
 """Lines of each of two submissions that are compared: more take difflib seconds."""
@@ -62,9 +65,16 @@ async def submitted_work(
     reader: ResultReader, address: Address, scores: Scores, accounts: Sequence[str]
 ) -> dict[str, SubmittedWork]:
     """What these accounts submitted; empty if the trace is private, or somebody else posted."""
-    keys = ["challenge", "rejected", "similar", *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts)]
+    keys = [
+        "challenge",
+        "folder",
+        "rejected",
+        "similar",
+        *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts),
+    ]
     found = await reader.trace_bodies(address, scores, [f'"key":"{key}"' for key in keys], before=_REST)
     sent = {one["submitter"]: one for one in found.get("challenge", {}).get("submissions", ())}
+    sent |= {one["account"]: {**one, "version": 1} for one in found.get("folder", {}).get("entries", ())}
     return {one: _work(one, sent[one], found) for one in accounts if one in sent and f"solution/{one}" in found}
 
 
@@ -85,9 +95,11 @@ def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
 
 
 def _text(content: str | None) -> str | None:
+    """The text of a submission; of an archive what its readers were shown."""
+    received = base64.b64decode(content or "")
     try:
-        return base64.b64decode(content).decode("utf-8-sig") if content else None
-    except UnicodeDecodeError:
+        return read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
+    except (UnicodeDecodeError, BadSubmission):
         return None
 
 
@@ -140,3 +152,11 @@ async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRec
         overridden=sum(one.postedBy == "poster" for one in own),
         expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
     )
+
+
+async def challenges_of(reader: ResultReader, account: str) -> set[str]:
+    """The challenges that this address entered, as far as their results are known here; empty for other text."""
+    if not _ADDRESS.fullmatch(account):
+        return set()
+    found = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
+    return {one for one, result in found.items() if any(entrant.address == account for entrant in result.entrants)}

@@ -51,7 +51,7 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
         said = review if review is not None and review.digest == draft.digest else None
         pieces = draft.pieces(said.approvals if said else ())
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
-    keys = public_keys(challenge, result)
+    keys = public_keys(challenge.address, challenge.block.timestamp, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
     venue = prepared.venue
@@ -63,7 +63,9 @@ async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFa
     challenge, store = case.challenge, case.ports.store
     scores = await read_document(store, challenge.chain_id, scores_key(challenge.address)) or {}
     if not scores.get("postedBy"):
-        await store.put_many(challenge.chain_id, list(features_pairs(challenge, features)))
+        await store.put_many(
+            challenge.chain_id, list(features_pairs(challenge.address, challenge.block.timestamp, features))
+        )
 
 
 async def _check_posted(case: RoundCase, digest: str) -> None:

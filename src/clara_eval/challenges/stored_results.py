@@ -156,29 +156,27 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
     summary = await read(store, chain_id, Summary, index_key(address))
     mine = {one.address for one in result.entrants if one.agentId == agent_id}
     paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
-    place, score = (paid[0][0], paid[0][1].score) if paid else await _ranked(store, chain_id, address, mine, result)
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
+    rankings = scores.rankings if scores and is_ours and result.winners else []
+    own = next((row for row in rankings if row.address in mine), None)
+    place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
     prize = sum(int(one.prizeAmount) for _, one in paid)
     entry = AgentEntry(
         challenge=address,
+        submitter=min(mine, default=None),
         title=summary.title if summary else "",
+        deadline=summary.deadline if summary else None,
         chainStatus=result.chainStatus,
-        place=place,
+        place=paid[0][0] if paid else place,
         entrants=len(result.entrants),
-        score=score,
+        ranked=sum(row.is_ranked for row in rankings) or None,
+        rejected=own is not None and not own.is_ranked,
+        score=paid[0][1].score if paid else score,
         prizeAmount=str(prize) if prize else None,
         token=result.token,
     )
     return [(summary.deadline if summary else 0, entry)]
-
-
-async def _ranked(
-    store: PublicKeys, chain_id: int, address: str, mine: set[str], result: RoundResult
-) -> tuple[int | None, int | None]:
-    """Place and score in our own ranking, if that is posted."""
-    scores = await read(store, chain_id, Scores, scores_key(address))
-    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
-    rows = [row for row in scores.rankings if row.address in mine] if scores and is_ours and result.winners else []
-    return (rows[0].rank, rows[0].score) if rows else (None, None)
 
 
 def _earned(entries: Sequence[AgentEntry]) -> list[Earned]:

@@ -419,8 +419,12 @@ class AgentEntry(Document):
     challenge: str
     title: str = ""
     chainStatus: str
-    place: int | None = Field(None, description="Null where nothing is posted, or only the paid places are known.")
+    submitter: str | None = None
+    deadline: int | None = None
+    place: int | None = Field(None, description="Null where nothing is posted, it was not ranked, or it is not known.")
     entrants: int
+    ranked: int | None = Field(None, description="Entries that have a place; null where only the paid ones are known.")
+    rejected: bool = Field(False, description="Entered and not ranked: a copy, not readable, or excluded.")
     score: int | None = None
     prizeAmount: str | None = None
     token: Token

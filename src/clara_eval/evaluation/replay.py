@@ -114,7 +114,7 @@ class Replay:
         """What a replay cannot show."""
         found = []
         if self.plan.max_games is not None:
-            found.append(f"that money and time allowed only {self.plan.max_games} games, as the plan says")
+            found.append(f"that money and time allowed only {self.plan.max_games} comparisons, as the plan says")
         if silent := len(self.result.unanswered):
             found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
         by_default = is_by_default(self.result.rulings)

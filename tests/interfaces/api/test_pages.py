@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import aiohttp
 import pytest
@@ -188,7 +189,10 @@ async def test_private_traces_show_no_submission(tmp_path: Path) -> None:
 async def test_an_agent_has_a_record(service: Service) -> None:
     """Its entries in posted rounds are listed with places and prizes; one without any is not found."""
     page = await text_of(service, "/agents/0")
-    assert page.count("1 of ") == 2
+    assert (page.count(">1 of 8<"), page.count(">1 of 1000<")) == (1, 1)
+    assert f'href="/challenges/{SMALL}/{account(0)}"' in page
+    rejected = await text_of(service, "/agents/5000")
+    assert (rejected.count("not ranked"), "9 of" in rejected, "<dd>– " in rejected) == (2, False, False)
     await text_of(service, "/agents/77777", 404)
     await text_of(service, "/agents/x", 404)
 
@@ -411,22 +415,79 @@ async def test_the_operator_signs_in_and_decides(service: Service) -> None:
         async with http.get(f"{service.url}/operator/reviews/{REVIEWED}") as answer:
             page = await answer.text()
         assert ("The prize is large." in page, DIGEST in page) == (True, True)
-        fields = {"token": token, "digest": DIGEST, "decision": "approve", "note": "looked at it"}
-        async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=fields) as answer:
+        fields = {"token": token, "digest": DIGEST, "decision": "approve", "note": "looked at it", "by": "Ada"}
+        url = f"{service.url}/operator/reviews/{REVIEWED}"
+        for missing in ("by", "note"):
+            async with http.post(url, data={**fields, missing: " ", "confirmed": "yes"}) as answer:
+                assert (answer.status, "needs your name and a reason" in await answer.text()) == (422, True)
+        async with http.post(url, data=fields) as answer:
+            page = await answer.text()
+        for words in ("Post this result?", "final: nobody can undo it", "0x" + "44" * 20, "looked at it"):
+            assert words in page
+        assert not service.engine.decided
+        async with http.post(url, data={**fields, "confirmed": "yes"}) as answer:
             assert "being posted" in await answer.text()
         assert service.engine.decided[-1] == (REVIEWED, "approve", "looked at it")
-        assert service.engine.decided_by == ["operator, signed in on the page"]
-        rule = {**fields, "by": "Ada", "decision": "rule", "kind": "exclude", "account": account(1)}
-        async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=rule) as answer:
+        assert service.engine.decided_by == ["Ada"]
+        rule = {**fields, "decision": "rule", "kind": "exclude", "account": account(1)}
+        async with http.post(url, data=rule) as answer:
             assert answer.status == 200
         assert (service.engine.ruled[-1].account, service.engine.ruled[-1].by) == (account(1), "Ada")
-        stale = {**fields, "digest": "0x" + "12" * 32, "note": "kept"}
-        async with http.post(f"{service.url}/operator/reviews/{REVIEWED}", data=stale) as answer:
+        async with http.post(
+            url, data={**rule, "kind": "judge", "account": "", "digest": "", "judge": "x:y"}
+        ) as answer:
+            page = await answer.text()
+        assert ('value="x:y"' in page, '<option value="judge" selected>' in page) == (True, True)
+        stale = {**fields, "digest": "0x" + "12" * 32, "note": "kept", "confirmed": "yes"}
+        async with http.post(url, data=stale) as answer:
             page = await answer.text()
         assert ("Another result waits." in page, ">kept</textarea>" in page) == (True, True)
         async with http.post(f"{service.url}/operator/retry/{POSTED}", data={"token": token}) as answer:
             assert "starts again" in await answer.text()
         assert service.engine.asked[-1] == POSTED
+
+
+async def test_the_operator_reads_what_waits_before_deciding(service: Service) -> None:
+    """Entries and comparisons of an unposted result open with the session alone, and signing in leads back."""
+    address = Address("0x" + "e4" * 20)
+    digest = await put_round(service.store, address, 5, title="To look at", posted=False)
+    await request_review(service.store, CHAIN, address, digest, ["The prize is large."], 5, posts_at=9)
+    at = f"/operator/reviews/{address}"
+    for path in (f"{at}/{account(4)}", f"{at}/games/{account(0)}/{account(1)}"):
+        assert f'name="after" value="{path}"' in await text_of(service, path)
+    http, _ = await signed_in(service)
+    async with http:
+        async with http.get(f"{service.url}{at}/{account(4)}") as answer:
+            page = await answer.text()
+        assert ("function send() { return 4 }" in page, f'href="{at}/{account(2)}"' in page) == (True, True)
+        async with http.get(f"{service.url}{at}/games/{account(0)}/{account(1)}") as answer:
+            assert "the first answer 0xaa" in await answer.text()
+        async with http.get(f"{service.url}/operator") as answer:
+            queue = await answer.text()
+        assert queue.index("To look at") < queue.index(f"/operator/reviews/{REVIEWED}")
+        assert "1,000 USDC" in queue
+        async with http.post(f"{service.url}/operator/sign-in", data={"key": ADMIN, "after": at}) as answer:
+            assert str(answer.url).endswith(at)
+        async with http.post(
+            f"{service.url}/operator/sign-in", data={"key": ADMIN, "after": "//evil.example"}
+        ) as answer:
+            assert str(answer.url) == f"{service.url}/operator"
+    await text_of(service, f"/challenges/{address}/{account(4)}", 403)
+
+
+async def test_the_board_finds_an_address_and_can_be_taken_away(service: Service) -> None:
+    """An address or agent id leads to its row on its page; the board is also CSV, and the feed is Atom."""
+    page = await text_of(service, f"/challenges/{LARGE}?find={account(77)[:12]}")
+    assert (f'id="at-{account(77)}" class=" found"' in page, "Page 2 of 20" in page) == (True, True)
+    assert f'id="at-{account(500)}" class=" found"' in await text_of(service, f"/challenges/{LARGE}?find=500")
+    assert "No entry of nobody" in await text_of(service, f"/challenges/{LARGE}?find=nobody")
+    lines = (await text_of(service, f"/challenges/{SMALL}/leaderboard.csv")).splitlines()
+    assert (lines[0][:13], lines[1][:44], len(lines)) == ("rank,address,", f"1,{account(0)}", 11)
+    feed = ET.fromstring(await text_of(service, "/feed.xml"))
+    titles = [one.text for one in feed.iter("{http://www.w3.org/2005/Atom}title")]
+    assert "Gas golf: Scores posted" in titles
+    assert f"card-{SMALL}" in await text_of(service, f"/?q={account(3)}")
+    assert 'property="og:title"' in await text_of(service, "/agents/0")
 
 
 async def test_a_form_of_another_site_does_nothing(service: Service) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlencode
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
@@ -52,7 +51,7 @@ SIDE_BY_SIDE = 8
 MOST_CLAIMS = 5
 """The last claims in the timeline."""
 MATRIX = 12
-"""Entries in the win matrix; everybody's games are on their own page."""
+"""Entries in the win matrix; all comparisons are on the entries' pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +81,12 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> dict[str, object]:
+def listed(
+    rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float, entered: Collection[str] = ()
+) -> dict[str, object]:
     """One page of the challenges that pass: those being judged first, then by deadline."""
     cards = [card_of(row, now) for row in rows]
-    passing = sorted((card for card in cards if _passes(card, wanted)), key=lambda card: not card.is_live)
+    passing = sorted((card for card in cards if _passes(card, wanted, entered)), key=lambda card: not card.is_live)
     pages = max(1, -(-len(passing) // PAGE_CARDS))
     page = min(max(1, wanted.page), pages)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
@@ -100,12 +101,14 @@ def listed(rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float) -> d
     }
 
 
-def _passes(card: Card, wanted: ListQuery) -> bool:
+def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
     row = card.row
     if wanted.status in GROUPS and card.phase.label not in GROUPS[wanted.status][1]:
         return False
     if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.skills):
         return False
+    if row.address in entered:
+        return True
     text = f"{row.title} {row.problemStatement} {row.address} {row.poster}".lower()
     return all(word in text for word in wanted.words.lower().split())
 
@@ -213,7 +216,7 @@ def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ..
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of the win matrix: points of the row's entry, of so many games."""
+    """A cell of the win matrix: points of the row's entry, of so many comparisons."""
 
     points: float
     games: int
@@ -241,7 +244,9 @@ def is_moving(found: ChallengeSummary) -> bool:
     return found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
 
 
-async def challenge_view(reader: ResultReader, address: Address, number: int, settings: Settings) -> dict[str, Any]:
+async def challenge_view(
+    reader: ResultReader, address: Address, number: int, settings: Settings, wanted: str = ""
+) -> dict[str, object]:
     found = await reader.detail(address, admin=False)
     now = time.time()
     scores = found.leaderboard
@@ -266,7 +271,22 @@ async def challenge_view(reader: ResultReader, address: Address, number: int, se
         "stages": wording.STAGES,
         "leaderboard": None,
     }
-    return values if scores is None else values | await _result(reader, address, scores, number)
+    if scores is None:
+        return values
+    at = find_row(scores, wanted)
+    place = next((place for place, row in enumerate(scores.ranked) if at and row.address == at), None)
+    number = number if place is None else place // PAGE_ROWS + 1
+    return values | {"wanted": wanted, "at": at} | await _result(reader, address, scores, number)
+
+
+def find_row(scores: Scores, wanted: str) -> str | None:
+    """The address of the entry that begins so, or of the agent with this id."""
+    text = wanted.strip().lower()
+    is_address = text.startswith("0x") and len(text) > 3
+    rows = (
+        row for row in scores.rankings if (row.address.startswith(text) if is_address else str(row.agentId) == text)
+    )
+    return next((row.address for row in rows), None) if text else None
 
 
 async def _result(reader: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
@@ -289,7 +309,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "feature_names": feature_names(judging, facts),
         "matrix": matrix,
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
-        "consistency": list(wording.consistency(scores.consistency)) if scores.consistency else [],
         "flags": scores.flags,
     }
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from clara_eval.actions.evidence import SubmittedWork, difference, exchanges, submitted_work
+from clara_eval.actions.evidence import difference, exchanges, submitted_work
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import Features, LeaderboardRow, Outcome, Pairwise, Played, Scores, Value
-from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
 
 RIVALS = 24
@@ -51,10 +50,10 @@ class Gap:
     """None if it does not tell them apart."""
 
 
-async def posted_scores(reader: ResultReader, address: Address) -> tuple[ChallengeDetail, Scores]:
+async def posted_scores(reader: ResultReader, address: Address, *, admin: bool) -> tuple[ChallengeDetail, Scores]:
     """The challenge and its ranking; NotPublic before the post."""
-    found = await reader.detail(address, admin=False)
-    return found, found.leaderboard or await reader.leaderboard(address, admin=False)
+    found = await reader.detail(address, admin=admin)
+    return found, found.leaderboard or await reader.leaderboard(address, admin=admin)
 
 
 def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
@@ -65,9 +64,9 @@ def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
 
 
 async def entry_view(
-    reader: ResultReader, address: Address, account: Address, against: Address | None
+    reader: ResultReader, address: Address, account: Address, against: Address | None, *, admin: bool = False
 ) -> dict[str, object]:
-    found, scores = await posted_scores(reader, address)
+    found, scores = await posted_scores(reader, address, admin=admin)
     row = row_of(scores, account, address)
     ranked = scores.ranked
     rivals = nearest(ranked, row)
@@ -75,7 +74,6 @@ async def entry_view(
     target = rival_at_line(ranked, row)
     facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
     judging = await reader.judging(address, scores)
-    change = await reader.place_change(address, scores, account)
     return {
         "found": found,
         "row": row,
@@ -86,7 +84,7 @@ async def entry_view(
         "feature_names": feature_names(judging, facts),
         "target": target,
         "gaps": gaps(account, target, facts, judging),
-        "whatif": [wording.place_change(change.rivals, change.place, is_paid=row.is_paid)] if change else [],
+        "change": await reader.place_change(address, scores, account),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
         **await _work(reader, address, scores, row, against or (Address(target.address) if target else None)),
@@ -109,7 +107,8 @@ async def _work(
         "work": work,
         "lines": text.splitlines() if text else [],
         "most_lines": MOST_LINES,
-        "withheld": withheld(reader, scores, work),
+        "is_private": reader.traces_public == "never",
+        "posted_by": None if scores.traceDigest else scores.postedBy or "somebody else",
         "rival": next(iter(found), None) if is_known else None,
         "others": {call.name: call for call in other.calls} if other else {},
         "is_equal": text == told,
@@ -117,21 +116,11 @@ async def _work(
     }
 
 
-def withheld(reader: ResultReader, scores: Scores, work: SubmittedWork | None) -> str:
-    """Why a page shows no submission."""
-    if work is not None:
-        return "Nothing was received." if work.text == "" else "What was received is not text, or could not be fetched."
-    if reader.traces_public == "never":
-        return "The operator keeps traces private, and the submissions with them."
-    by = scores.postedBy or "somebody else"
-    return "Its trace does not hold it." if scores.traceDigest else f"The scores were posted by the {by}: no trace."
-
-
 async def submission_text(reader: ResultReader, address: Address, account: Address) -> str:
-    _, scores = await posted_scores(reader, address)
+    _, scores = await posted_scores(reader, address, admin=False)
     work = (await submitted_work(reader, address, scores, [account])).get(account)
     if work is None or work.text is None:
-        raise NotFound(f"No text of {account} is public here.", remedy=withheld(reader, scores, work))
+        raise NotFound(f"No text of {account} is public here.", remedy="The page of the entry says why.")
     return work.text
 
 
@@ -188,8 +177,10 @@ def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
     return first > second if feature.better == "higher" else first < second
 
 
-async def game_view(reader: ResultReader, address: Address, one: Address, other: Address) -> dict[str, object]:
-    found, scores = await posted_scores(reader, address)
+async def game_view(
+    reader: ResultReader, address: Address, one: Address, other: Address, *, admin: bool = False
+) -> dict[str, object]:
+    found, scores = await posted_scores(reader, address, admin=admin)
     left, right = row_of(scores, one, address), row_of(scores, other, address)
     games = await reader.comparisons_of(address, scores, one, [other])
     if not games:

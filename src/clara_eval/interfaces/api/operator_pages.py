@@ -7,6 +7,7 @@ script reads it, no request of another site carries it, another key ends every s
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import time
 from dataclasses import replace
@@ -16,16 +17,18 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from clara_eval.actions.published import spend_report
+from clara_eval.actions.published import ResultReader, spend_report
 from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
 from clara_eval.core.web_origin import read_host, read_origin
+from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_view import card_of
 from clara_eval.interfaces.api.context import context_of
+from clara_eval.interfaces.api.entry_view import entry_view, game_view
 from clara_eval.interfaces.api.pages import known_address
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.interfaces.api.templating import page
@@ -36,19 +39,21 @@ _MOST_NOTE = 500
 COOKIE = "clara_operator"
 SECONDS = 8 * 3600
 _MOST_FIELDS = 20
-SIGNED_IN = "operator, signed in on the page"
-"""Who decided, if the form has no name."""
+_OWN = re.compile(r"/operator(/reviews/0x[0-9a-fA-F]{40})?")
+"""Pages that signing in may lead back to."""
+MEASURED = ("evaluator_posts_left", "evaluator_balance_wei", "rpc_up", "head_lag_seconds", "month_spend_usd")
 _DONE = {
     "approve": "Approved. The result is being posted.",
     "reject": "Rejected. Nothing is posted; the poster may still post.",
-    "rule": "Ruled. The round is evaluated again, and its result waits for you again.",
+    "rule": "Ruling saved; re-running now. The new result waits for you again.",
     "retry": "Queued. The evaluation starts again.",
 }
 
 
-def _sign_in(request: Request, status: int = 200, problem: str = "") -> HTMLResponse:
+def _sign_in(request: Request, status: int = 200, problem: str = "", after: str = "") -> HTMLResponse:
+    """The form, which leads back to the page that was asked for."""
     key: AdminKey = request.app.state.admin_key
-    return page("sign_in.html", status=status, is_set=key.is_set, problem=problem)
+    return page("sign_in.html", status=status, is_set=key.is_set, problem=problem, after=after or request.url.path)
 
 
 @router.get("")
@@ -58,11 +63,19 @@ async def overview(request: Request, done: str = "") -> Response:
         return _sign_in(request)
     context, now = context_of(request), time.time()
     rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
+    known = {card.row.address: card.row for card in rows}
+    reviews = await list_reviews(context.reader.store, context.reader.chain_id)
+    due = {one.address: one.posts_at or _deadline(known.get(one.address)) for one in reviews}
+    measured = {name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED}
     return page(
         "operator.html",
         done=_DONE.get(done, ""),
         token=form_token(request, session),
-        reviews=await list_reviews(context.reader.store, context.reader.chain_id),
+        reviews=sorted(reviews, key=lambda one: (one.state != "waiting", due[one.address])),
+        known=known,
+        due=due,
+        now=int(now),
+        measured=measured,
         titles={card.row.address: card.row.title for card in rows},
         stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
@@ -72,15 +85,21 @@ async def overview(request: Request, done: str = "") -> Response:
     )
 
 
+def _deadline(row: ChallengeSummary | None) -> int:
+    return row.scoringDeadline if row else 0
+
+
 @router.post("/sign-in")
 async def sign_in(request: Request) -> Response:
     key: AdminKey = request.app.state.admin_key
-    offered = (await form_of(request)).get("key", "")
-    if not key.fits(offered):
+    fields = await form_of(request)
+    asked = fields.get("after", "")
+    after = asked if _OWN.fullmatch(asked) else "/operator"
+    if not key.fits(fields.get("key", "")):
         request.app.state.limits.wrong_key(request)
-        return _sign_in(request, 401, "The admin key is wrong.")
+        return _sign_in(request, 401, "The admin key is wrong.", after)
     begun = f"{int(time.time()) + SECONDS}.{secrets.token_hex(16)}"
-    response = RedirectResponse("/operator", 303)
+    response = RedirectResponse(after, 303)
     response.set_cookie(
         COOKIE,
         f"{begun}.{key.seal('session:' + begun)}",
@@ -115,7 +134,7 @@ async def _review_page(address: str, request: Request, status: int = 200, **more
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
     return page(
         "review.html",
-        {"problem": "", "note": "", **more},
+        {"problem": "", "fields": {}, "confirm": "", **more},
         status=status,
         sheet=sheet,
         accounts=accounts,
@@ -125,12 +144,15 @@ async def _review_page(address: str, request: Request, status: int = 200, **more
 
 @router.post("/reviews/{address}")
 async def decide(address: str, request: Request) -> Response:
-    """Approve, reject or rule; a refused decision shows the page again with the reason and the note."""
+    """Approve, reject or rule; what is refused or to be confirmed shows the page again with all that was typed."""
     fields = await operator_form(request)
     known, note, engine = known_address(address), fields.get("note", "")[:_MOST_NOTE], context_of(request).engine
-    decision, digest = fields.get("decision", ""), fields.get("digest") or None
-    by = fields.get("by", "").strip() or SIGNED_IN
+    decision, digest, by = fields.get("decision", ""), fields.get("digest") or None, fields.get("by", "").strip()
     try:
+        if not by or not note.strip():
+            raise BadInput("A decision needs your name and a reason: both become public.", path="by")
+        if decision in {"approve", "reject"} and "confirmed" not in fields:
+            return await _review_page(address, request, fields=fields, confirm=decision)
         if decision == "rule":
             await engine.rule(known, replace(_decree(fields, note), by=by), digest)
         elif decision in {"approve", "reject"}:
@@ -138,7 +160,7 @@ async def decide(address: str, request: Request) -> Response:
         else:
             raise Refusal(422, "The decision is neither approve, reject nor rule.")
     except ClaraError as bad:
-        return await _review_page(address, request, 422, problem=str(bad), note=note)
+        return await _review_page(address, request, 422, problem=str(bad), fields=fields)
     return RedirectResponse(f"/operator?done={decision}", 303)
 
 
@@ -150,6 +172,31 @@ def _decree(fields: dict[str, str], note: str) -> Decree:
         stage = "reading" if fields.get("stage") == "reading" else "comparing"
         return Decree("judge", None, fields.get("judge", "")[:300], cast("RuledStage", stage), note)
     return Decree(cast("RulingKind", kind), to_address(fields.get("account", "")), note=note)
+
+
+@router.get("/reviews/{address}/games/{first}/{second}")
+async def reviewed_game(address: str, first: str, second: str, request: Request) -> Response:
+    if session_of(request) is None:
+        return _sign_in(request)
+    at = (known_address(address), known_address(first), known_address(second))
+    values = await game_view(operators(context_of(request).reader), *at, admin=True)
+    return page("game.html", values, heading="h1", base=f"/operator/reviews/{at[0]}")
+
+
+@router.get("/reviews/{address}/{submitter}")
+async def reviewed_entry(address: str, submitter: str, request: Request, against: str = "") -> Response:
+    """An entry of a result that waits, with its submission, tests and comparisons."""
+    if session_of(request) is None:
+        return _sign_in(request)
+    known, rival = known_address(address), known_address(against) if against else None
+    reader = operators(context_of(request).reader)
+    values = await entry_view(reader, known, known_address(submitter), rival, admin=True)
+    return page("entry.html", values, base=f"/operator/reviews/{known}")
+
+
+def operators(reader: ResultReader) -> ResultReader:
+    """The operator reads evidence also if it is never published."""
+    return replace(reader, traces_public="after_post")
 
 
 @router.post("/retry/{address}")

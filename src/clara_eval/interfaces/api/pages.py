@@ -6,6 +6,8 @@ No script is needed to read a page; a script on it asks the same addresses for f
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import tempfile
 import time
@@ -22,6 +24,7 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from clara_eval.actions.evidence import challenges_of
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.verify import Checked, verify_trace
 from clara_eval.config.settings import Settings
@@ -39,6 +42,9 @@ MOST_ROUNDS = 200
 MOST_PARTS = 4
 """Megabytes of trace that are checked here; longer ones are left to the command."""
 _KEPT = 256
+FEED_ENTRIES = 50
+COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", "wins", "losses", "ties", "prizeAmount",
+           "status", "code")  # fmt: skip
 
 
 class Assets(StaticFiles):
@@ -79,9 +85,11 @@ async def index(
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> HTMLResponse:
     wanted = ListQuery(status, skill, q, number)
-    rows = await reader_of(request).listed()
+    reader = reader_of(request)
+    rows = await reader.listed()
+    entered = await challenges_of(reader, q.strip().lower())
     settings = request.app.state.context.settings
-    found = listed(rows, wanted, time.time())
+    found = listed(rows, wanted, time.time(), entered)
     return page("index.html", found=found, wanted=wanted, network=settings.network_name)
 
 
@@ -97,9 +105,14 @@ async def card(address: str, request: Request) -> HTMLResponse:
 
 
 @router.get("/challenges/{address}")
-async def challenge(address: str, request: Request, number: Annotated[int, Query(alias="page", ge=1)] = 1) -> Response:
+async def challenge(
+    address: str,
+    request: Request,
+    number: Annotated[int, Query(alias="page", ge=1)] = 1,
+    find: Annotated[str, Query(max_length=42)] = "",
+) -> Response:
     settings = request.app.state.context.settings
-    values = await challenge_view(reader_of(request), known_address(address), number, settings)
+    values = await challenge_view(reader_of(request), known_address(address), number, settings, find)
     return page("challenge.html", values, url=str(request.base_url))
 
 
@@ -112,8 +125,7 @@ async def live(address: str, request: Request) -> Response:
     async def events() -> AsyncIterator[ServerSentEvent]:
         async for status in status_changes(request, reader, known):
             values = await challenge_view(reader, known, 1, request.app.state.context.settings)
-            now = values["found"].evaluation
-            shown = rendered("_progress.html", **values, evaluation=now, is_update=True)
+            shown = rendered("_progress.html", **values, is_update=True)
             yield ServerSentEvent(data=shown, event="progress")
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
@@ -143,7 +155,30 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     known, one, other = known_address(address), known_address(first), known_address(second)
     values = await game_view(reader_of(request), known, one, other)
     is_part = is_fragment(request)
-    return page("_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1")
+    return page(
+        "_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1", base=f"/challenges/{known}"
+    )
+
+
+@router.get("/challenges/{address}/leaderboard.csv")
+async def board(address: str, request: Request) -> Response:
+    known = known_address(address)
+    scores = await reader_of(request).leaderboard(known, admin=False)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(row.model_dump() for row in scores.rankings)
+    headers = {"content-disposition": f'attachment; filename="{known}.csv"'}
+    return Response(text.getvalue(), media_type="text/csv", headers=headers)
+
+
+@router.get("/feed.xml")
+async def feed(request: Request) -> Response:
+    """An Atom feed of the latest challenges and results."""
+    rows = sorted(await reader_of(request).listed(), key=lambda row: row.evaluation.updatedAt or 0, reverse=True)
+    cards = [card_of(row, time.time()) for row in rows[:FEED_ENTRIES]]
+    text = rendered("feed.xml", cards=cards, url=str(request.base_url), now=int(time.time()))
+    return Response(text, media_type="application/atom+xml")
 
 
 @router.get("/challenges/{address}/{submitter}/submission.txt")
@@ -159,7 +194,7 @@ async def entry(
 ) -> Response:
     rival = known_address(against) if against else None
     values = await entry_view(reader_of(request), known_address(address), known_address(submitter), rival)
-    return page("entry.html", values)
+    return page("entry.html", values, base=f"/challenges/{known_address(address)}")
 
 
 @dataclass
@@ -203,15 +238,15 @@ async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, ob
 def _held(checked: Checked) -> dict[str, object]:
     result = checked.result
     held = [
-        f"All {checked.entries:,} entries of the trace hang together by their hashes.",
-        f"The contents of {len(checked.challenge.submissions):,} entries fit what was committed on chain.",
+        f"Hash chain intact ({checked.entries:,} records).",
+        f"{len(checked.challenge.submissions):,} submissions match the hashes committed on chain.",
         "The criteria are those that the poster committed to.",
-        f"{len(result.features):,} entries were measured again, to the same facts.",
-        f"{len(result.comparisons):,} games were read again, to the same verdicts.",
-        "Rating, order, winners and prizes come out the same.",
+        f"{len(result.features):,} submissions re-measured: identical facts.",
+        f"{len(result.comparisons):,} verdicts re-read: identical.",
+        "Ratings, order, winners and prizes recomputed: identical.",
     ]
     if checked.is_execution_checked:
-        held.insert(4, f"{checked.executed:,} entries were run again, to the same numbers.")
+        held.insert(4, f"{checked.executed:,} submissions run again: identical numbers.")
     held += [f"The chain agrees: {point}." for point in checked.compared]
     return {
         "ok": True,

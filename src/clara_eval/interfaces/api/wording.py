@@ -1,23 +1,19 @@
-"""Sentences of the pages: states, rejections, consistency, costs."""
+"""Sentences of the pages: states and costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.actions.published import Spent
-from clara_eval.core.address import short
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import (
     MEANINGS,
     REJECTED_IN_REVIEW,
-    Consistency,
     EvalStatus,
-    JudgeConsistency,
     State,
 )
-from clara_eval.interfaces.api.templating import judge, share, usd
+from clara_eval.interfaces.api.templating import usd
 
 Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
@@ -118,56 +114,3 @@ def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Mon
     else:
         told = usd(spent) if has_begun else "Nothing yet"
     return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    heading: str
-    sentence: str
-    is_good: bool
-
-
-def place_change(rivals: Sequence[str], place: int, *, is_paid: bool) -> Observation:
-    """What other results of its own comparisons would have meant for an entry."""
-    named = " and ".join(filter(None, (", ".join(map(short, rivals[:-1])), *map(short, rivals[-1:]))))
-    if not rivals:
-        told = "Whatever its own comparisons had said, it would " + ("have been paid." if is_paid else "not be paid.")
-        return Observation("Not close.", told, is_paid)
-    if is_paid:
-        told = f"Losing to {named} would have made it place {place}, out of the money."
-        return Observation("What would have cost it the prize.", told, is_good=True)
-    told = f"Beating {named} would have made it place {place}, in the money."
-    return Observation("What would have changed its place.", told, is_good=False)
-
-
-def consistency(found: Consistency) -> Iterator[Observation]:
-    swap, cycles, triples, coverage = found.swapConsistency, found.cycles, found.decidedTriples, found.coverage
-    if swap is not None:
-        told = f"With the two entries swapped, the same one won in {share(swap)} of {found.swaps:,} cases."
-        yield Observation("Order does not matter." if swap >= 0.9 else "Order matters at times.", told, swap >= 0.9)
-    if triples:
-        heading = f"Contradictions: {cycles:,} of {triples:,}." if cycles else "No contradictions."
-        told = f"Checked: {triples:,} triples in which A beats B and B beats C, for C beating A."
-        yield Observation(heading, told, cycles <= triples / 50)
-    if coverage is not None:
-        heading = "Every pair was compared." if coverage == 1 else "Not every pair was compared."
-        told = "" if coverage == 1 else f"{share(coverage)} of all pairs were, those near the pay line most."
-        yield Observation(heading, told, is_good=True)
-    yield from _judges(found.judges)
-    if (pivotal := found.pivotalItems) is not None:
-        told = f"Without one of {len(pivotal)} entries somebody else would be paid."
-        told = told if pivotal else "Removing any single entry changes no payout."
-        yield Observation("Sensitive." if pivotal else "Robust.", told, not pivotal)
-
-
-def _judges(judges: Sequence[JudgeConsistency]) -> Iterator[Observation]:
-    for one in judges:
-        lean, name = one.firstShare, judge(one.judge)
-        if lean is not None:
-            is_even = abs(lean - 0.5) <= 0.1
-            told = f"The entry shown first won {share(lean)} of {one.games:,} comparisons by {name}."
-            yield Observation("No position bias." if is_even else "Position bias.", told, is_even)
-        if one.agreement is not None and one.compared:
-            agrees = one.agreement >= 0.75
-            told = f"{name} agrees with the other judges in {share(one.agreement)} of their shared comparisons."
-            yield Observation("Judges agree." if agrees else "Judges differ.", told, agrees)

@@ -65,7 +65,7 @@ def score(
     *,
     json: JsonFlag = False,
 ) -> None:
-    """Say why one entry ended where it did: its place, facts, games, closest rival, and the prize."""
+    """Say why one entry ended where it did: its place, facts, comparisons, closest rival, and the prize."""
 
     async def read(caller: Caller) -> None:
         found = words.score(await results.score(caller, address, submitter or None), NAMES)

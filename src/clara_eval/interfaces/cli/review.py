@@ -50,7 +50,7 @@ def list_waiting(*, json: JsonFlag = False) -> None:
 
 
 def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
-    """One result that waits: the money, the time, the ranking, what is doubtful, facts and games at the pay line."""
+    """One result that waits: the money, the time, the ranking, doubts, facts and comparisons at the pay line."""
     target = to_address(address)
     sheet = asyncio.run(
         reviews.in_store(Settings.from_env(), lambda store, chain_id: review_sheet(store, chain_id, target))
@@ -152,7 +152,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
     for game in sheet.games:
         winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
         verdict = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
-        print_lines(f"game      {short(game.first)} against {short(game.second)}: {verdict}")
+        print_lines(f"compared  {short(game.first)} against {short(game.second)}: {verdict}")
     if sheet.state == "waiting":
         print_next([f"review approve {sheet.address} --digest {sheet.traceDigest}"])
 

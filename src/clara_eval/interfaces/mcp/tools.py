@@ -134,7 +134,7 @@ async def challenge_score(
     address: ChallengeAddress,
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, documents.ScoreResult]:
-    """Why a submission won or lost: place, prize, games, facts, closest rival, trace."""
+    """Why a submission won or lost: place, prize, comparisons, facts, closest rival, trace."""
     with tool_errors():
         found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
     return answer(text.score(found), found)

@@ -51,6 +51,7 @@
       if (!isNaN(at)) time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
     }
   }
+  if (/[?&]done=/.test(location.search)) history.replaceState(null, "", location.pathname); // said once
   setInterval(tick, 1000);
   show();
   document.addEventListener("htmx:afterSettle", show);
