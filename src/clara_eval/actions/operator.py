@@ -28,7 +28,6 @@ from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.judge.providers.registry import models_of, parse_jury
 from clara_eval.store.open import existing_store
 from clara_eval.store.publication.publish_documents import Publication
 
@@ -119,10 +118,10 @@ async def _store(app: App) -> str:
 
 
 async def _judges(app: App) -> str:
-    await check_judges(app.settings)
-    jury = parse_jury(app.settings.judges)
-    note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
-    return ", ".join(judge.text for judge in jury) + note
+    models = await check_judges(app.settings)
+    return app.settings.judges.replace(",", ", ") + (
+        "" if models else "; no model: a challenge whose config needs one cannot be evaluated"
+    )
 
 
 @dataclass(frozen=True, slots=True)

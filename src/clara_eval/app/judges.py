@@ -37,13 +37,14 @@ CHECK = Prompt("schema", "This only checks the connection.", CONTROL, plain_json
 CHECK_SECONDS = 30.0
 
 
-async def check_judges(settings: Settings) -> None:
+async def check_judges(settings: Settings) -> int:
     """Ask every model of the jury for a few tokens. Raises an error that names the judge and what is wrong."""
     jury = parse_jury(settings.judges)
     for name, card in price_cards(settings, jury).items():
         if card is None and caps_of(settings).tightest is not None:
             raise no_price(name)
-    for judge in models_of(jury):
+    models = models_of(jury)
+    for judge in models:
         llm = build_llm(judge, settings)
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -53,6 +54,7 @@ async def check_judges(settings: Settings) -> None:
             raise Temporary(f"{judge.text} did not answer within {CHECK_SECONDS:.0f} s.") from None
         finally:
             await llm.close()
+    return len(models)
 
 
 @asynccontextmanager
