@@ -47,7 +47,7 @@ format: setup
 	$(BIN)/ruff format --quiet .
 
 bench: setup ## figures as ratios in one run, with targets
-	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP)) $(if $(EVALICA),--evalica $(EVALICA))
+	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP)) $(if $(VERDICTS),--verdicts $(VERDICTS))
 
 soak: setup ## the long chaos run
 	$(BIN)/python tests/chaos/soak.py

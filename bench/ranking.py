@@ -23,13 +23,14 @@ from tests.support.simulation import TOP3, Model, Quality, SimulatedWorld, draw_
 
 from clara_eval.actions.rank import read_results
 from clara_eval.ranking import Group, Result, Schedule, choose_schedule, rank, rate, tally
-from clara_eval.ranking.chances import count_chances, margins
+from clara_eval.ranking.chances import EQUAL, count_chances, margins
 from clara_eval.ranking.elo import literal_elo
 from clara_eval.ranking.model import fit
+from clara_eval.ranking.rank import REPEATING
 from clara_eval.ranking.results import Field, Ints
 from clara_eval.ranking.schedule import Fixed
 
-SEEDS = 31_000_000
+SEEDS = 61_000_000
 JUDGES: dict[str, Model] = {
     "80 %": Model(),
     "70 %": Model(sigma=0.85),
@@ -59,7 +60,10 @@ def points_order(results: Sequence[Result], size: int) -> Ints:
 
 
 def elo_order(results: Sequence[Result], size: int) -> Ints:
-    return np.argsort(-rate(tally([str(k) for k in range(size)], results), b"bench"), kind="stable")
+    """Best first by the Elo that would be posted."""
+    table = tally([str(k) for k in range(size)], results)
+    repeats = not table.read_off or fit(table).same < REPEATING
+    return np.argsort(-rate(table, b"bench", repeats=repeats), kind="stable")
 
 
 def specification(world: SimulatedWorld) -> Ints:
@@ -159,6 +163,7 @@ def words_trial(size: int, model: Model, seed: int) -> dict[str, Any]:
         "said": ranking.margin.set_chance,
         "saidMisplaced": ranking.misallocation,
         "word": ranking.margin.word,
+        "gap": float(abs(truth[order[2]] - truth[order[3]])),
         "paid": [[s.p_top, int(s.item) in best] for s in ranking.standings[:3]],
         "inside": float(np.mean([s.theta_low <= truth[int(s.item)] <= s.theta_high for s in ranking.standings])),
         "rankInside": float(np.mean([s.rank_low <= place[int(s.item)] <= s.rank_high for s in ranking.standings])),
@@ -222,7 +227,7 @@ def _numbered(work: Callable[[int], dict[str, Any]], seed: int) -> tuple[int, di
     return seed, work(seed)
 
 
-def calls_row(size: int, judge: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
+def calls_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard error of every method; differences to both orders are paired."""
     methods: dict[str, Any] = {}
     for name in trials[0]:
@@ -235,11 +240,12 @@ def calls_row(size: int, judge: str, trials: list[dict[str, Any]]) -> dict[str, 
             "setToBoth": [round(float(gap[:, 0].mean()), 3), _error(gap[:, 0])],
             "misplacedToBoth": [round(float(gap[:, 1].mean()), 3), _error(gap[:, 1])],
         }
-    return {"id": f"calls N={size}, {judge}", "trials": len(trials), "methods": methods}
+    return {"id": f"calls {case}", "trials": len(trials), "methods": methods}
 
 
-def words_row(size: int, judge: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
+def words_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     clear = [trial["right"] for trial in trials if trial["word"] == "clear"]
+    equal = [trial["gap"] < EQUAL for trial in trials if trial["word"] == "about equal"]
     sure = [is_paid for trial in trials for chance, is_paid in trial["paid"] if chance >= 0.9]
     means = {
         name: round(float(np.mean([trial[name] for trial in trials])), 3)
@@ -247,10 +253,11 @@ def words_row(size: int, judge: str, trials: list[dict[str, Any]]) -> dict[str, 
     }
     waits = {f"${prize}": _waits(trials, prize) for prize in PRIZES}
     return {
-        "id": f"words N={size}, {judge}",
+        "id": f"words {case}",
         "trials": len(trials),
         **means,
         "clear": [len(clear), round(float(np.mean(clear)), 3) if clear else None],
+        "equal": [len(equal), round(float(np.mean(equal)), 3) if equal else None],
         "pPaid90": [len(sure), round(float(np.mean(sure)), 3) if sure else None],
         "waits": waits,
     }
@@ -289,12 +296,17 @@ def main() -> None:
     if asked.quick:
         asked.sizes, asked.judges, asked.trials = "10", "80 %", 8
     rows = []
+    pooled: dict[str, list[dict[str, Any]]] = {}
     for size in map(int, asked.sizes.split(",")):
         for judge in (name.replace("; ", ", ") for name in asked.judges.split(",")):
             for part, work, row in (("calls", calls_trial, calls_row), ("words", words_trial, words_row)):
                 if part in asked.parts.split(","):
                     name = f"{part}-{size}-{judge}".replace(" ", "_").replace("%", "")
-                    rows.append(row(size, judge, kept(name, partial(work, size, JUDGES[judge]), asked)))
+                    trials = kept(name, partial(work, size, JUDGES[judge]), asked)
+                    rows.append(row(f"N={size}, {judge}", trials))
+                    if part == "words":
+                        pooled.setdefault("taste" if judge in TASTE else "noise", []).extend(trials)
+    rows += [words_row(f"all judges of {kind}", trials) for kind, trials in pooled.items()]
     if "speed" in asked.parts.split(","):
         rows.append(speed())
     if asked.verdicts:

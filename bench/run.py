@@ -2,15 +2,15 @@
 
 Prints one JSON document with the tables of all benches; a bench that fails is reported as failed and the others still
 run. `--quick` runs each with few trials; `--keep` is the folder in which the ranking's trials add up from run to run
-(`make bench KEEP=var/ranking`), since all of them take an hour; `--evalica` an interpreter in whose environment evalica
-is installed, to be measured beside (`EVALICA=path`). Performance is a ratio within one run: machines are shared and
-noisy.
+(`make bench KEEP=var/ranking`), since all of them take hours; `--verdicts` a file of real ones for it. Performance is a
+ratio within one run: machines are shared and noisy.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few trials, for a first look")
     parser.add_argument("--only", choices=BENCHES, action="append", help="only this bench (may be repeated)")
     parser.add_argument("--keep", help="folder that keeps the trials of the ranking")
-    parser.add_argument("--evalica", help="an interpreter that has evalica, for the ranking")
+    parser.add_argument("--verdicts", help="real verdicts for the ranking, as CSV with left, right, winner")
     asked = parser.parse_args()
     results: dict[str, Any] = {}
     for name in asked.only or BENCHES:
@@ -33,7 +33,7 @@ def main() -> None:
         words = ["--quick"] if asked.quick else []
         if name == "ranking":
             words += ["--keep", asked.keep] if asked.keep else []
-            words += ["--evalica", asked.evalica] if asked.evalica else []
+            words += ["--verdicts", asked.verdicts] if asked.verdicts else []
         results[name] = run(name, words)
     print(json.dumps(results, indent=2))
     if any("failed" in result for result in results.values()):
@@ -42,7 +42,8 @@ def main() -> None:
 
 def run(name: str, words: list[str]) -> dict[str, Any]:
     command = [sys.executable, str(HERE / f"{name}.py"), *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}  # the benches use the set-ups of the tests
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     try:
         result: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

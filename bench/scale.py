@@ -63,7 +63,7 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     writer = TraceWriter()
     lines = [writer.line(key, body) for key, body in trace_entries(challenge, PLAN_BY_RULES, walked)]
     await save_trace(store, challenge.chain_id, challenge.address, render(lines, writer.digest), writer.digest)
-    keys = list(public_keys(challenge, walked))
+    keys = list(public_keys(challenge.address, 1, walked))
     scores = scores_document(challenge, walked, choose_winners(challenge, walked.placed), writer.digest)
     keys.append((scores_key(challenge.address), plain_json(scores)))
     await store.put_many(challenge.chain_id, keys)

@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "ranking.md"
 BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
 CALLS = "| case | trials | method | set right | misplaced | to both: set | misplaced |\n|---|---|---|---|---|---|---|"
 WORDS = (
-    "| case | trials | calls | set right / said | misplaced / said | clear: right (rounds) | P(paid) ≥ .9: right "
-    "| intervals / rank ranges hold |\n|---|---|---|---|---|---|---|---|"
+    "| case | trials | calls | set right / said | misplaced / said | clear: right (rounds) | about equal: true "
+    "| P(paid) ≥ .9: right | intervals / rank ranges hold | width, logits |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 WAITS = "| case | prize | waited before | wait now | right if posted | right if waiting |\n|---|---|---|---|---|---|"
 
@@ -49,12 +49,12 @@ def _calls(row: dict[str, Any]) -> list[str]:
 
 
 def _words(row: dict[str, Any]) -> str:
-    clear, sure = (_share(row[key]) for key in ("clear", "pPaid90"))
+    clear, equal, sure = (_share(row.get(key, [0, None])) for key in ("clear", "equal", "pPaid90"))
     case = row["id"].removeprefix("words ")
     return (
         f"| {case} | {row['trials']} | {row['calls']:.0f} | {row['right']:.3f} / {row['said']:.3f} "
-        f"| {row['misplaced']:.3f} / {row['saidMisplaced']:.3f} | {clear} | {sure} "
-        f"| {row['inside']:.3f} / {row['rankInside']:.3f} |"
+        f"| {row['misplaced']:.3f} / {row['saidMisplaced']:.3f} | {clear} | {equal} | {sure} "
+        f"| {row['inside']:.3f} / {row['rankInside']:.3f} | {row['width']:.2f} |"
     )
 
 

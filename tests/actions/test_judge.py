@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import re
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.support.fake_endpoint import FakeEndpoint, Seen
 from tests.support.forged_trace import Entries, forged
 from tests.support.rounds import opened, run
 from tests.support.scripted_judge import scripted_words
 from tests.support.verifiers import node_refusals
+from typer.testing import CliRunner
 
 import clara_eval
 from clara_eval.actions.folder_entries import entries_of, read_entries
@@ -24,11 +28,12 @@ from clara_eval.actions.judge import JudgeRequest, judge_entries, quote_judging
 from clara_eval.actions.verify import verify_any, verify_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
-from clara_eval.core.errors import BadInput, BadTrace, ConfigError
+from clara_eval.core.errors import BadInput, BadTrace, ConfigError, NotFound
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
+from clara_eval.interfaces.cli import app
 from clara_eval.judge.port import Prompt
 
 ENTRIES = 30
@@ -219,6 +224,46 @@ async def test_a_folder_is_not_a_challenge(tmp_path: Path) -> None:
         await verify_trace(trace, settings)
     with pytest.raises(BadTrace, match="No chain"):
         await verify_any(trace, settings, rpc="http://127.0.0.1:1")
+
+
+async def test_a_result_is_viewed_in_a_browser_by_names(tmp_path: Path) -> None:
+    """The pages of one folder: every link leads somewhere, names stand for addresses, no prize and no chain is named."""
+    await judged_lines(tmp_path / "out")
+    (tmp_path / "out" / "judge.db").unlink()
+    command = [sys.executable, "-m", "clara_eval", "view", "out"]
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    pipe = asyncio.subprocess.PIPE
+    viewer = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=environment, stdout=pipe)
+    assert viewer.stdout is not None
+    told = (await viewer.stdout.readline()).decode().split()
+    base = told[1].rstrip("/")
+    try:
+        async with aiohttp.ClientSession() as web:
+            seen, waiting = dict[str, str](), ["/"]
+            while waiting:
+                async with web.get(base + (path := waiting.pop())) as answered:
+                    assert answered.status == 200, path
+                    seen[path] = await answered.text()
+                links = re.findall(r'href="(/[^"#]*)', seen[path])
+                waiting += [link for link in set(links) - seen.keys() - set(waiting) if "/static/" not in link]
+    finally:
+        viewer.send_signal(signal.SIGINT)
+        await viewer.wait()
+    assert viewer.returncode == 130
+    words = re.sub(r"<[^>]*>", " ", seen["/"])
+    assert all(f"e{number}" in words for number in range(4))
+    assert "winner" in words
+    assert "Prize pool" not in words
+    assert any("The answer of entry 3" in page for page in seen.values())
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".db") == []
+
+
+def test_a_folder_without_a_trace_is_not_viewed(tmp_path: Path) -> None:
+    """The command says what is missing and where it comes from."""
+    refused = CliRunner().invoke(app, ["view", str(tmp_path)])
+    assert isinstance(refused.exception, NotFound)
+    assert "trace.json" in refused.exception.message
+    assert "judge" in refused.exception.remedy
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.support.faulty_node import (
     FaultyNode,
     Instead,
@@ -16,6 +17,7 @@ from tests.support.faulty_node import (
     longest_range,
     no_batches,
     refuses,
+    status,
 )
 
 from clara_eval.chain.blocks import Blocks
@@ -225,6 +227,25 @@ async def test_a_refused_range_is_halved(local_chain: LocalChain, code: int, mes
         node.instead = longest_range(3, code, message)
         assert len((await read_challenge(chain, address)).submissions) == 4
         assert chain.events._logs.span <= 3
+
+
+@pytest.mark.parametrize("code", [403, 413, 500, 503])
+async def test_a_range_refused_by_an_http_status_is_made_smaller(local_chain: LocalChain, code: int) -> None:
+    """A provider that answers long ranges with a bare HTTP status is asked for shorter ones; all events are read."""
+    address = await closed_round(local_chain, 4)
+    is_long = longest_range(3, -1, "")
+
+    async def refuse(body: Any) -> web.Response | None:
+        calls = body if isinstance(body, list) else [body]
+        return web.Response(status=code) if any(is_long(call) for call in calls) else None
+
+    async with FaultyNode(local_chain.rpc_url) as node, reader([node.url], span=64) as chain:
+        node.fault = refuse
+        assert len((await read_challenge(chain, address)).submissions) == 4
+        assert chain.events._logs.span <= 8
+        node.fault = status(code)
+        with pytest.raises(Temporary, match="No node answers"):
+            await read_challenge(chain, address)
 
 
 async def test_missing_events_are_not_a_smaller_round(local_chain: LocalChain) -> None:

@@ -29,7 +29,7 @@ async def store(large: tuple[Challenge, EvaluationResult], tmp_path: Path) -> As
     """The public documents of the round, as an evaluation leaves them."""
     challenge, walked = large
     opened = await SqliteStore.open(tmp_path / "large.db")
-    await opened.put_many(challenge.chain_id, list(public_keys(challenge, walked)))
+    await opened.put_many(challenge.chain_id, list(public_keys(challenge.address, 1, walked)))
     yield opened
     await opened.close()
 

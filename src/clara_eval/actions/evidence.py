@@ -65,9 +65,16 @@ async def submitted_work(
     reader: ResultReader, address: Address, scores: Scores, accounts: Sequence[str]
 ) -> dict[str, SubmittedWork]:
     """What these accounts submitted; empty if the trace is private, or somebody else posted."""
-    keys = ["challenge", "rejected", "similar", *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts)]
+    keys = [
+        "challenge",
+        "folder",
+        "rejected",
+        "similar",
+        *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts),
+    ]
     found = await reader.trace_bodies(address, scores, [f'"key":"{key}"' for key in keys], before=_REST)
     sent = {one["submitter"]: one for one in found.get("challenge", {}).get("submissions", ())}
+    sent |= {one["account"]: {**one, "version": 1} for one in found.get("folder", {}).get("entries", ())}
     return {one: _work(one, sent[one], found) for one in accounts if one in sent and f"solution/{one}" in found}
 
 

@@ -199,6 +199,8 @@ LARGEST_SPAN = 50_000
 RANGES_AT_ONCE = 8
 GROWS_AFTER = 3
 """Groups without a refusal before a larger span is tried again."""
+OUTAGE_DIVISOR = 8
+"""Of the span after an answer that is none: each one costs all retries, so few are to be needed."""
 
 
 _CURED_BY_SMALLER_RANGES = frozenset({Meaning.RANGE_TOO_LARGE, Meaning.UNSUPPORTED, Meaning.OTHER})
@@ -266,7 +268,15 @@ class Logs:
             query["address"] = list(wanted.addresses)
         parts = ({**query, "fromBlock": hex(first), "toBlock": hex(last)} for first, last in ranges)
         calls = [RpcCall("eth_getLogs", (part,)) for part in parts]
-        *found, block = await self._rpc.ask_one_node([*calls, RpcCall("eth_getBlockByNumber", (hex(last), False))])
+        try:
+            *found, block = await self._rpc.ask_one_node([*calls, RpcCall("eth_getBlockByNumber", (hex(last), False))])
+        except Temporary:
+            # HTTP 403, 413 or 5xx may be a provider's word for a long range: if the nodes answer otherwise, it is.
+            await self._rpc.ask("eth_blockNumber")
+            if self.span == 1:
+                raise
+            self._narrow(OUTAGE_DIVISOR)
+            return None
         refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
         if refused:
             self._shrink(refused[0])
@@ -284,8 +294,10 @@ class Logs:
         if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
             self.span = max(self.span, FIRST_SPAN)
             raise refusal
-        self.span = max(1, self.span // 2)
-        self._calm = 0
+        self._narrow(2)
+
+    def _narrow(self, divisor: int) -> None:
+        self.span, self._calm = max(1, self.span // divisor), 0
 
 
 def _in_chain_order(entries: Any, wanted: LogFilter) -> list[Any]:

@@ -23,25 +23,25 @@ MOST_CRITERIA = 4000
 """Characters of the criteria that the scores repeat; all of them are in the metadata."""
 
 
-def features_pairs(challenge: Challenge, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
-    """The facts of each entry; `extractedAt` is the time of the pinned block, so that every run writes the same."""
+def features_pairs(address: str, at: int, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
+    """The facts of each entry; `at` is the time of the pinned block, so that every run writes the same."""
     for account, facts in sorted(features.items()):
-        document = {**facts.to_json(), "extractedAt": challenge.block.timestamp}
-        yield features_key(challenge.address, account), plain_json(document)
+        document = {**facts.to_json(), "extractedAt": at}
+        yield features_key(address, account), plain_json(document)
 
 
-def public_keys(challenge: Challenge, result: EvaluationResult) -> Iterator[tuple[str, str]]:
+def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tuple[str, str]]:
     """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
-    yield from features_pairs(challenge, result.features)
+    yield from features_pairs(address, at, result.features)
     if isinstance(result.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
-        yield verdicts_key(challenge.address), plain_json(verdicts)
+        yield verdicts_key(address), plain_json(verdicts)
         return
     asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for comparison in result.comparisons:
         asked[comparison.first, comparison.second].append(comparison)
     for (first, second), votes in asked.items():
-        yield pairwise_key(challenge.address, first, second), plain_json(votes_document(votes))
+        yield pairwise_key(address, first, second), plain_json(votes_document(votes))
 
 
 def is_posted(receipt: Receipt | None) -> bool:

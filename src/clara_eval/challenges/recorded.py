@@ -51,7 +51,7 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
         said = review if review is not None and review.digest == draft.digest else None
         pieces = draft.pieces(said.approvals if said else ())
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
-    keys = public_keys(challenge, result)
+    keys = public_keys(challenge.address, challenge.block.timestamp, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
     venue = prepared.venue
@@ -63,7 +63,9 @@ async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFa
     challenge, store = case.challenge, case.ports.store
     scores = await read_document(store, challenge.chain_id, scores_key(challenge.address)) or {}
     if not scores.get("postedBy"):
-        await store.put_many(challenge.chain_id, list(features_pairs(challenge, features)))
+        await store.put_many(
+            challenge.chain_id, list(features_pairs(challenge.address, challenge.block.timestamp, features))
+        )
 
 
 async def _check_posted(case: RoundCase, digest: str) -> None:
@@ -81,7 +83,7 @@ async def _check_posted(case: RoundCase, digest: str) -> None:
 
 
 async def recorded_result(case: RoundCase) -> RecordedResult | None:
-    """The result that a person approved, as its archived trace holds it; None if the round is to be run.
+    """The result that a person approved, or another version signed, as archived; None if the round is to be run.
 
     Raises:
         NeedsReview: a person rejected it.
@@ -90,11 +92,13 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
     challenge, store = case.challenge, case.ports.store
     digest = await case.journal.saved("digest", TEXT)
     review = await read_review(store, challenge.chain_id, challenge.address)
-    if digest is None or case.options.dry_run or review is None or review.digest != digest:
+    if digest is None or case.options.dry_run:
         return None
-    if review.state == "rejected":
+    review = review if review is not None and review.digest == digest else None
+    if review is not None and review.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {review.note or 'no note'}.")
-    if review.state != "approved":
+    is_signed = case.is_taken_over and await case.is_signed()
+    if not is_signed and (review is None or review.state != "approved"):
         return None
     disputed = await read_disputed(case.journal)
     is_announced = await announced(store, challenge.chain_id, challenge.address, digest) is not None
@@ -107,7 +111,7 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         evidence = Evidence(trace)
         if evidence.digest != digest:
             return None
-        if tuple(evidence.approvals) != review.approvals:
+        if review is not None and tuple(evidence.approvals) != review.approvals:
             pieces = render(_entry_lines(trace), digest, review.approvals)
             await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
         winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))

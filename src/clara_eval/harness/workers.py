@@ -61,8 +61,8 @@ class EvmJob(TypedDict):
     submission: str | None
     runtimeBytes: int
     harness: CompiledHarness | None
-    limits: dict[str, Any]
-    """The fields of `RunLimits`."""
+    limits: dict[str, int]
+    """The fields of `RunLimits`; `seconds` may have a fraction."""
 
 
 class EvmAnswer(TypedDict):
@@ -85,7 +85,7 @@ class ScriptJob(TypedDict):
     harness: str | None
     submission: str
     seed: str
-    limits: dict[str, Any]
+    limits: dict[str, int]
 
 
 class ScriptAnswer(TypedDict):

@@ -49,7 +49,7 @@ async def run_service(
     """Serve until a signal and return the exit code; `on_start` gets the address once it answers."""
     configure_logs(secrets=secrets_of(settings))
     stop = asyncio.Event()
-    with _listening(settings.host, settings.port) as listening, _signals(stop):
+    with listening_on(settings.host, settings.port) as listening, _signals(stop):
         async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
             if on_start is not None:
                 on_start(f"http://{settings.host}:{listening.getsockname()[1]}")
@@ -113,7 +113,7 @@ def secrets_of(settings: Settings) -> list[str]:
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
+def listening_on(host: str, port: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -173,6 +173,18 @@ def shortened(text: str) -> str:
     return _HEX.sub(lambda found: short(found.group()), text)
 
 
+def show_names(names: Mapping[str, str]) -> None:
+    """Show names in the place of these addresses, on every page of this process."""
+
+    def named(address: str) -> str:
+        return names.get(address) or short(address)
+
+    environment = _environment()
+    environment.filters["short"] = named
+    environment.globals["is_view"] = True
+    environment.globals["shortened"] = lambda text: _HEX.sub(lambda found: named(found.group()), text)
+
+
 def badge(account: str) -> Markup:
     """Draw a small mark from an address, so that the eye finds it again."""
     digest = hashlib.sha256(account.encode()).digest()
@@ -211,4 +223,5 @@ def _environment() -> Environment:
         usd=usd, plain=plain, judge=judge, coded=coded,
     )  # fmt: skip
     environment.globals.update(version=__version__, asset=asset, shortened=shortened, rejection=rejection)
+    environment.globals["is_view"] = False
     return environment

@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
 """The address in examples."""
 GROUPS = {
-    "Try": ("demo", "judge", "devnet"),
+    "Try": ("demo", "judge", "view", "devnet"),
     "Post and compete": ("config", "harness", "challenge"),
     "Results": ("status", "leaderboard", "score", "trace", "verify"),
     "Operate": ("check", "settings", "serve", "evaluate", "review", "spend", "backup", "keys", "mcp"),

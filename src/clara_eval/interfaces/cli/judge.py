@@ -1,4 +1,4 @@
-"""`judge`: judge a folder or a list of entries, without a chain. What it needs is loaded when it runs."""
+"""`judge` and `view`: entries without a chain, and the result in a browser. What they need is loaded late."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def judge(
     """Judge entries without a chain; called again, it continues and pays for nothing twice."""
     run = load("judge_run:run")
     run(source, config, out, judges=judges, winners=winners, max_usd=max_usd, dry_run=dry_run, as_json=json)
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of `judge`.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 0,
+) -> None:
+    """Show the result of `judge` in a browser, until Ctrl-C; its trace is checked first, and nothing is written."""
+    load("judge_run:show")(folder, port)

@@ -1,8 +1,9 @@
-"""What `judge` does: read, quote or judge, and print."""
+"""What `judge` and `view` do: read, quote or judge, print, and serve."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 
 from clara_eval.actions.folder_entries import read_entries
@@ -10,6 +11,7 @@ from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_
 from clara_eval.config.settings import Settings
 from clara_eval.documents.results import LeaderboardRow, Margin
 from clara_eval.interfaces.cli import screen
+from clara_eval.interfaces.cli.commands import load
 from clara_eval.interfaces.cli.config import print_quote, read_config
 from clara_eval.interfaces.cli.evaluate import LiveProgress
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
@@ -44,6 +46,12 @@ def run(
     answer(found.document, as_json, lambda: _print(found, out))
 
 
+def show(folder: Path, port: int) -> None:
+    """Serve the pages of a result until Ctrl-C."""
+    serve_folder = load("clara_eval.interfaces.view:serve_folder")  # the extra `server`
+    asyncio.run(serve_folder(folder, port, lambda url: screen.print_labelled("Page", f"{url}  (Ctrl-C ends it)")))
+
+
 def _print(found: Judged, out: Path) -> None:
     rows = [
         LeaderboardRow.model_validate({**row, "address": row["id"], "prizeAmount": "1" if row["winner"] else None})
@@ -61,4 +69,4 @@ def _print(found: Judged, out: Path) -> None:
     screen.print_labelled("Digest", found.digest)
     place = screen.from_here(out.resolve())
     screen.print_labelled("Wrote", f"{place}: trace.json, scores.json, leaderboard.csv, leaderboard.md")
-    screen.print_next([f"verify {place}/trace.json"])
+    screen.print_next([f"view {shlex.quote(place)}", f"verify {shlex.quote(place)}/trace.json"])
