@@ -148,6 +148,11 @@ def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
         ) from None
 
 
+def show_count(count: int, noun: str) -> str:
+    """`one winner`, `3 winners`."""
+    return f"one {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def show_moment(at: int) -> str:
     """`2026-12-01 12:00:00 UTC`; moments outside the calendar as their number."""
     try:

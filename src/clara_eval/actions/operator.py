@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from urllib.parse import urlsplit
-
-from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
@@ -18,14 +13,13 @@ from clara_eval.actions.resources import check_resources
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
-from clara_eval.chain.wallet import new_keystore
 from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.evaluate import Evaluation, read_scores
 from clara_eval.challenges.status import evaluation_status
 from clara_eval.challenges.stored_results import ApiRecords
-from clara_eval.config.settings import Settings, given_names, unknown_names
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
-from clara_eval.core.errors import ClaraError, ConfigError
+from clara_eval.core.errors import ClaraError
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.judge.providers.registry import models_of, parse_jury
@@ -34,8 +28,6 @@ from clara_eval.store.publication.publish_documents import Publication
 
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
-SHORTEST_PASSWORD = 12
-FEWEST_SIGNS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,49 +115,6 @@ async def _judges(app: App) -> str:
     jury = parse_jury(app.settings.judges)
     note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
     return ", ".join(judge.text for judge in jury) + note
-
-
-@dataclass(frozen=True, slots=True)
-class SettingRow:
-    """A setting; a secret's value is hidden, and of an address that may hold one only the host is shown."""
-
-    name: str
-    value: str | None
-    default: str | None
-    source: str
-
-
-def list_settings(settings: Settings) -> tuple[list[SettingRow], list[str]]:
-    """Every setting, and a warning for each CLARA_… name that is none."""
-    given, known = given_names(), {str(field.alias): name for name, field in Settings.model_fields.items()}
-    rows = []
-    for alias, name in known.items():
-        value, field = getattr(settings, name), Settings.model_fields[name]
-        source = given.get(alias) or (f"{alias}_FILE" if f"{alias}_FILE" in given else "default")
-        if isinstance(value, SecretStr):
-            value = "(hidden)"
-        elif not field.repr and value and source != "default":
-            parts = urlsplit(value)
-            value = f"{parts.scheme}://{parts.hostname or ''}/…"
-        default = None if field.default is None else str(field.default)
-        rows.append(SettingRow(alias, None if value is None else str(value), default, source))
-    warnings = []
-    for name in unknown_names(given):
-        close = difflib.get_close_matches(name, known, n=1)
-        warnings.append(f"{name} is not a setting.{f' Did you mean {close[0]}?' if close else ''}")
-    return rows, warnings
-
-
-def new_key(path: Path, password: SecretStr) -> Address:
-    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
-    text = password.get_secret_value()
-    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
-        raise ConfigError(
-            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
-            f"{FEWEST_SIGNS} different ones.",
-            remedy="Choose several random words.",
-        )
-    return new_keystore(path, password)
 
 
 async def known_status(settings: Settings, address: Address) -> tuple[EvalStatus | None, Scores | None]:

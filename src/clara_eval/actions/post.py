@@ -7,7 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.actions.amounts import SPLITS, parse_amount, parse_deadline, parse_payout, parse_span, show_amount
+from clara_eval.actions.amounts import (
+    SPLITS,
+    parse_amount,
+    parse_deadline,
+    parse_payout,
+    parse_span,
+    show_amount,
+    show_count,
+)
 from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
 from clara_eval.actions.harness import check_harness
 from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
@@ -91,7 +99,7 @@ def _question(caller: Caller, posting: Posting, terms: ChallengeTerms) -> str:
     )
     return (
         f"Post this challenge on {caller.settings.network_name}? {total} leave the wallet: prize {prize}, bond {bond} "
-        f"(returned when it is finalized), fee {charged}. {len(terms.payout_bps)} winner(s), "
+        f"(returned when it is finalized), fee {charged}. {show_count(len(terms.payout_bps), 'winner')}, "
         f"deadline {posting.deadline[:40]}, evaluator {posting.evaluator}."
     )
 
@@ -100,7 +108,7 @@ def _summary(posting: Posting, terms: ChallengeTerms) -> str:
     judge = "Clara evaluates." if posting.evaluator == "clara" else "The poster scores alone."
     quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
     return (
-        f"Prize {show_amount(terms.fee.escrow, terms.token)} for {len(terms.payout_bps)} winner(s), bond "
+        f"Prize {show_amount(terms.fee.escrow, terms.token)} for {show_count(len(terms.payout_bps), 'winner')}, bond "
         f"{show_amount(terms.bond, terms.token)}, total {show_amount(terms.total, terms.token)}. {judge} "
         f"{terms.fee.shown if posting.evaluator == 'clara' else ''}{quote}"
     ).strip()

@@ -20,7 +20,6 @@ from clara_eval.judge.costs.quote import (
     Quote,
     Size,
     needs_model,
-    specification_table,
     to_json,
 )
 from clara_eval.judge.costs.quote import quote as quote_calls
@@ -37,7 +36,7 @@ from clara_eval.judge.providers.registry import (
 from clara_eval.judge.reading import TokenLimits
 from clara_eval.ranking import choose_schedule
 
-__all__ = ["GAS_MICRO_USD", "Quote", "Size", "specification_table"]
+__all__ = ["GAS_MICRO_USD", "Quote", "Size"]
 JURY_NOTE = (
     "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
     "for the same price. How alike they err is measured, and counted."

@@ -13,6 +13,8 @@ from starlette.responses import FileResponse, RedirectResponse
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.view import viewed_folder
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address
+from clara_eval.documents.results import Scores
 from clara_eval.interfaces.api import pages, problems
 from clara_eval.interfaces.api.templating import STATIC, show_names
 from clara_eval.interfaces.serve import api_running, listening_on
@@ -41,6 +43,10 @@ async def serve_folder(folder: Path, port: int, on_start: Callable[[str], None])
         @app.get(f"/api/v1/challenges/{address}/eval-trace")
         async def trace() -> FileResponse:
             return FileResponse(folder / "trace.json", media_type="application/json")
+
+        @app.get(f"/api/v1/challenges/{address}/leaderboard")
+        async def leaderboard() -> Scores:
+            return await reader.leaderboard(Address(address), admin=False)
 
         app.include_router(pages.router)
         app.mount("/static", pages.Assets(directory=STATIC), name="static")

@@ -49,7 +49,7 @@ NEXT_STEPS = {
 }
 HEADS = {
     "unsigned": "Nothing was sent. {unsigned}",
-    "needs_confirmation": "Nothing was sent: this needs a confirmation.",
+    "needs_confirmation": "{not_sent}",
     "declined": "Nothing was sent: it was declined.",
     "sent": "Sent and in a block.",
 }
@@ -191,7 +191,7 @@ def interval(row: RankedEntry) -> str:
 def tried_text(found: TryResult) -> str:
     lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
     if found.outcome:
-        lines.append(f"It ended as {found.outcome.replace('_', ' ')}. {found.detail}".rstrip())
+        lines.append(_ending(found))
     for name, value in found.features.items():
         shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         lines.append(f"  {name:28} {shown}")
@@ -200,6 +200,17 @@ def tried_text(found: TryResult) -> str:
     if found.harness == "hidden":
         lines.append("The hidden harness is run after the deadline; this says nothing about it.")
     return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])
+
+
+def _ending(found: TryResult) -> str:
+    """`2 of 4 tests failed: test_a, test_b.`, or why it could not be run."""
+    tests = [call for call in found.calls if call["kind"] == "test"]
+    failed = [str(call["name"]) for call in tests if call["outcome"] != "passed"]
+    if failed:
+        return f"{len(failed)} of {len(tests)} tests failed: {', '.join(failed)}. {found.detail}".rstrip()
+    if found.outcome == "passed":
+        return f"All {len(tests)} tests passed." if tests else "It ran."
+    return f"It {str(found.outcome).replace('_', ' ')}: {found.detail}"
 
 
 def stage_text(stage: StageProgress) -> str:

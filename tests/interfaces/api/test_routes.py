@@ -135,6 +135,17 @@ async def test_bad_bodies_are_problem_documents(service: Service, body: bytes) -
     assert problem(await service.post(f"{BASE}/evaluate", body, **BEARER), 422)["errors"]
 
 
+async def test_a_body_without_a_content_type_is_told_so(service: Service) -> None:
+    """A program that forgot the header learns which one, not that its object is no dictionary."""
+    body = json.dumps({"challengeAddress": QUIET}).encode()
+    for kind in ("", "text/plain"):
+        told = problem(await service.post(f"{BASE}/evaluate", body, **BEARER, **{"content-type": kind}), 422)
+        assert (told["detail"], told["remedy"]) == (
+            "The body is not marked as JSON.",
+            "Send the header content-type: application/json.",
+        )
+
+
 async def test_bytes_that_are_no_text(service: Service) -> None:
     """A body that is not UTF-8 cannot be read at all."""
     problem(await service.post(f"{BASE}/evaluate", b"\xff", **BEARER), 400)

@@ -13,11 +13,13 @@ import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment
 from tests.support.api_service import POSTED, REVIEWED, running_service
+from tests.support.large_round import large_lines
 from typer.testing import CliRunner
 
 from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action, Plan, transaction
 from clara_eval.app import open_caller
+from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import request_review
 from clara_eval.config.eval_config import build_metadata, collect_problems, config_hash
 from clara_eval.config.settings import Settings
@@ -28,6 +30,7 @@ from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import app
 from clara_eval.interfaces.cli.output import NAMES
+from clara_eval.interfaces.cli.verify import print_verified
 from clara_eval.store.sqlite import SqliteStore
 
 ADDRESS = "0x" + "ab" * 20
@@ -170,3 +173,19 @@ async def test_unsigned_transactions_have_checksummed_addresses(local_chain: Loc
     async with open_caller(settings) as caller:
         found = words.acted(await perform(caller, Action("claim/x", plan), confirmed="unasked"), NAMES)
     assert [one.to for one in found.transactions] == [to]
+
+
+async def test_verify_leads_with_who_won_what(capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer first, then what was checked and only what this trace leaves open; the rest on demand."""
+    checked = await check_trace(large_lines(4))
+    print_verified(checked)
+    lines = capsys.readouterr().out.splitlines()
+    winners = [one.account for one in checked.winners.entries]
+    assert lines[0] == f"ok       every entry holds: {checked.challenge.address}"
+    assert [line.split()[1] for line in lines[1 : 1 + len(winners)]] == winners
+    assert "add --rpc URL" in lines[1 + len(winners)]
+    open_points = [line for line in lines if line.startswith("unproven")]
+    assert len(open_points) == len(checked.not_proven) == 2
+    assert not any(word in " ".join(open_points) for word in ("ipfs", "hidden", "unreachable", "can change"))
+    print_verified(checked, details=True)
+    assert f"entries  {checked.entries}" in capsys.readouterr().out

@@ -150,6 +150,9 @@ def install(app: FastAPI) -> None:
             for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
         ]
         first = errors[0] if errors else {"path": "", "message": "not valid"}
+        if first["path"] == "body" and "json" not in request.headers.get("content-type", ""):
+            remedy = "Send the header content-type: application/json."
+            return response(request, 422, "The body is not marked as JSON.", remedy=remedy, errors=errors)
         return response(request, 422, f"{first['path']}: {first['message']}.", errors=errors)
 
     @app.exception_handler(HTTPException)

@@ -18,7 +18,7 @@ from clara_eval.actions import claim as claiming
 from clara_eval.actions import post as posting
 from clara_eval.actions import post_scores as scoring
 from clara_eval.actions import submit as submitting
-from clara_eval.actions.amounts import show_moment, show_wait
+from clara_eval.actions.amounts import show_count, show_moment, show_wait
 from clara_eval.actions.challenges import ChallengeFilter, browse, detail
 from clara_eval.actions.objections import ObjectionInput, object_or_show
 from clara_eval.actions.perform import perform, prepare
@@ -151,12 +151,11 @@ def _show_detail(found: DetailResult) -> None:
     screen.print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
     shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
     is_closed = item.status == "open" and not item.secondsLeft
-    winners = "one winner" if item.winnerCount == 1 else f"{item.winnerCount} winners"
     lines = [
         ("address", f"{item.address} on {found.network}"),
         ("status", f"{'closed, not scored yet' if is_closed else item.status}; scored by {item.evaluator}"),
         ("entries", str(item.submissionCount)),
-        ("prize", f"{item.prize} for {winners}: {shares}"),
+        ("prize", f"{item.prize} for {show_count(item.winnerCount, 'winner')}: {shares}"),
         ("deadline", f"{show_moment(item.deadline)}; scores by {show_moment(found.scoringDeadline)}"),
         ("poster", found.poster),
         ("problem", bare(found.problemStatement)[:600]),

@@ -194,7 +194,7 @@ def quote(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what an evaluation will cost, stage by stage, beside the specification's table."""
+    """Say what an evaluation will cost, stage by stage."""
     config, _ = read_config(file, as_json=as_json)
     size_asked = quoting.Size(submissions, 0, size, batch)
     found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
@@ -224,12 +224,6 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
         print_lines(
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
-        )
-    if is_posted:
-        spec = quoting.specification_table(size.submissions)
-        print_lines(
-            f"The specification's table: features {_dollars(spec['features'])}, pairs {_dollars(spec['comparison'])}, "
-            f"posting {_dollars(spec['posting'])}, total {_dollars(spec['total'])}."
         )
     if found.unpriced:
         print_lines(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.")

@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.operator import known_status, list_settings, new_key, preflight, spending
+from clara_eval.actions.operator import known_status, preflight, spending
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.published import spend_document
+from clara_eval.actions.settings import list_settings, new_key
 from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address

@@ -45,7 +45,8 @@ NAMES = {
     "register": "--register",
     "objection": "--about and --reason",
     "unsigned": "`--json` prints the unsigned transactions.",
-    "to_confirm": "Nothing was sent: this was a dry run. Run it again with --send to send it.",
+    "not_sent": "Dry run, nothing sent.",
+    "to_confirm": "Add --send to send it.",
 }
 """How a shell names the actions of `interfaces.words`."""
 EXIT_CODES = {0: "success", 1: "checked and refused", 2: "could not run", 70: "a bug", 130: "interrupted"}

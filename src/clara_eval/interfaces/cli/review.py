@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from clara_eval.actions import review as reviews
-from clara_eval.actions.amounts import round_amount, show_moment
+from clara_eval.actions.amounts import round_amount, show_count, show_moment
 from clara_eval.actions.review import Decide, Decree, review_sheet
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
@@ -128,8 +128,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
     """Print a review: the money, the doubts, the ranking, and facts and comparisons at the pay line."""
     money, due = "not known", sheet.postsAt or sheet.scoringDeadline
     if sheet.prizePool is not None and sheet.token is not None:
-        places = "one place" if sheet.winnerCount == 1 else f"{sheet.winnerCount} places"
-        money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {places}"
+        money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {show_count(sheet.winnerCount, 'place')}"
     print_lines(
         f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
         f"digest    {sheet.traceDigest}",

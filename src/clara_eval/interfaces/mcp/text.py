@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clara_eval.actions.amounts import show_moment, show_wait
+from clara_eval.actions.amounts import show_count, show_moment, show_wait
 from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
 from clara_eval.core.untrusted import bare, fence
 from clara_eval.documents import actions as documents
@@ -20,6 +20,7 @@ NAMES = {
     "register": "register: true",
     "objection": "`about` and `reason`",
     "unsigned": "Unsigned transactions are in `transactions`.",
+    "not_sent": "Nothing was sent: this needs a confirmation.",
     "to_confirm": "Nothing was sent. Show this plan to the wallet's owner, then call again with confirm: true.",
 }
 ROWS = 10
@@ -32,7 +33,7 @@ def browse(found: documents.BrowseResult) -> str:
     for item in found.challenges:
         left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
         lines.append(
-            f"- {item.address}: {item.status}, {item.prize} for {item.winnerCount} winner(s), "
+            f"- {item.address}: {item.status}, {item.prize} for {show_count(item.winnerCount, 'winner')}, "
             f"{item.submissionCount} submitted, {left}, scored by {item.evaluator}. Title by the poster:\n"
             f"{item.title['text']}"
         )
@@ -45,7 +46,7 @@ def detail(found: documents.DetailResult) -> str:
     state = "submissions are accepted" if item.acceptsSubmissions else "no submissions are accepted"
     lines = [
         f"Challenge {item.address} on {found.network}: {item.status}; {state}.",
-        f"{item.prize} for {item.winnerCount} winner(s), {found.payoutBps} basis points.",
+        f"{item.prize} for {show_count(item.winnerCount, 'winner')}, {found.payoutBps} basis points.",
         f"{item.submissionCount} submitted. Deadline {show_moment(item.deadline)}.",
         f"Scores are due by {show_moment(found.scoringDeadline)}.",
     ]

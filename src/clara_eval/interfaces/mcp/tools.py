@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
@@ -195,14 +196,19 @@ def can_ask(ctx: ToolContext) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-async def _question(ctx: ToolContext, confirm: bool, action: Action) -> Elicit[Agreement] | Agreement:
-    """Ask if there is a wallet and a person; the plan is made before the question."""
-    caller = caller_of(ctx)
-    if caller.account is None or not can_ask(ctx):
-        return Agreement(confirm=confirm)
-    with tool_errors():
-        plan = await prepare(caller, action)
-    return Elicit(plan.question, Agreement)
+def asking(action_of: Callable[..., Action]) -> Callable[..., Awaitable[Elicit[Agreement] | Agreement]]:
+    """Ask if there is a wallet and a person; the action is planned before the question."""
+
+    async def ask(ctx: ToolContext, action: Action, confirm: bool) -> Elicit[Agreement] | Agreement:
+        caller = caller_of(ctx)
+        if caller.account is None or not can_ask(ctx):
+            return Agreement(confirm=confirm)
+        with tool_errors():
+            plan = await prepare(caller, action)
+        return Elicit(plan.question, Agreement)
+
+    ask.__annotations__["action"] = Annotated[Action, Resolve(action_of)]
+    return ask
 
 
 def _decision(ctx: ToolContext, outcome: ElicitationResult[Agreement]) -> Literal["yes", "no", "unasked"]:
@@ -239,8 +245,9 @@ def posting_of(
     expectedEntries: int,
     privateSetHash: str,
     allowDuplicate: bool,
-) -> Posting:
-    return Posting(
+    sender: str,
+) -> Action:
+    posting = Posting(
         title=title or problemStatement.strip()[:TITLE_CHARS],
         problem_statement=problemStatement,
         prize=prize,
@@ -257,18 +264,13 @@ def posting_of(
         private_set_hash=privateSetHash or NO_HASH,
         allow_duplicate=allowDuplicate,
     )
-
-
-async def ask_post(
-    ctx: ToolContext, posting: Annotated[Posting, Resolve(posting_of)], sender: str, confirm: bool
-) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, post(posting, sender or None))
+    return post(posting, sender or None)
 
 
 async def challenge_post(
     ctx: ToolContext,
-    posting: Annotated[Posting, Resolve(posting_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_post)],
+    action: Annotated[Action, Resolve(posting_of)],
+    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(posting_of))],
     problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task; public.")],
     prize: Annotated[
         str,
@@ -307,13 +309,13 @@ async def challenge_post(
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, documents.PostResult]:
     """Post a challenge: checks the config, quotes cost and fee, escrows prize and 5 % bond, or returns the plan."""
-    return await _done(ctx, agreed, post(posting, sender or None))
+    return await _done(ctx, agreed, action)
 
 
 def submission_of(
-    address: str, content: str, file: str, uri: str, solutionHash: str, agentId: str, register: bool
-) -> SubmissionInput:
-    return SubmissionInput(
+    address: str, content: str, file: str, uri: str, solutionHash: str, agentId: str, register: bool, sender: str
+) -> Action:
+    given = SubmissionInput(
         challenge=address,
         content=content,
         file=file,
@@ -322,18 +324,13 @@ def submission_of(
         agent_id=int(agentId) if agentId else None,
         register=register,
     )
-
-
-async def ask_submit(
-    ctx: ToolContext, submission: Annotated[SubmissionInput, Resolve(submission_of)], sender: str, confirm: bool
-) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, submit(submission, sender or None))
+    return submit(given, sender or None)
 
 
 async def challenge_submit(
     ctx: ToolContext,
-    submission: Annotated[SubmissionInput, Resolve(submission_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_submit)],
+    action: Annotated[Action, Resolve(submission_of)],
+    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(submission_of))],
     address: ChallengeAddress,
     content: Annotated[str, Field(description="The solution's text; or file, or uri.")] = "",
     file: Annotated[str, Field(description="A local file.")] = "",
@@ -351,22 +348,23 @@ async def challenge_submit(
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, documents.SubmitResult]:
     """Submit a solution, or replace your earlier one; it becomes public. One submission per hour and address."""
-    return await _done(ctx, agreed, submit(submission, sender or None))
+    return await _done(ctx, agreed, action)
 
 
-async def ask_claim(ctx: ToolContext, address: str, sender: str, confirm: bool) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, claim(address, sender or None))
+def claim_of(address: str, sender: str) -> Action:
+    return claim(address, sender or None)
 
 
 async def challenge_claim(
     ctx: ToolContext,
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_claim)],
+    action: Annotated[Action, Resolve(claim_of)],
+    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(claim_of))],
     address: ChallengeAddress,
     sender: SenderAddress = "",
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, documents.ClaimResult]:
     """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
-    return await _done(ctx, agreed, claim(address, sender or None))
+    return await _done(ctx, agreed, action)
 
 
 def scores_of(address: str, winners: list[str], sender: str) -> Action:
@@ -374,16 +372,10 @@ def scores_of(address: str, winners: list[str], sender: str) -> Action:
         return own_scores(address, tuple(map(named_place, winners)), sender or None)
 
 
-async def ask_scores(
-    ctx: ToolContext, action: Annotated[Action, Resolve(scores_of)], confirm: bool
-) -> Elicit[Agreement] | Agreement:
-    return await _question(ctx, confirm, action)
-
-
 async def challenge_post_scores(
     ctx: ToolContext,
     action: Annotated[Action, Resolve(scores_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_scores)],
+    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(scores_of))],
     address: ChallengeAddress,
     winners: Annotated[list[str], Field(min_length=1, max_length=200, description="0x… or 0x…=SCORE, best first.")],
     sender: SenderAddress = "",

@@ -1,0 +1,61 @@
+"""List the settings as they are here, and make the evaluator's key."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from clara_eval.chain.wallet import new_keystore
+from clara_eval.config.settings import Settings, given_names, unknown_names
+from clara_eval.core.address import Address
+from clara_eval.core.errors import ConfigError
+
+SHORTEST_PASSWORD = 12
+FEWEST_SIGNS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting; a secret's value is hidden, and of an address that may hold one only the host is shown."""
+
+    name: str
+    value: str | None
+    default: str | None
+    source: str
+
+
+def list_settings(settings: Settings) -> tuple[list[SettingRow], list[str]]:
+    """Every setting, and a warning for each CLARA_… name that is none."""
+    given, known = given_names(), {str(field.alias): name for name, field in Settings.model_fields.items()}
+    rows = []
+    for alias, name in known.items():
+        value, field = getattr(settings, name), Settings.model_fields[name]
+        source = given.get(alias) or (f"{alias}_FILE" if f"{alias}_FILE" in given else "default")
+        if isinstance(value, SecretStr):
+            value = "(hidden)"
+        elif not field.repr and value and source != "default":
+            parts = urlsplit(value)
+            value = f"{parts.scheme}://{parts.hostname or ''}/…"
+        default = None if field.default is None else str(field.default)
+        rows.append(SettingRow(alias, None if value is None else str(value), default, source))
+    warnings = []
+    for name in unknown_names(given):
+        close = difflib.get_close_matches(name, known, n=1)
+        warnings.append(f"{name} is not a setting.{f' Did you mean {close[0]}?' if close else ''}")
+    return rows, warnings
+
+
+def new_key(path: Path, password: SecretStr) -> Address:
+    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
+    text = password.get_secret_value()
+    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
+        raise ConfigError(
+            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
+            f"{FEWEST_SIGNS} different ones.",
+            remedy="Choose several random words.",
+        )
+    return new_keystore(path, password)
