@@ -42,6 +42,7 @@ from clara_eval.devnet.demo.round import (
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.play import Comparison
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge import RulesJudge
@@ -312,10 +313,9 @@ async def test_a_posted_trace_is_never_replaced(local_chain: LocalChain, tmp_pat
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
         done = await run(app, address)
-        await local_chain.fund(local_chain.agents[50], 1)
         await Journal(app.store, done.challenge.run).forget()
         with pytest.raises(Disagrees, match="posted"):
-            await run(app, address, dry_run=True)
+            await run(app, address, dry_run=True, plan=EvaluationPlan(("rules",), max_games=3))
         path = await write_trace(app, address)
         checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
         scores = await read_scores(app.store, 31337, address)
@@ -471,13 +471,31 @@ async def test_dying_after_any_write_ends_in_one_post(local_chain: LocalChain, t
     assert deaths > 5
 
 
+async def closed_by_a_payment(chain: LocalChain) -> Address:
+    """A round whose first block after the deadline holds a transaction, so that an empty one is another."""
+    address = await post_round(chain)
+    await submit_round(chain, address)
+    await pass_the_deadline(chain)
+    return address
+
+
+async def pass_the_deadline(chain: LocalChain) -> None:
+    await chain.node.rpc("evm_increaseTime", HOUR + 1)
+    await chain.fund(chain.agents[50], 1)
+
+
+async def replace_from(chain: LocalChain, number: int) -> None:
+    """Replace that block and all after it; new blocks tell the real time, so the deadline is passed again."""
+    await chain.reorg(int(await chain.node.rpc("eth_blockNumber"), 16) - number + 1)
+    await chain.move_time(HOUR + 1)
+
+
 async def test_a_reorg_of_the_pinned_block_starts_anew(local_chain: LocalChain, tmp_path: Path) -> None:
     """When the pinned block is gone the challenge is read again, and the result is the same but for its block."""
-    address = await closed_round(local_chain)
-    await local_chain.fund(local_chain.agents[50], 1)
+    address = await closed_by_a_payment(local_chain)
     async with opened(local_chain, tmp_path) as app:
         first = await run(app, address, dry_run=True)
-        await local_chain.reorg(1)
+        await replace_from(local_chain, first.challenge.block.number)
         second = await run(app, address, dry_run=True)
     assert first.challenge.block != second.challenge.block
     assert first.winners == second.winners
@@ -487,9 +505,7 @@ async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
     """Signed bytes cannot be called back: mined after a reorg made us read anew, they stand with their own trace."""
-    address = await closed_round(local_chain)
-    for _ in range(5):  # blocks that empty ones do not equal
-        await local_chain.fund(local_chain.agents[50], 1)
+    address = await closed_by_a_payment(local_chain)
     async with opened(local_chain, tmp_path) as app:
         first = await run(app, address)
         sent = [
@@ -497,7 +513,7 @@ async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
             for intention in ("advance_to_scoring", "post_scores")
             for tx in await app.store.transactions(f"31337:{address}", intention)
         ]
-        await local_chain.reorg(5)
+        await replace_from(local_chain, first.challenge.block.number)
         again = await run(app, address, dry_run=True)
         assert again.digest != first.digest
         for tx in sent:
@@ -520,9 +536,10 @@ async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
 
 async def test_a_node_that_is_behind_is_no_reorg(local_chain: LocalChain, tmp_path: Path) -> None:
     """While the nodes have not reached the pinned block the walk waits, and forgets nothing."""
-    address = await closed_round(local_chain)
+    address = await post_round(local_chain)
+    await submit_round(local_chain, address)
     before = await local_chain.snapshot()
-    await local_chain.fund(local_chain.agents[50], 1)
+    await pass_the_deadline(local_chain)
     async with opened(local_chain, tmp_path) as app:
         first = await run(app, address, dry_run=True)
         kept = await app.store.entries(first.challenge.run, "")

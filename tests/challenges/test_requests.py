@@ -20,12 +20,18 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
+from clara_eval.challenges.prepare import TAKEN_OVER
 from clara_eval.challenges.replay import check_trace
+from clara_eval.challenges.status import read_status
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
+from clara_eval.core.codec import JsonCodec
+from clara_eval.core.version import code_version
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain
 from clara_eval.documents.results import EvalStatus
+from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.model import Fetch, Fetched
 
@@ -61,6 +67,17 @@ class CountingFetch:
     async def fetch(self, uri: str) -> Fetched:
         self.asked += 1
         return await self.fetch_from.fetch(uri)
+
+
+@dataclass
+class CountingModel:
+    inner: Llm
+    asked: int = 0
+    name: str = "scripted:model"
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        self.asked += 1
+        return await self.inner.complete(prompt)
 
 
 @dataclass
@@ -169,3 +186,36 @@ async def test_a_node_without_the_old_state_still_gives_the_same_questions(
         text = "".join([piece async for piece in stream_trace(app.store, app.chain_id, address)])
     assert f'"readAt":{{"hash":"{later.challenge.read_at.hash}"' in text
     assert (await check_trace(text.splitlines(keepends=True))).challenge == later.challenge
+
+
+async def test_another_version_starts_a_round_again_with_the_answers_that_are_paid(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Begun by a version with another result and unreadable steps: not ended, not paid twice, and the status says so."""
+    address = await model_round(local_chain)
+    model = CountingModel(ScriptedLlm(script))
+    async with opened(local_chain, tmp_path) as app:
+        first = await judged(app, address, {"scripted:model": model})
+        asked = model.asked
+        for key, value in (("digest", '"0x00"'), ("version", '"0.1.0 rules 7"'), ("plan", "[]"), ("challenge", "[]")):
+            await app.store.driver.fetch("UPDATE entries SET value = ? WHERE key = ?", (value, key))
+        again = await judged(app, address, {"scripted:model": model})
+        status = await read_status(app.store, app.chain_id, address)
+        assert await Journal(app.store, again.challenge.run).saved("version", JsonCodec(str)) == code_version()
+    assert (again.digest, model.asked) == (first.digest, asked)
+    assert status is not None
+    assert status["warning"] == TAKEN_OVER
+
+
+async def test_another_version_posts_what_is_approved_as_it_is_recorded(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A person approved the result of an earlier version: that one is posted, without another run."""
+    address = await closed_round(local_chain, pool=2000 * USDC)
+    async with counting(local_chain, tmp_path) as world:
+        waiting = await world.evaluate(address)
+        await approve(world.app.store, world.app.chain_id, address, note="looked", digest=waiting.digest, by="Ada")
+        await world.app.store.driver.fetch("DELETE FROM entries WHERE key = 'version'")
+        posted = await world.evaluate(address)
+    assert posted.receipt is not None
+    assert (posted.ran, posted.digest, posted.receipt.outcome) == (None, waiting.digest, SendOutcome.CONFIRMED)

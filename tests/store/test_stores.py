@@ -18,9 +18,10 @@ from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
 from clara_eval.core.tasks import check_lease
+from clara_eval.documents.results import EvalStatus
 from clara_eval.judge.costs.budgets import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.driver import DATABASE, DatabaseRetries
+from clara_eval.store.driver import DATABASE, DatabaseRetries, migrations
 from clara_eval.store.leases import Busy, held
 from clara_eval.store.open import open_store
 from clara_eval.store.sql_store import SqlStore
@@ -390,3 +391,26 @@ async def test_a_database_of_a_newer_version_is_refused_in_one_sentence(tmp_path
     await store.close()
     with pytest.raises(ConfigError, match=r"written by a newer version .its tables have 9999_later"):
         await SqliteStore.open(path)
+
+
+@pytest.mark.parametrize(
+    "written", sorted((Path(__file__).parent / "databases").glob("*.sql")), ids=lambda path: path.stem
+)
+async def test_what_an_earlier_version_wrote_is_read(written: Path, tmp_path: Path) -> None:
+    """A database as an earlier version left it gets the newer tables, and everything in it is used further."""
+    text = await asyncio.to_thread(written.read_text, encoding="utf-8")
+    with closing(sqlite3.connect(tmp_path / "store.db")) as made:
+        made.executescript(text)
+    store, run = await SqliteStore.open(tmp_path / "store.db"), "31337:0x" + "ab" * 20
+    try:
+        (paid,) = [one async for one in store.answers_of(run)]
+        (signed,) = await store.transactions(run, "post_scores")
+        status = await store.get(31337, f"challenges:0x{'ab' * 20}:eval-status")
+        applied = {row[0] for row in await store.driver.fetch("SELECT name FROM migrations")}
+        assert await store.entry(run, "digest") == '"0x01"'
+        assert [spend.reserved_micro_usd for spend in await store.spends()] == [1000]
+    finally:
+        await store.close()
+    assert (paid.answer.output_tokens, paid.cost_micro_usd, signed.nonce, signed.signed_at) == (2, 7, 3, 0)
+    assert EvalStatus.model_validate_json(status or "").progress == 50
+    assert applied == {name for name, _ in migrations("sqlite")}

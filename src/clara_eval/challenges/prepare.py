@@ -5,25 +5,33 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, replace
 
+import structlog
+
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, CannotPublish, NotYet
+from clara_eval.core.version import code_version
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import REVEAL, WITHHELD, Reveal, revealed_document
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, is_by_default, read_rulings
 from clara_eval.evaluation.sources import any_missed
 from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.store.sql_store import SqlStore
 
 REVEAL_SHARE = 0.25
 """Of the scoring window: how long a round waits for a hidden harness."""
 TEXT = JsonCodec(str)
+VERSION = "version"
+"""The journal's entry with the version of the program that began the round."""
+TAKEN_OVER = "Another version of the evaluator began this round; this one starts it again and uses what is paid for."
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,8 @@ class RoundCase:
     options: Options
     is_open: bool
     """Whether the contract still takes submissions, so that no post can be rehearsed."""
+    is_taken_over: bool = False
+    """Whether another version of the program began the round."""
 
     async def chain_now(self) -> int:
         return (await self.ports.chain.blocks.head()).timestamp
@@ -58,11 +68,16 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     """Settle everything that a run takes as given. Raises NotYet while a hidden harness is waited for."""
     challenge, journal = case.challenge, case.journal
     reveal = await _reveal(case, now)
-    status.warn(WITHHELD if reveal is not None and reveal.content is None else None)
+    is_withheld = reveal is not None and reveal.content is None
+    status.warn(WITHHELD if is_withheld else TAKEN_OVER if case.is_taken_over else None)
 
     async def affordable() -> EvaluationPlan:
         return case.ports.models.affordable(challenge, case.given.config, case.options.plan)
 
+    planned = await journal.saved("plan", PLAN)
+    if planned is not None and planned.judges != case.options.plan.judges and await _is_stuck(case):
+        # Other judges were named since: they take over. What the first ones answered stays paid and is in no trace.
+        await journal.drop("plan", "unanswered")
     plan = await journal.once("plan", PLAN, affordable)
     disputed = await _disputed(case, now)
     ruled = await read_rulings(journal)
@@ -76,8 +91,15 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     return Prepared(venue, plan, (*ruled, *rulings_of(disputed)), reveal, tries_again)
 
 
+async def _is_stuck(case: RoundCase) -> bool:
+    """Whether the last attempt failed and there is no result yet."""
+    attempts = await read_attempts(case.ports.store, case.challenge.chain_id, case.challenge.address)
+    return attempts.failures > 0 and not await case.journal.has("digest")
+
+
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
     journal = Journal(ports.store, challenge.run)
+    is_taken_over = await _take_over(challenge, ports.store, journal)
 
     async def read() -> str:
         try:
@@ -90,7 +112,33 @@ async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_
         return base64.b64encode(fetched.content).decode()
 
     encoded: str = await journal.once("metadata", TEXT, read)
-    return RoundCase(challenge, round_of(challenge, base64.b64decode(encoded)), journal, ports, options, is_open)
+    given = round_of(challenge, base64.b64decode(encoded))
+    return RoundCase(challenge, given, journal, ports, options, is_open, is_taken_over)
+
+
+async def _take_over(challenge: Challenge, store: SqlStore, journal: Journal) -> bool:
+    """Start a round of another version again: what it fetched and paid is used, what it computed is dropped.
+
+    A result that is approved or signed stays, and is posted as it is recorded.
+    """
+    begun_by, ours = await journal.saved(VERSION, TEXT), code_version()
+    if begun_by == ours:
+        return False
+    is_begun = await journal.has("metadata")
+    if is_begun:
+        review, digest = (
+            await read_review(store, challenge.chain_id, challenge.address),
+            await journal.saved("digest", TEXT),
+        )
+        is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
+        if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
+            return True
+        await journal.drop("digest", "unanswered", VERSION)
+        await journal.drop_unreadable("plan", PLAN)
+        await journal.drop_all("executed/")
+        _log.warning("round_started_again", challenge=challenge.address, begun_by=begun_by, version=ours)
+    await journal.keep(VERSION, TEXT, ours)
+    return is_begun
 
 
 async def _reveal(case: RoundCase, now: int) -> Reveal | None:

@@ -83,7 +83,7 @@ async def _check_posted(case: RoundCase, digest: str) -> None:
 
 
 async def recorded_result(case: RoundCase) -> RecordedResult | None:
-    """The result that a person approved, as its archived trace holds it; None if the round is to be run.
+    """The result that a person approved, or another version signed, as archived; None if the round is to be run.
 
     Raises:
         NeedsReview: a person rejected it.
@@ -92,11 +92,13 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
     challenge, store = case.challenge, case.ports.store
     digest = await case.journal.saved("digest", TEXT)
     review = await read_review(store, challenge.chain_id, challenge.address)
-    if digest is None or case.options.dry_run or review is None or review.digest != digest:
+    if digest is None or case.options.dry_run:
         return None
-    if review.state == "rejected":
+    review = review if review is not None and review.digest == digest else None
+    if review is not None and review.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {review.note or 'no note'}.")
-    if review.state != "approved":
+    is_signed = case.is_taken_over and await case.is_signed()
+    if not is_signed and (review is None or review.state != "approved"):
         return None
     disputed = await read_disputed(case.journal)
     is_announced = await announced(store, challenge.chain_id, challenge.address, digest) is not None
@@ -109,7 +111,7 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         evidence = Evidence(trace)
         if evidence.digest != digest:
             return None
-        if tuple(evidence.approvals) != review.approvals:
+        if review is not None and tuple(evidence.approvals) != review.approvals:
             pieces = render(_entry_lines(trace), digest, review.approvals)
             await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
         winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))

@@ -74,6 +74,7 @@ async def pin_challenge(
 
     """
     journal = Journal(store, f"{chain.chain_id}:{address}")
+    await journal.drop_unreadable("challenge", CHALLENGE)
     challenge = await journal.saved("challenge", CHALLENGE)
     if challenge is not None and await chain.blocks.is_canonical(challenge.block):
         return challenge

@@ -75,6 +75,16 @@ class Journal:
         for key in keys:
             await self._entries.forget_entry(self.run, key)
 
+    async def drop_all(self, prefix: str) -> None:
+        await self.drop(*[key for key, _ in await self._entries.entries(self.run, prefix)])
+
+    async def drop_unreadable(self, key: str, form: JsonCodec[T]) -> None:
+        """Drop an entry that another version wrote in a form that this one does not read."""
+        try:
+            await self.saved(key, form)
+        except Disagrees:
+            await self.drop(key)
+
     async def forget(self) -> None:
         """Start anew. Paid answers are kept elsewhere and stay."""
         await self._entries.forget_run(self.run)
