@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.support.agents import agent_settings
 
+from clara_eval.actions.results import eval_status, is_waiting
+from clara_eval.app import open_caller
 from clara_eval.challenges.status import StatusWriter, read_status, shown_to_all, status_without_evaluation
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import Temporary
+from clara_eval.devnet.local_chain import LocalChain, PostedTerms
 from clara_eval.documents.results import EvalStatus, Summary
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.sql_store import PublicKeys, SqlStore
@@ -133,3 +137,13 @@ async def test_progress_never_goes_back(tmp_path: Path) -> None:
         await anew.say("pending")
     finally:
         await store.close()
+
+
+async def test_a_tool_says_who_scores_a_challenge_without_evaluator(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Asked of the chain alone, the status of such a challenge is not one that changes by waiting."""
+    address = await local_chain.post_challenge(PostedTerms(evaluator=ZERO_ADDRESS))
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        found = await eval_status(caller, address)
+    assert (found.status, is_waiting(found)) == ("elsewhere", False)
+    assert found.reason is not None
+    assert "The poster scores this challenge" in str(found.reason)

@@ -114,8 +114,8 @@ class _Live:
                     if pairs:
                         await place.put_keys(self.app.chain_id, pairs)
                         self.shown |= {(place.name, key): value for key, value in pairs}
-            except (ClaraError, TimeoutError) as bad:
-                _log.info("not_shown_live", challenge=self.address, place=place.name, problem=str(bad))
+            except Exception as bad:  # noqa: BLE001 - what is shown, or a bug of ours, ends no evaluation
+                _log.warning("not_shown_live", challenge=self.address, place=place.name, problem=repr(bad))
 
     async def _pairs(self) -> list[tuple[str, str]]:
         store, chain_id = self.app.store, self.app.chain_id
