@@ -127,9 +127,8 @@ function checkEntries(bodies) { // all that section 2 names, in its order, and n
   const order = ["header", isFolder ? "folder" : "challenge", "plan", "rulings", ...(isFolder ? [] : having("objections")), "metadata", "schema", "prompts", ...submissions.map((s) => `solution/${s.submitter}`), "rejected", "similar", "families", ...having("execution"), ...of("executed", own), ...of("features", own), ...having("attestation"), "answers", ...of("answer", TYPES.h), "unanswered", "schedule", ...having("verdicts"), ...of("comparison", (n) => /^[0-9]{7}$/.test(n)), "ranking", "placed", "flags", ...(isFolder ? [] : ["winners", "calldata"])];
   const at = order.findIndex((key, i) => key !== keys[i]), odd = at < 0 ? order.length : at; if (keys.length !== order.length || at >= 0) throw new Unreadable(`#${odd} ${String(keys[odd]).slice(0, 120)} stands where ${order[odd] ?? "the end"} belongs`);
 }
-// ---- 13. a folder, as the challenge that the rest checks ----
 const submissionsOf = (bodies) => bodies.get("challenge")?.submissions ?? bodies.get("folder").entries.map((one) => ({ ...one, submitter: one.account }));
-function roundOf(bodies) {
+function roundOf(bodies) { // section 13: a folder, as the challenge that the rest checks
   const challenge = bodies.get("challenge"), folder = bodies.get("folder"), header = bodies.get("header"), short = (bytes) => "0x" + keccak(bytes).slice(-40);
   if (challenge) { hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge"); return { ...challenge, run: `${+challenge.chainId}:${challenge.address}` }; }
   const address = short(utf8(plain(folder))), { entries } = folder; hold(header.folder === address, "header", "it is about another folder"); hold(entries.length > 1 && +folder.winnerCount > 0, "folder", "there are too few entries or winners");
