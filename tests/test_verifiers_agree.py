@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.support.large_round import (
     PLAN_BY_RULES,
+    answers_challenge,
     archives_challenge,
     large_challenge,
     large_lines,
@@ -317,3 +318,20 @@ async def test_archives_are_read_alike_by_both(tmp_path: Path) -> None:
     theirs = node_refusals(traces, tmp_path)
     assert ours == {"right"}
     assert [name for name, refusal in theirs.items() if not refusal] == ["right"], theirs
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_a_format_is_held_by_both(tmp_path: Path) -> None:
+    """Short answers in JSON are ranked and what is not JSON is refused, in both; another verdict holds in neither."""
+    challenge = answers_challenge()
+    right = list(trace_entries(challenge, PLAN_BY_RULES, await run_large(challenge)))
+    bodies: dict[str, Any] = dict(right)
+    codes = [bodies[f"solution/{one.submitter}"].get("code") for one in challenge.submissions]
+    assert codes == [None, None, "not_json", None, "not_json"]
+    key = f"solution/{challenge.submissions[2].submitter}"
+    wrong = {**bodies[key], "code": "empty"}
+    forged = [(one, wrong if one == key else body) for one, body in right]
+    traces = {"right": document(of=right).encode(), "another code": document(of=forged).encode()}
+    ours = {name for name, trace in traces.items() if not await refusal_of(trace)}
+    theirs = {name for name, refusal in node_refusals(traces, tmp_path).items() if not refusal}
+    assert ours == theirs == {"right"}

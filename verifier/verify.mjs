@@ -127,7 +127,15 @@ function checkEntries(bodies) { // all that section 2 names, in its order, and n
   const order = ["header", isFolder ? "folder" : "challenge", "plan", "rulings", ...(isFolder ? [] : having("objections")), "metadata", "schema", "prompts", ...submissions.map((s) => `solution/${s.submitter}`), "rejected", "similar", "families", ...having("execution"), ...of("executed", own), ...of("features", own), ...having("attestation"), "answers", ...of("answer", TYPES.h), "unanswered", "schedule", ...having("verdicts"), ...of("comparison", (n) => /^[0-9]{7}$/.test(n)), "ranking", "placed", "flags", ...(isFolder ? [] : ["winners", "calldata"])];
   const at = order.findIndex((key, i) => key !== keys[i]), odd = at < 0 ? order.length : at; if (keys.length !== order.length || at >= 0) throw new Unreadable(`#${odd} ${String(keys[odd]).slice(0, 120)} stands where ${order[odd] ?? "the end"} belongs`);
 }
-const submissionsOf = (bodies) => bodies.get("challenge")?.submissions ?? bodies.get("folder").entries.map((one) => ({ ...one, submitter: one.account })); function roundOf(bodies) { const challenge = bodies.get("challenge"), folder = bodies.get("folder"), header = bodies.get("header"), short = (bytes) => "0x" + keccak(bytes).slice(-40); if (challenge) { hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge"); return { ...challenge, run: `${+challenge.chainId}:${challenge.address}` }; } const address = short(utf8(plain(folder))), { entries } = folder; hold(header.folder === address, "header", "it is about another folder"); hold(entries.every((one, i) => one.account === short(utf8(`clara-eval entry\n${one.id}`)) && (!i || entries[i - 1].account < one.account)), "folder", "the accounts are not those of the ids, in order"); hold(entries.length > 1 && +folder.winnerCount > 0, "folder", "there are too few entries or winners"); return { ...folder, isFolder: true, address, run: `folder:${address}`, challengeUri: "", privateSetHash: "0x" + "0".repeat(64), submissions: submissionsOf(bodies) }; } // section 13: a folder as the challenge that the rest checks
+// ---- 13. a folder, as the challenge that the rest checks ----
+const submissionsOf = (bodies) => bodies.get("challenge")?.submissions ?? bodies.get("folder").entries.map((one) => ({ ...one, submitter: one.account }));
+function roundOf(bodies) {
+  const challenge = bodies.get("challenge"), folder = bodies.get("folder"), header = bodies.get("header"), short = (bytes) => "0x" + keccak(bytes).slice(-40);
+  if (challenge) { hold(+header.chainId === +challenge.chainId && header.challenge === challenge.address, "header", "it is about another challenge"); return { ...challenge, run: `${+challenge.chainId}:${challenge.address}` }; }
+  const address = short(utf8(plain(folder))), { entries } = folder; hold(header.folder === address, "header", "it is about another folder"); hold(entries.length > 1 && +folder.winnerCount > 0, "folder", "there are too few entries or winners");
+  hold(entries.every((one, i) => one.account === short(utf8(`clara-eval entry\n${one.id}`)) && (!i || entries[i - 1].account < one.account)), "folder", "the accounts are not those of the ids, in order");
+  return { ...folder, isFolder: true, address, run: `folder:${address}`, challengeUri: "", privateSetHash: ZERO, submissions: submissionsOf(bodies) };
+}
 // ---- objections ----
 function checkObjections({ of, at, raised, judge }, rulings, challenge) {
   const who = new Set(challenge.submissions.map((s) => s.submitter)); hold(raised.length > 0 && raised.every((one, i) => !i || raised[i - 1].submitter < one.submitter), "objections", "nobody objected, or they are not in order"); for (const { submitter, about, reason, signature } of raised) {
@@ -169,28 +177,29 @@ function percent(text) {
 }
 const MAGIC = ["89504e47", "ffd8ff", "47494638", "255044462d", "504b0304", "1f8b", "7f454c46", "0061736d", "52494646"];
 const estimate = (text) => { let ascii = 0, other = 0; for (const c of text) c < "\x80" ? ascii++ : (other += utf8(c).length); return Math.ceil(ascii / 3) + other; };
-function judged(content, submission, body) { // the first check that fails, or null
+function judged(content, submission, body, form) { // the first check that fails, or null
   if (content.length > 262144) return "too_large"; if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
-  if (isArchive(content)) return judgedFiles(content, body); const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
-  return Buffer.compare(utf8(text), content) ? "not_utf8" : isControlled(text) ? "binary" : judgedText(text, text);
+  if (isArchive(content)) return judgedFiles(content, body, form); const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
+  return Buffer.compare(utf8(text), content) ? "not_utf8" : isControlled(text) ? "binary" : judgedText(text, text, form);
 }
 const isControlled = (text) => (text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100, cost = (text) => Math.max(estimate(text), estimate(text.normalize("NFKC")));
 const isBinary = (body) => body.includes(0) || MAGIC.some((start) => body.toString("hex", 0, 8).startsWith(start)) || Buffer.compare(utf8(body.toString("utf8")), body) !== 0 || isControlled(body.toString("utf8"));
-const judgedText = (text, all) => ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < 8 || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < 4 ? "empty" : cost(all) > 100000 ? "too_large" : null);
-function judgedFiles(content, { accepted, code, files: told = [], language }) { // of a refused archive only that the code is one of archives
-  if (!accepted) return ["bad_archive", "too_large", "empty"].includes(code) ? code : "bad_archive"; const files = unpack(content); if (!files) return "bad_archive";
+const isShort = (form) => ["text", "json"].includes(form), isJson = (text) => { let deep = 0; for (const sign of text.replace(/"(?:[^"\\]|\\.)*"/gs, "").match(/[[{}\]]/g) ?? []) if ((deep += "[{".includes(sign) ? 1 : -1) > 64) return false; try { JSON.parse(text); return true; } catch { return false; } };
+const judgedText = (text, all, form) => ((text.match(/[\p{L}\p{N}]/gu) ?? []).length < (isShort(form) ? 1 : 8) || (text.match(/[\p{L}\p{N}_]+|[^\p{L}\p{N}_\s]/gu) ?? []).length < (isShort(form) ? 1 : 4) ? "empty" : form === "json" && !isJson(all) ? "not_json" : cost(all) > 100000 ? "too_large" : null);
+function judgedFiles(content, { accepted, code, files: told = [], language }, form) { // of a refused archive only that the code is one of archives
+  if (!accepted) return ["bad_archive", "too_large", "empty", "not_json"].includes(code) ? code : "bad_archive"; const files = unpack(content); if (!files) return "bad_archive";
   if (files.length !== told.length || files.some(([path, body], i) => path !== told[i].path || body.length !== +told[i].bytes || sha256(body) !== told[i].sha256)) return "other files";
   if (kindsOf(files, language, isBinary, cost).some((kind, i) => kind !== told[i].kind)) return "other kinds of files";
-  const { body, document } = texts(files, told, language); return judgedText(body, document);
+  const { body, document } = texts(files, told, language); return judgedText(body, document, form);
 }
-function checkSolution(submission, body) {
+function checkSolution(submission, body, form) {
   const key = `solution/${submission.submitter}`, { received } = body; const content = received.content === null ? null : Buffer.from(received.content, "base64");
   hold(body.solutionHash === submission.solutionHash, key, "solutionHash is not the chain's");
   if (/^data:/i.test(submission.solutionUri)) {
     const uri = dataUri(submission.solutionUri); if (content) hold(uri.bytes && !Buffer.compare(uri.bytes, content) && received.mediaType === uri.mediaType && received.immutable === true && received.note === "", key, "what was received is not what the data: URI holds");
     else hold(uri.bytes === null ? ["bad_data_uri", "too_large"].includes(received.code) : uri.bytes.length > 262144 && received.code === "too_large", key, "the data: URI holds content that was not received");
   }
-  const code = content ? judged(content, submission, body) : received.code; hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
+  const code = content ? judged(content, submission, body, form) : received.code; hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
   if (!body.accepted) return hold(body.code === code && (content || body.reason === received.reason), key, `the checks give the code ${code}`);
   const kind = submission.solutionHash === keccak(content) ? "content" : "uri";
   hold(body.keccak === keccak(content) && body.sha256 === sha256(content), key, "the hashes are not those of the content");
@@ -234,7 +243,7 @@ function runFeatures(run) {
 function checkFeatures(key, body, schema, solution, run) {
   const sent = Buffer.from(solution.received.content, "base64"), content = solution.files ? utf8(texts(unpack(sent) ?? [], solution.files, solution.language).code) : sent, asNumber = (value) => (typeof value === "boolean" ? value : +value);
   if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
-  for (const [name, value] of Object.entries(textFeatures(content, solution.language === null)))
+  for (const [name, value] of Object.entries(textFeatures(content, [null, "text", "json"].includes(solution.language))))
     if (name in body.measured) hold(value === null ? body.measured[name] === null : isNumber(body.measured[name]) && body.measured[name].text === (name.endsWith("_share") ? double(value) : String(value)), key, `measured ${name} is ${value}`);
   hold(Object.keys(body.features).sort().join() === schema.map((f) => f.name).sort().join(), key, "the vector has other names than the schema"); for (const feature of schema) {
     const { name } = feature, measured = body.measured[name], claimed = body.claimed[name]; const value = fits(feature, measured) ? measured : feature.source === "llm" && fits(feature, claimed) ? claimed : null;
@@ -475,7 +484,7 @@ async function main(path, url) {
   if (header.rules?.text !== String(RULES)) throw new Unreadable(`rules ${String(header.rules?.text).slice(0, 20)}: this program knows rules ${RULES}`); checkEntries(bodies); const challenge = roundOf(bodies); if (url && challenge.isFolder) throw new Unreadable("no chain knows this folder: check it without --rpc");
   const config = checkConfig(bodies.get("metadata"), challenge), schema = bodies.get("schema").features.filter((feature) => feature.type !== "text"); checkSchema(config, bodies.get("schema").features, bodies.get("metadata").adapted);
   for (const [name, file] of Object.entries(bodies.get("prompts"))) hold(sha256(utf8(file.text)) === file.sha256, "prompts", `${name} has another hash`);
-  for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`));
+  for (const submission of challenge.submissions) checkSolution(submission, bodies.get(`solution/${submission.submitter}`), parse(bodies.get("metadata").evalConfig).submissionFormat);
   checkRejected(bodies, challenge.submissions);
   const read = challenge.submissions.map((s) => s.submitter).filter((who) => bodies.has(`features/${who}`)), out = new Set(bodies.get("rejected").map((row) => row.account)), ranked = read.filter((who) => !out.has(who));
   for (const who of read) checkFeatures(`features/${who}`, bodies.get(`features/${who}`), schema, bodies.get(`solution/${who}`), bodies.get(`executed/${who}`));
@@ -499,4 +508,4 @@ for (const path of given) {
   if (given.length > 1) console.log(path); if (told && !problems.length) { const ran = told.executed ? `, but execution was not checked: what ${told.executed} runs gave is taken as recorded` : ""; console.log(`holds   ${told.entries} entries, ${told.comparisons} comparisons, digest ${told.digest}, ${told.compared}${ran}`); continue; }
   for (const { entry, reason } of problems.slice(0, 20)) console.log(`wrong   ${entry}: ${reason}`); console.log(`${problems.length} problem(s): this trace does not hold.`); process.exitCode = 1;
 }
-if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions, and how far a claim without support counts for less; code features measured by parsers; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; that a refused archive had to be; which looks full+, adaptive and fours choose; copies, similar work, families, flags, and of the consistency report all but cycles and side effects; that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));
+if (!process.exitCode) console.log("not checked here: that unsigned models said it; quotes of enclaves (`clara-eval verify` checks them); what was fetched from mutable\naddresses; what is taken in another form than the config has it, and the defaults of its features; what was read out of models' answers about submissions, and how far a claim without support counts for less; code features measured by parsers, the shape of JSON; what running the submissions gave (`clara-eval verify` runs them again); the agents of\nthose who are not paid; that a refused archive had to be; which looks full+, adaptive and fours choose; copies, similar work, families, flags, and of the consistency report all but cycles and side effects; that a person made the\nrecorded rulings and approvals, and what the draft was that somebody objected to" + (url ? "." : ";\nthat the chain holds this challenge, its submissions and this result (--rpc)."));

@@ -20,8 +20,9 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.replay import check_trace
+from clara_eval.challenges.status import Attempts, save_attempts
 from clara_eval.core.address import Address
-from clara_eval.core.errors import Temporary
+from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.judge.admission import RetryPolicy
@@ -133,3 +134,30 @@ async def test_waste_stops_at_a_multiple_of_the_estimate(local_chain: LocalChain
     assert "CLARA_JUDGES" in reason
     assert lost <= 4 * LEAST_WASTE
     assert max(Counter(seen.text for seen in table.endpoint.seen).values()) < 6
+
+
+async def test_other_judges_take_over_a_stuck_round(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After a failed attempt the judges that are set now are asked; a round that did not fail keeps its own."""
+    async with bench(local_chain, tmp_path) as table:
+        table.endpoint.script = lambda _seen: Fault("status", 500)
+        with pytest.raises(Temporary):
+            await table.judged()
+        asked = len(table.endpoint.seen)
+        await save_attempts(table.app.store, table.app.chain_id, table.address, Attempts(2, failures=1))
+    async with FakeEndpoint(words=words).running() as healthy:
+        judge = f"openai:m@{healthy.url}"
+        async with opened(local_chain, tmp_path, judges_as_set=judge, prices=f"{judge}=1/10") as app:
+            again = Bench(app, table.address, healthy)
+            done = await again.judged()
+            await holds(again, done)
+    assert len(table.endpoint.seen) == asked
+    assert {comparison.judge for comparison in done.result.comparisons} == {judge}
+
+
+async def test_a_judge_without_a_price_is_told_before_anything_is_read(local_chain: LocalChain, tmp_path: Path) -> None:
+    """With a budget, a model whose price is unknown is asked nothing, and the reason has the setting."""
+    async with bench(local_chain, tmp_path) as table:
+        table.app.models.settings = table.app.settings.model_copy(update={"prices": ""})
+        with pytest.raises(ConfigError, match="no known price"):
+            await table.judged()
+    assert not table.endpoint.seen

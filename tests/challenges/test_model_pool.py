@@ -281,10 +281,9 @@ async def test_a_wider_cap_alone_refuses_what_has_no_price(tmp_path: Path) -> No
     """A judge of unknown price is not paid under a cap of the month either."""
     pool = await open_pool(tmp_path, CLARA_PRICES="")
     pool.settings = pool.settings.model_copy(update={**UNCAPPED, "budget_per_month_usd": 350.0})
-    prompt = Prompt("comparison", "judge", "pair", SCHEMA, 50, "0x00")
-    async with pool.open_run(challenge(5, (6000, 4000)), CONFIG, PLAN, 60) as opened:
-        with pytest.raises(ConfigError, match="no known price"):
-            await opened.asker(PLAN.judges[0]).ask(prompt)
+    with pytest.raises(ConfigError, match="no known price"):
+        async with pool.open_run(challenge(5, (6000, 4000)), CONFIG, PLAN, 60):
+            pytest.fail("the run was opened")
 
 
 async def test_a_model_of_this_machine_is_asked_one_at_a_time(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tests.support.rounds import closed_round, opened, run
 
 from clara_eval.challenges.replay import OFFLINE, check_trace
 from clara_eval.challenges.venue import CHALLENGE, round_of
+from clara_eval.config.eval_config import EvalConfig
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.lifecycle import write_trace
@@ -161,9 +162,9 @@ async def test_other_facts_than_the_chains_are_refused(local_chain: LocalChain, 
 class Blind(TraceSources):
     """Believes whatever the evidence says, as a forger's own program would."""
 
-    async def submission(self, submission: Submission, language: str | None) -> SubmissionResult:
+    async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
         received = RECEIVED.read(self.entries[f"solution/{submission.submitter}"]["received"])
-        return SubmissionResult.of(submission, received, language)
+        return SubmissionResult.of(submission, received, config)
 
 
 async def rewalked(lines: list[str], change: Callable[[Entries], None]) -> list[str]:

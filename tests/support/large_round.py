@@ -107,17 +107,37 @@ def _packed(number: int, kind: str) -> bytes:
 
 def archives_challenge() -> Challenge:
     """Five archives, by rules over their text and code; the last one is cut off."""
-    features = ["lines", "words", "bytes", "max_complexity"]
-    text = json.dumps({**CONFIG, "features": [{"name": one, "better": "lower"} for one in features]})
     packed = [_packed(n, "zip" if n % 2 else "tar") for n in range(4)] + [_packed(4, "zip")[:-30]]
-    challenge = large_challenge(5)
+    return _handed_in(packed, {**CONFIG, "features": _lower("lines", "words", "bytes", "max_complexity")})
+
+
+def answers_challenge() -> Challenge:
+    """Short answers in JSON, and two that are none."""
+    answers = [
+        b'{"answer": 42}',
+        b"42",
+        b"This is no JSON.",
+        b'{"answers": [{"value": 1}, 2]}',
+        b"[" * 65 + b"1]",
+    ]
+    features = _lower("lines", "words", "json_keys", "json_depth")
+    config = {key: value for key, value in CONFIG.items() if key != "language"}
+    return _handed_in(answers, {**config, "features": features, "submissionFormat": "json"})
+
+
+def _lower(*names: str) -> list[dict[str, str]]:
+    return [{"name": one, "better": "lower"} for one in names]
+
+
+def _handed_in(contents: list[bytes], config: dict[str, Any]) -> Challenge:
+    challenge, text = large_challenge(len(contents)), json.dumps(config)
     submissions = [
         replace(
             one,
-            solution_uri="data:application/zip;base64," + base64.b64encode(content).decode(),
+            solution_uri="data:application/octet-stream;base64," + base64.b64encode(content).decode(),
             solution_hash=keccak_hex(content),
         )
-        for one, content in zip(challenge.submissions, packed, strict=True)
+        for one, content in zip(challenge.submissions, contents, strict=True)
     ]
     uri = build_metadata(title=TITLE, problem_statement=PROBLEM, skills=("python",), config_text=text)
     return replace(

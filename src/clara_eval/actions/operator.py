@@ -10,7 +10,7 @@ from functools import partial
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
 from clara_eval.actions.resources import check_resources
-from clara_eval.app import App, open_app
+from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.challenge_index import summaries
@@ -22,7 +22,6 @@ from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.judge.providers.registry import models_of, parse_jury
 from clara_eval.store.open import existing_store
 from clara_eval.store.publication.publish_documents import Publication
 
@@ -111,10 +110,10 @@ async def _store(app: App) -> str:
 
 
 async def _judges(app: App) -> str:
-    app.build_models()
-    jury = parse_jury(app.settings.judges)
-    note = "" if models_of(jury) else "; no model: a challenge whose config needs one cannot be evaluated"
-    return ", ".join(judge.text for judge in jury) + note
+    models = await check_judges(app.settings)
+    return app.settings.judges.replace(",", ", ") + (
+        "" if models else "; no model: a challenge whose config needs one cannot be evaluated"
+    )
 
 
 async def known_status(settings: Settings, address: Address) -> tuple[EvalStatus | None, Scores | None]:

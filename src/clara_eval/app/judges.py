@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import micro_usd
+from clara_eval.core.errors import Temporary
+from clara_eval.core.hashing import plain_json
 from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.port import PaidAnswer
-from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury, price_cards, token_limits
+from clara_eval.judge.costs.budgets import RunBudget, caps_of
+from clara_eval.judge.costs.prices import FREE, no_price
+from clara_eval.judge.port import PaidAnswer, Prompt
+from clara_eval.judge.providers.registry import (
+    build_llm,
+    models_of,
+    parse_jury,
+    price_cards,
+    provider_of,
+    token_limits,
+)
+from clara_eval.judge.reading import object_schema
+from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.store.open import opened_store
 from clara_eval.store.sql_store import SqlStore
 
 CALIBRATION_RUN = "calibration"
+
+
+CHECK = Prompt("schema", "This only checks the connection.", CONTROL, plain_json(object_schema(ok={})), 16, "")
+CHECK_SECONDS = 30.0
+
+
+async def check_judges(settings: Settings) -> int:
+    """Ask every model of the jury for a few tokens. Raises an error that names the judge and what is wrong."""
+    jury = parse_jury(settings.judges)
+    for name, card in price_cards(settings, jury).items():
+        if card is None and caps_of(settings).tightest is not None:
+            raise no_price(name)
+    models = models_of(jury)
+    for judge in models:
+        llm = build_llm(judge, settings)
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                if not provider_of(judge).models:  # those with fixed models are loaded here: nobody is asked
+                    await llm.complete(CHECK)
+        except TimeoutError:
+            raise Temporary(f"{judge.text} did not answer within {CHECK_SECONDS:.0f} s.") from None
+        finally:
+            await llm.close()
+    return len(models)
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.providers.registry import build_llm, models_of, parse_jury
+from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.open import StoreOnDemand, open_store
 from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.store.sql_store import SqlStore
@@ -58,10 +58,6 @@ class App(Connections):
             "Neither CLARA_EVALUATOR_KEY nor CLARA_EVALUATOR_ADDRESS is set.",
             remedy="Set the key to post, or the address for a dry run.",
         )
-
-    def build_models(self) -> int:
-        """Build every model of the jury once, so that a missing key is found before a round needs it."""
-        return len([build_llm(judge, self.settings) for judge in models_of(parse_jury(self.settings.judges))])
 
     def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> EvaluationPlan:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))

@@ -20,7 +20,7 @@ from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudget, RunBudget, caps_of
-from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
+from clara_eval.judge.costs.prices import FREE, PriceCard, no_price, parse_prices
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import ConnectedLlm, Llm, NothingJudged
 from clara_eval.judge.provider import BatchRun
@@ -187,6 +187,8 @@ class ModelPool:
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
         caps, quoted = caps_of(self.settings), self.run_quote(challenge, config, plan)
+        if caps.tightest is not None and quoted.unpriced:
+            raise no_price(quoted.unpriced[0])  # before anything is read
         most = quoted.most_to_spend(caps, spent) if self.is_costly(plan) else None
         is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
         if is_answered:

@@ -12,7 +12,7 @@ from clara_eval.chain.sender import Intention
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, CannotPublish, NotYet
@@ -74,6 +74,10 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     async def affordable() -> EvaluationPlan:
         return case.ports.models.affordable(challenge, case.given.config, case.options.plan)
 
+    planned = await journal.saved("plan", PLAN)
+    if planned is not None and planned.judges != case.options.plan.judges and await _is_stuck(case):
+        # Other judges were named since: they take over. What the first ones answered stays paid and is in no trace.
+        await journal.drop("plan", "unanswered")
     plan = await journal.once("plan", PLAN, affordable)
     disputed = await _disputed(case, now)
     ruled = await read_rulings(journal)
@@ -85,6 +89,12 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
         await journal.drop("digest")
     venue = ChallengeVenue(challenge, case.given, disputed)
     return Prepared(venue, plan, (*ruled, *rulings_of(disputed)), reveal, tries_again)
+
+
+async def _is_stuck(case: RoundCase) -> bool:
+    """Whether the last attempt failed and there is no result yet."""
+    attempts = await read_attempts(case.ports.store, case.challenge.chain_id, case.challenge.address)
+    return attempts.failures > 0 and not await case.journal.has("digest")
 
 
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:

@@ -71,7 +71,7 @@ async def _collect(given: Round, sources: Sources, listener: ProgressListener) -
     async def one(submission: Submission) -> SubmissionResult:
         nonlocal done
         async with gate:
-            found = await sources.submission(submission, given.config.language)
+            found = await sources.submission(submission, given.config)
         done += 1
         listener("collecting", done, total)
         return found

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from clara_eval.config.eval_config import EvalConfig
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace, Temporary
@@ -71,8 +72,9 @@ class SubmissionResult:
     verdict: Solution | Rejected
 
     @classmethod
-    def of(cls, submission: Submission, received: Received, language: str | None) -> SubmissionResult:
-        return cls(submission, received, check_submission(submission, received.fetched(submission), language=language))
+    def of(cls, submission: Submission, received: Received, config: EvalConfig) -> SubmissionResult:
+        fetched, form = received.fetched(submission), config.submission_format
+        return cls(submission, received, check_submission(submission, fetched, language=config.language, form=form))
 
     @property
     def is_outage(self) -> bool:
@@ -109,22 +111,22 @@ class LiveSources:
     tries_again: bool = True
     """Whether an entry that could not be read before is fetched once more."""
 
-    async def submission(self, submission: Submission, language: str | None) -> SubmissionResult:
+    async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
         """Fetch once; the first reason of an outage stays, so that the result does not change."""
         account = submission.submitter
         if (saved := await self.journal.saved(_RECEIVED_KEY + account, RECEIVED)) is not None:
-            return SubmissionResult.of(submission, saved, language)
+            return SubmissionResult.of(submission, saved, config)
         missed = await self.journal.saved(_MISSED_KEY + account, RECEIVED)
         if missed is not None and not self.tries_again:
-            return SubmissionResult.of(submission, missed, language)
+            return SubmissionResult.of(submission, missed, config)
         limits = SubmissionLimits() if missed is None else SubmissionLimits(retry_after_seconds=())
         received = Received.of(await fetch_submission(self.fetch, submission, limits))
-        found = SubmissionResult.of(submission, received, language)
+        found = SubmissionResult.of(submission, received, config)
         if missed is not None and found.is_outage:
-            return SubmissionResult.of(submission, missed, language)
+            return SubmissionResult.of(submission, missed, config)
         key = _MISSED_KEY if found.is_outage else _RECEIVED_KEY
         kept = await self.journal.keep(key + account, RECEIVED, received)
-        return found if kept == received else SubmissionResult.of(submission, kept, language)
+        return found if kept == received else SubmissionResult.of(submission, kept, config)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
         async def run() -> ExecutedDocument:
@@ -202,12 +204,12 @@ class TraceSources:
             raise BadTrace("The recorded reveal is base64 in another form than ours.", entry="execution")
         return reveal
 
-    async def submission(self, submission: Submission, language: str | None) -> SubmissionResult:
+    async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
         key = f"solution/{submission.submitter}"
         received = RECEIVED.read(self._body(key)["received"])
         if is_data_uri(submission.solution_uri) and not _matches_data_uri(received, submission):
             raise BadTrace(f"What {key} records is not what its data: URI holds.", entry=key)
-        return SubmissionResult.of(submission, received, language)
+        return SubmissionResult.of(submission, received, config)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
         machine = _MACHINE.read(self._body("execution")["machine"])

@@ -10,13 +10,15 @@ import asyncio
 import base64
 import binascii
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 from urllib.parse import unquote_to_bytes
 
 from clara_eval.code import choose_language
+from clara_eval.config.eval_config.model import SubmissionFormat
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
+from clara_eval.core.json_shape import json_shape
 from clara_eval.core.submission import Submission
 from clara_eval.submissions.files import FileTree, is_archive, most_tokens, read_archive, text_of
 
@@ -35,6 +37,7 @@ REJECTIONS = {
     "empty": "there is nothing, or nearly nothing, in it",
     "not_utf8": "the content is not UTF-8 text",
     "binary": "the content is not text",
+    "not_json": "the config asks for JSON, and it is not",
     "bad_archive": "the archive is damaged, or holds links, names that lead outside, twins or another archive",
     "excluded": "a person excluded it in review",
     "unevaluable": "no model could tell anything about it, and nothing about it is measured",
@@ -148,12 +151,16 @@ def check_submission(
     limits: SubmissionLimits | None = None,
     *,
     language: str | None = None,
+    form: SubmissionFormat | None = None,
 ) -> Solution | Rejected:
-    """Check and decode what was fetched; `language` is the poster's hint."""
+    """Check and decode what was fetched; `language` and `form` are what the config says of it."""
     if isinstance(fetched, Rejected):
         return fetched
     try:
-        return _check(submission, fetched, limits or SubmissionLimits(), language)
+        found = limits or SubmissionLimits()
+        # Who asks for text or JSON may want a number or a word.
+        found = replace(found, min_letters=1, min_words=1) if form in {"text", "json"} else found
+        return _check(submission, fetched, found, language or {"text": "text", "json": "json"}.get(form or ""), form)
     except BadSubmission as bad:
         # An ipfs: address is a hash of the content: other bytes are not the submitter's doing.
         if fetched.immutable or not submission.solution_uri.lower().startswith("ipfs:"):
@@ -162,7 +169,13 @@ def check_submission(
         return Rejected(submission, bad.code, told, is_outage=True)
 
 
-def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, language: str | None) -> Solution:
+def _check(
+    submission: Submission,
+    fetched: Fetched,
+    limits: SubmissionLimits,
+    language: str | None,
+    form: SubmissionFormat | None,
+) -> Solution:
     content = fetched.content
     if len(content) > limits.max_bytes:
         raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
@@ -171,6 +184,8 @@ def _check(submission: Submission, fetched: Fetched, limits: SubmissionLimits, l
     tree = read_archive(content, language) if is_archive(content) else None
     text = tree.document if tree else text_of(content)
     _check_substance("".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text, limits)
+    if form == "json":
+        json_shape(text)
     if (tokens := most_tokens(text)) > limits.max_tokens:
         raise BadSubmission(
             f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"

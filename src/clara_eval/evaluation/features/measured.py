@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from clara_eval.code import READ_AS_CODE, Code, guess_language, is_held, language_name, neutral_code, read_code
+from clara_eval.core.errors import BadSubmission
+from clara_eval.core.json_shape import json_shape
 
 LONG_LINE = 120
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
@@ -137,8 +139,9 @@ CODE_NAMES = (
     "documented_share",
     "distinct_names",
 )
+JSON_NAMES = ("json_keys", "json_depth")
 _SHORT = 16_384
-MEASURED_NAMES = TEXT_NAMES + PROSE_NAMES + CODE_NAMES
+MEASURED_NAMES = TEXT_NAMES + PROSE_NAMES + CODE_NAMES + JSON_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,7 @@ def measure(content: str | bytes, language: str | None) -> Measured:
         "todo_count": len(_OPEN_POINTS.findall(text)),
     }
     if name is None:
-        return values | _prose(text)
+        return values | _prose(text) | _json(text)
     code = _code(raw, text, name)
     if code is None:
         return values | {"parses": False, "duplicate_share": repeated_lines_share(lines)}
@@ -201,6 +204,14 @@ def _prose(text: str) -> Measured:
         "reading_ease": reading_ease(text),
         "duplicate_share": share(len(sentences) - len(distinct), len(sentences)),
     }
+
+
+def _json(text: str) -> Measured:
+    try:
+        found = json_shape(text)
+    except BadSubmission:
+        return {}
+    return {"json_keys": found.keys, "json_depth": found.depth}
 
 
 def _structure(code: _Code) -> Measured:

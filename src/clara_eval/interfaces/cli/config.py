@@ -225,8 +225,9 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
-    if found.unpriced:
-        print_lines(f"No known price: {safe(', '.join(found.unpriced))}. Set CLARA_PRICES to name it.")
+    for judge in found.unpriced:
+        price = f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens'
+        print_lines(f"No known price: {safe(judge)}. Set {safe(price)} (0/0 for your own machine).")
 
 
 def _dollars(micro_usd: int | None) -> str:

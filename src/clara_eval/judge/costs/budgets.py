@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO, micro_usd
-from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
-from clara_eval.judge.costs.prices import PriceCard, Tokens, estimated_tokens
+from clara_eval.core.errors import Deferred, OutOfBudget
+from clara_eval.judge.costs.prices import PriceCard, Tokens, estimated_tokens, no_price
 from clara_eval.judge.port import Answer, AnswerCut, Prompt, TooCostly
 
 KNOWN_AFTER_SECONDS = 7 * 86400
@@ -133,11 +133,7 @@ class RunBudget:
         """Reserve the worst case of every call, all or nothing; one amount for each prompt."""
         if card is None:
             if self.cap_micro_usd is not None:
-                raise ConfigError(
-                    f"{judge} has no known price, so the budget cannot be kept.",
-                    remedy=f"Name it: CLARA_PRICES={judge}=INPUT/OUTPUT in dollars per million tokens (0/0 for your "
-                    "own machine), or set the CLARA_BUDGET_… caps to none.",
-                )
+                raise no_price(judge)
             return [0] * len(prompts)
         if self.most_wasted is not None and self.wasted >= self.most_wasted:
             raise OutOfBudget(

@@ -111,6 +111,15 @@ def _bad_price(part: str) -> ConfigError:
     )
 
 
+def no_price(judge: str) -> ConfigError:
+    return ConfigError(
+        f"{judge} has no known price, so the budget cannot be kept.",
+        # In quotes, so that a log that shortens addresses keeps what follows.
+        remedy=f'Name it: CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens (0/0 for your own '
+        "machine), or set the CLARA_BUDGET_… caps to none.",
+    )
+
+
 def public_price(
     model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
 ) -> PriceCard | None:

@@ -187,10 +187,11 @@ class Wire:
         try:
             async with request as response:
                 yield response
-        except (ClientConnectorError, ConnectionTimeoutError, InvalidURL):
-            raise Temporary(
-                f"{self._judge} cannot be reached.", remedy="Is its address right, and the network up?"
-            ) from None
+        except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as bad:
+            remedy = "Is its address right, and the network up?"
+            if isinstance(bad, aiohttp.ClientSSLError):
+                remedy = "Its TLS certificate is not accepted: is the address right, and its authority known here?"
+            raise Temporary(f"{self._judge} cannot be reached.", remedy=remedy) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             raise Unanswered(f"{self._judge} did not answer: {type(bad).__name__}.") from None
 
