@@ -80,8 +80,8 @@ def known_address(text: str) -> Address:
     """An address from a path; what is none is not found."""
     try:
         return to_address(text)
-    except BadInput as bad:
-        raise NotFound(bad.message, remedy="An address is 0x followed by 40 hex digits.") from None
+    except BadInput:
+        raise NotFound(f'"{text[:60]}" is not an address.', remedy="It is 0x and 40 hex digits.") from None
 
 
 @router.get("/favicon.ico")
