@@ -49,8 +49,8 @@ format: setup
 bench: setup ## figures as ratios in one run, with targets
 	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP)) $(if $(VERDICTS),--verdicts $(VERDICTS))
 
-soak: setup ## the long chaos run
-	$(BIN)/python tests/chaos/soak.py
+soak: setup ## the long chaos run; with SMALL=1 the small one, and its table in docs/operations.md
+	$(BIN)/python tests/chaos/soak.py $(if $(SMALL),--small > docs/faults.json && $(BIN)/python scripts/make_faults.py)
 
 e2e-sepolia: setup ## the whole lifecycle on Base Sepolia; needs CLARA_RPC_URL and CLARA_E2E_KEY or CLARA_E2E_KEY_FILE
 	$(BIN)/python scripts/e2e_sepolia.py

@@ -142,6 +142,7 @@ PAGES = (
     "/operator",
     f"/operator/reviews/{REVIEWED}",
     f"/challenges/{OPENED}",
+    "/verify",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.api_service import running_service
 from tests.support.attested_rounds import FORGERIES as FORGED_ANSWERS
 from tests.support.attested_rounds import signed_round
+from tests.support.browser import chromium, launched
 from tests.support.executed_rounds import public_round
 from tests.support.forged_trace import Change, Entries, forged
 from tests.support.large_round import large_lines
@@ -453,3 +456,29 @@ async def test_signed_rounds_hold_in_both_and_forged_answers_are_named(
     for lie, change in FORGED_ANSWERS.items():
         code, words = node_on(path, forged(lines, change))
         assert (code, "quotes of enclaves" in words) == ((0, True) if lie == "quote" else (1, False)), (lie, words)
+
+
+@pytest.mark.xdist_group("verifier")
+async def test_the_browser_names_the_same_forgeries(demo_trace: list[str], tmp_path: Path) -> None:
+    """`/verify` runs the same program: it says about the honest trace and about every fourth forgery what Node says."""
+    chrome = chromium()
+    if chrome is None:
+        pytest.skip("There is no Chromium here: as root, apt-get install chromium")
+    sampled = list(FORGERIES.items())[::4]
+    texts = {"honest": demo_trace, **{lie: forged(demo_trace, change) for lie, change in sampled}}
+    async with running_service(tmp_path) as service, launched(chrome) as browser:
+        page = await browser.new_page()
+        await page.goto(f"{service.url}/verify")
+        for number, (lie, lines) in enumerate(texts.items()):
+            path = tmp_path / f"{number}.json"
+            path.write_text("".join(lines), encoding="utf-8")
+            code, words = by_node(path)
+            await page.set_input_files("#file", path)
+            await page.get_by_role("button", name="Check").click()
+            shown = page.locator("#verify-result .verdict-line")
+            await shown.wait_for()
+            assert await shown.text_content() == ("All checks passed." if code == 0 else "This trace does not hold."), (
+                lie
+            )
+            told = await page.locator("#verify-result li").all_text_contents()
+            assert told == re.findall(r"^(?:holds|wrong) +(.*)$", words, re.MULTILINE), lie

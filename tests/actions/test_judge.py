@@ -19,7 +19,7 @@ from tests.support.fake_endpoint import FakeEndpoint, Seen
 from tests.support.forged_trace import Entries, forged
 from tests.support.rounds import opened, run
 from tests.support.scripted_judge import scripted_words
-from tests.support.verifiers import node_refusals
+from tests.support.verifiers import PROGRAM, node_refusals
 from typer.testing import CliRunner
 
 import clara_eval
@@ -124,7 +124,7 @@ async def test_a_hackathon_is_killed_three_times_and_paid_once(tmp_path: Path) -
     assert found["costUsd"] > 0
     assert all(row["features"]["quality"] == int(row["id"].split()[1]) for row in found["rankings"])
     _check_files(tmp_path / "out", found)
-    for command in ([sys.executable, "-m", "clara_eval", "verify"],):
+    for command in (["node", str(PROGRAM)], [sys.executable, "-m", "clara_eval", "verify"]):
         checked = await asyncio.create_subprocess_exec(*command, "out/trace.json", cwd=tmp_path)
         assert await checked.wait() == 0
 

@@ -59,6 +59,8 @@ SCENARIOS: dict[str, Scenario] = {
 }  # fmt: skip
 COUNTS = {"kills": 1000, "node": 300, "database": 100, "reorgs": 50, "poison": 50, "connections": 1}
 """What `make soak` does without options: an hour or two on two cores."""
+SMALL = {"kills": 24, "node": 24, "database": 6, "reorgs": 4, "poison": 8, "connections": 1}
+"""What `make soak SMALL=1` does, in some ten minutes; docs/operations.md has its table."""
 EVENTS = ("evaluation_queued", "tick_ended", "attempt_ended", "engine_started", "workflow_taken_over")
 _ONE_RESTART = threading.Lock()
 """The servers of all lanes share one lock of their package, which threads must not share."""
@@ -280,7 +282,9 @@ def _commit() -> str:
 
 
 async def _main(given: argparse.Namespace) -> int:
-    classes = {name: Class(getattr(given, name)) for name in COUNTS if given.only in (None, name)}
+    usual = SMALL if given.small else COUNTS
+    wanted = {name: usual[name] if (asked := getattr(given, name)) is None else asked for name in COUNTS}
+    classes = {name: Class(wanted[name]) for name in COUNTS if given.only in (None, name)}
     run = Run(given.seed, _commit(), time.time(), given.lanes, given.report, classes)
     configure_logs(level="ERROR")
     async with Nursery.running() as nursery:
@@ -310,6 +314,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--lanes", type=int, default=1, help="rounds at once, each on a chain of its own")
     parser.add_argument("--report", type=Path, help="keep this run in that file, with the sums of all runs in it")
-    for name, count in COUNTS.items():
-        parser.add_argument(f"--{name}", type=int, default=count)
+    parser.add_argument("--small", action="store_true", help="the small form")
+    for name in COUNTS:
+        parser.add_argument(f"--{name}", type=int)
     sys.exit(asyncio.run(_main(parser.parse_args())))

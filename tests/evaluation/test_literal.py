@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from tests.support.forged_trace import Entries, forged
 from tests.support.large_round import large_lines
+from tests.support.rounds import closed_round, opened, run
 
 from clara_eval.challenges.replay import check_trace
+from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, BadTrace
+from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.ranking import Result, canonical_order, choose_schedule, rank, tally
 
@@ -99,3 +102,13 @@ def test_in_a_single_pass_the_order_decides_and_by_default_it_does_not() -> None
         ratings = [f"{s.elo:.1f}" for s in sorted(found.standings, key=lambda s: s.item)]
         assert f"| {' | '.join(ratings)} | {found.winners[0]} |" in page
     assert {s.elo for rows in turned for s in rank(tally("abc", rows), seed=b"", winner_count=1).standings} == {1500.0}
+
+
+async def test_the_setting_decides_how_a_round_is_rated(local_chain: LocalChain, tmp_path: Path) -> None:
+    """`CLARA_ELO=literal` reaches the plan, the schedule and the posted ranking."""
+    assert Settings.from_env({"CLARA_ELO": "literal"}).elo == "literal"
+    address = await closed_round(local_chain)
+    async with opened(local_chain, tmp_path, elo="literal") as app:
+        done = await run(app, address, dry_run=True)
+    assert done.result.ranking is not None
+    assert (done.result.schedule, done.result.ranking.literal) == ("full", True)

@@ -19,9 +19,9 @@ from clara_eval.judge.comparison import OrderingJudge, make_vector, ordering_pro
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Group, Pairing, Result, choose_schedule, rank, tally
-from clara_eval.ranking.adaptive import Adaptive, added
 from clara_eval.ranking.model import Strengths, fit
 from clara_eval.ranking.results import Field
+from clara_eval.ranking.schedule import Adaptive, added
 
 CONFIG = {
     "version": 1,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
 from clara_eval.challenges.chain_records import known_results
 from clara_eval.challenges.challenge_index import summaries
+from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.documents.results import EvaluatorRecord, Features, Scores
@@ -152,6 +153,12 @@ async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRec
         overridden=sum(one.postedBy == "poster" for one in own),
         expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
     )
+
+
+async def approval_of(reader: ResultReader, address: Address) -> str:
+    """Who approved the result and why, in a sentence; empty if no person did."""
+    review = await read_review(reader.store, reader.chain_id, address)
+    return f"Approved by {review.by or 'the operator'}: {review.note}" if review and review.state == "approved" else ""
 
 
 async def challenges_of(reader: ResultReader, account: str) -> set[str]:

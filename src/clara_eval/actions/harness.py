@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,6 +203,14 @@ def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bo
     read, text = _harness(harness, language), _text(reference)
     with closing(open_machine(settings)) as machine:
         return check_harness(machine, read, text, is_hidden=is_document(harness) or hidden)
+
+
+def starter_files(language: str) -> dict[str, bytes]:
+    """A first harness in this language and a solution that passes it, by file name."""
+    known = language_of(language, "The language")
+    ending = next(suffix for suffix, one in SUFFIXES.items() if one == known)
+    folder = resources.files("clara_eval.harness").joinpath("starters")
+    return {f"{name}{ending}": (folder / f"{name}{ending}.txt").read_bytes() for name in ("harness", "solution")}
 
 
 def run_document(executed: Executed) -> dict[str, object]:

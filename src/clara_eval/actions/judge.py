@@ -82,7 +82,8 @@ async def judge_entries(
         async with _opened(settings, out, request.llms or {}) as pool:
             status = StatusWriter(pool.store, 0, venue.given.name, listener=progress)
             names = tuple(judge.text for judge in parse_jury(settings.judges))
-            plan = pool.affordable(venue, config, EvaluationPlan(names))
+            planned = EvaluationPlan(names, elo="literal" if settings.elo == "literal" else None)
+            plan = pool.affordable(venue, config, planned)
             async with pool.open_run(venue, config, plan, MOST_SECONDS) as models:
                 status.meter = models.meter
                 status.expect(models.estimate_usd)

@@ -242,7 +242,7 @@ def _unknown(address: Address) -> NotFound:
 def _not_posted(address: Address, what: str) -> NotPublic:
     return NotPublic(
         f"{what} of {address} is public once its scores are posted.",
-        remedy="Until then eval-status shows the progress.",
+        remedy="Until then its page and its eval-status show the progress.",
     )
 
 

@@ -116,7 +116,8 @@ def read_results(path: Path, columns: str = "") -> list[Result]:
     rows = _json_rows(name, text) if text.lstrip()[:1] == "{" else _csv_rows(name, text)
     results = list(_results(rows, [given] if given else list(COLUMNS)))
     if not results:
-        raise BadInput(f"{name} has no results.", path=name, remedy="Add rows with left, right and winner.")
+        told = f"{name} has no results." if str(path) != "-" or text else "No file given, and nothing is piped in."
+        raise BadInput(told, path=name, remedy="Add rows under the header left,right,winner.")
     return results
 
 

@@ -1,24 +1,269 @@
 """Which questions to ask: every pair once, every pair in both orders, or those that matter for the money.
 
 A schedule is a pure function of items, judges, budget and the answers so far, batch by batch; an empty batch is the
-end. Every judge sees each chosen pair in the same sequence. A question without a verdict is spent.
+end. Every judge sees each chosen pair in the same sequence. A question without a verdict is spent; none is asked twice.
+
+The gain of a verdict on (i, j) is Σ_m Cov(pay_m, p_ij)² / (p̄ (1 − p̄)): by how much it lowers the variance of the
+prizes, pay_m being the share of the pot that item m gets in a posterior draw and p_ij the chance that i beats j in it.
+A question counts with the gain of its pairs times what another look at them still adds (`added`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
-from typing import cast
+from itertools import combinations, pairwise, permutations
+from math import ceil, comb
+from typing import Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking.adaptive import Adaptive, AdaptiveName
-from clara_eval.ranking.results import Field, Group, Ints, Pairing, Result, balanced_columns, checked_payout
+from clara_eval.ranking.model import ORDER_WEIGHT, Strengths, fit, one_thread
+from clara_eval.ranking.results import Field, Floats, Group, Ints, Pairing, Result, balanced_columns, checked_payout
+from clara_eval.ranking.tally import connected_groups, tally
 
 FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than orders of four
 NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
+FOUR = 4
+GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
+GROUPS_PER_ITEM = 2.5  # then pairs: they show what orders of one judge have in common
+DRAWS = 1024
+MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
+MOST_PER_ITEM = 3  # questions in one batch: more would ask what the batch itself settles
+NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
+WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls leave the misplaced money as it is (bench)
+QUESTIONS_PER_ITEM = 9.0  # usually, until no question is worth asking
+Look = tuple[int, int]
+AdaptiveName = Literal["adaptive", "full+", "fours"]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Adaptive:
+    """Questions by their gain, after a chain of all (`adaptive`), every pair once (`full+`) or orders of `fours`."""
+
+    field: Field
+    payout_bps: tuple[int, ...] = (10_000,)
+    name: AdaptiveName = "adaptive"
+    reason: str = ""
+    worth_asking: float = WORTH_ASKING
+
+    @property
+    def most_questions(self) -> int:
+        return self.field.most_questions(2)
+
+    @property
+    def usual_questions(self) -> int:
+        """How many questions a round usually takes; for a quote an order counts as two, since it shows four."""
+        size, judges = len(self.field.items), len(self.field.judges)
+        once = comb(size, 2) if self.name == "full+" else 0
+        orders = GROUPS_PER_ITEM if self._in_fours else 0.0
+        return min(max(once, ceil((QUESTIONS_PER_ITEM + orders) * size)) * judges, self.most_questions)
+
+    def told(self, asked: Iterable[Pairing | Group]) -> str:
+        """The reason, and what the rest of the budget would have bought."""
+        count, most = len(set(asked)), self.most_questions
+        if count >= most:
+            return self.reason
+        ended = f"It ended after {count} of at most {most} questions: by this judge, no other answer is expected to"
+        return f"{self.reason} {ended} move the prizes by more than {100 * self.worth_asking**0.5:.1f} % of the pot."
+
+    @property
+    def _in_fours(self) -> bool:
+        return self.name == "fours" and len(self.field.items) > FOUR
+
+    def columns(self) -> None:
+        """No looks are known in advance."""
+
+    def next_batch(
+        self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
+    ) -> list[Pairing | Group]:
+        asked = _Asked(self.field, results, undecided)
+        if asked.left <= 0 or len(self.field.items) < 2:
+            return []
+        return [
+            Pairing(*look, judge) if len(look) == 2 else Group(look, judge)
+            for look in (tuple(self.field.items[i] for i in shown) for shown in self._choose(asked)[: asked.left])
+            for judge in self.field.judges
+        ]
+
+    def _choose(self, asked: _Asked) -> Sequence[tuple[int, ...]]:
+        size = len(self.field.items)
+        if self.name == "full+" and not asked.pairs.any():
+            return [(int(a), int(b)) for a, b in zip(*balanced_columns(size), strict=True)]
+        strengths = fit(tally(self.field.items, asked.results))
+        order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
+        if self._in_fours and asked.takes_orders and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
+            return [asked.show(group) for group in _by_fours(order)]
+        if bridges := _bridges(order, asked.met):
+            return asked.with_sides(bridges)
+        return self._best(asked, strengths)
+
+    def _best(self, asked: _Asked, strengths: Strengths) -> Sequence[tuple[int, ...]]:
+        """The questions of one batch with the largest gain, groups or pairs; none if none is worth asking."""
+        size = len(self.field.items)
+        draws = strengths.draws(DRAWS, "schedule")
+        pay = prize_draws(draws, np.array(self.payout_bps) / 10_000)
+        likeliest = np.lexsort((np.arange(size), -np.round(strengths.theta, 6), -pay.mean(axis=0)))
+        chosen = np.sort(likeliest[:MOST_CANDIDATES])
+        gain = np.zeros((size, size))
+        gain[np.ix_(chosen, chosen)] = gains(draws[:, chosen], pay[:, pay.any(axis=0)])
+        fresh = added(asked.shown, strengths)
+        single = gain * np.where(asked.pairs, 0.0, fresh)
+        if self._in_fours and asked.takes_orders and asked.groups < GROUPS_PER_ITEM * size:
+            several = gain * np.maximum(fresh, fresh.T)
+            groups = [group for group in _best_groups(several, max(2, size // 12)) if asked.sequence(group)]
+            worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
+            if ORDER_WEIGHT * worth >= max(self.worth_asking, single.max()):
+                return [asked.show(group) for group in groups]
+        looks = _best_looks(np.round(single, 12), min(max(2, size // 4), 25), self.worth_asking)
+        return asked.with_sides(looks)
+
+
+class _Asked:
+    """What was asked so far: answered pairs by (first, second), groups, and how often a sequence was shown."""
+
+    def __init__(self, field: Field, results: Sequence[Result], undecided: Collection[Pairing | Group]) -> None:
+        index = {item: number for number, item in enumerate(field.items)}
+        questions = {result.question for result in results} | set(undecided)
+        self.results = results
+        self.left = field.looks_left(len(questions))
+        self.pairs = np.zeros((len(index), len(index)), dtype=bool)
+        self.shown = np.zeros((len(index), len(index)))
+        self._sequences: set[tuple[int, ...]] = set()
+        for question in questions:
+            if isinstance(question, Pairing):
+                self.pairs[index[question.first], index[question.second]] = True
+            else:
+                self._sequences.add(tuple(index[item] for item in question.items))
+        self.groups = len(self._sequences)
+        failed = sum(isinstance(question, Group) for question in set(undecided))
+        answered = sum(isinstance(question, Group) for question in questions) - failed
+        self.takes_orders = failed <= answered
+        """False if a judge puts few in order that it was asked for: the rest is asked in pairs."""
+        for result in results:
+            self.shown[index[result.first], index[result.second]] += 1 / len(field.judges)
+
+    @property
+    def met(self) -> Bools:
+        met: Bools = (self.shown + self.shown.T) > 0
+        return met | self.pairs | self.pairs.T
+
+    def sequence(self, group: Sequence[int]) -> tuple[int, ...]:
+        """The fairest new sequence: pairs in their rarer order, then late items early; () if none is new."""
+        late = self.shown.sum(axis=0) - self.shown.sum(axis=1)
+
+        def unfair(order: tuple[int, ...]) -> tuple[float, float]:
+            again = sum(self.shown[a, b] for a, b in combinations(order, 2))
+            lean = sum((late[item] + 2 * place - 3) ** 2 for place, item in enumerate(order))
+            return round(float(again), 6), round(float(lean), 6)
+
+        fresh = (order for order in permutations(group) if order not in self._sequences)
+        return min(fresh, key=unfair, default=())
+
+    def show(self, group: Sequence[int]) -> tuple[int, ...]:
+        """Take the fairest new sequence, and count it as shown."""
+        chosen = self.sequence(group)
+        self._sequences.add(chosen)
+        for a, b in combinations(chosen, 2):
+            self.shown[a, b] += 1
+        return chosen
+
+    def with_sides(self, pairs: Sequence[Look]) -> list[Look]:
+        """Show each pair in the sequence that was not asked yet, or shown less, or that balances the sides."""
+        lead = (self.shown.sum(axis=1) - self.shown.sum(axis=0)).round(6)
+        chosen = []
+        for i, j in pairs:
+            a, b = min(i, j), max(i, j)
+            asked = int(self.pairs[a, b]) - int(self.pairs[b, a])
+            more = (asked, float(self.shown[a, b] - self.shown[b, a]), float(lead[a] - lead[b]), (a + b) % 2 == 0)
+            if more > (0, 0.0, 0.0, False):
+                a, b = b, a
+            lead[a] += 1
+            lead[b] -= 1
+            chosen.append((a, b))
+        return chosen
+
+
+def prize_draws(draws: Floats, prizes: Floats) -> Floats:
+    """The share of the pot of each item (columns) in each draw (rows)."""
+    order = np.argsort(-draws, axis=1, kind="stable")[:, : len(prizes)]
+    pay = np.zeros_like(draws)
+    np.put_along_axis(pay, order, prizes[: order.shape[1]], axis=1)
+    return pay
+
+
+def gains(draws: Floats, pay: Floats) -> Floats:
+    """Σ_m Cov(pay_m, p_ij)² / (p̄ (1 − p̄)) for all pairs of these items, as a symmetric table."""
+    size = draws.shape[1]
+    i, j = np.triu_indices(size, 1)
+    centred = pay - pay.mean(axis=0)
+    p = 1 / (1 + np.exp(draws[:, j] - draws[:, i]))
+    mean = p.mean(axis=0)
+    with one_thread():
+        covariance = p.T @ centred / len(draws)
+    table = np.zeros((size, size))
+    table[i, j] = np.sum(covariance**2, axis=1) / np.maximum(mean * (1 - mean), 1e-9)
+    return table + table.T
+
+
+def added(shown: Floats, strengths: Strengths) -> Floats:
+    """What one more look at (a, b) adds, in first looks: the model's weights with it, less those without it."""
+
+    def told(same: Floats, other: Floats) -> Floats:
+        shared = np.maximum(same - 1, 0) * strengths.same + other * strengths.pair
+        return same / (1 + NEAR_EQUAL * shared)
+
+    now = told(shown, shown.T) + told(shown.T, shown)
+    then: Floats = told(shown + 1, shown.T) + told(shown.T, shown + 1)
+    return np.maximum(then - now, 0.0)
+
+
+def _bridges(order: Ints, met: Bools) -> list[Look]:
+    """Connect groups that never met: the best of each, neighbours by strength."""
+    group = connected_groups(met)
+    _, first = np.unique(group[order], return_index=True)
+    return list(pairwise(order[np.sort(first)].tolist()))
+
+
+def _by_fours(order: Ints) -> list[list[int]]:
+    """Neighbours in fours; the last group is filled with the neighbours before it."""
+    starts = [*range(0, len(order) - FOUR + 1, FOUR)]
+    if len(order) % FOUR:
+        starts.append(len(order) - FOUR)
+    return [order[start : start + FOUR].tolist() for start in starts]
+
+
+def _best_groups(worth: Floats, count: int) -> Iterator[list[int]]:
+    """Groups of four with much to tell: the best pair, and the items that tell most beside it."""
+    rest = np.round(worth, 12)
+    for _ in range(count):
+        if not rest.any():
+            return
+        group = [int(k) for k in np.unravel_index(int(np.argmax(rest)), rest.shape)]
+        while len(group) < FOUR:
+            value = rest[group].sum(axis=0)
+            value[group] = -1.0
+            group.append(int(np.argmax(value)))
+        rest[np.ix_(group, group)] *= 0.3  # what a second look in one batch is still worth
+        yield group
+
+
+def _best_looks(worth: Floats, batch: int, least: float) -> list[Look]:
+    """Pairs by what a look at them is worth, few for each item."""
+    best = np.triu(np.maximum(worth, worth.T), 1)
+    load = np.zeros(len(best), dtype=np.int64)
+    chosen: list[Look] = []
+    for place in np.argsort(-best, axis=None, kind="stable")[: 50 * batch].tolist():
+        a, b = divmod(place, len(best))
+        if best[a, b] < least or best[a, b] <= 0 or len(chosen) == batch:
+            break
+        if max(load[a], load[b]) < MOST_PER_ITEM:
+            chosen.append((a, b))
+            load[[a, b]] += 1
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

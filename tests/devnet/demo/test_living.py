@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import aiohttp
@@ -14,6 +15,7 @@ import pytest
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.living import Tempo, living_world
+from clara_eval.devnet.local_chain import DAY
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.options import EngineOptions
 
@@ -23,8 +25,8 @@ _SECONDS = 120
 
 
 @pytest.mark.timeout(300)
-async def test_one_is_finished_one_waits_and_rounds_go_on() -> None:
-    """A round is posted by rules, one waits for a person, one is judged by the slow endpoint, and the next follows."""
+async def test_every_state_is_shown_and_rounds_go_on() -> None:
+    """One round is final with its claims, others wait, failed and are open; running ones follow, by the real clock."""
     said: list[str] = []
     async with living_world(Settings.from_env({}), said.append, TEMPO) as settings:
         with socket.socket() as listening:
@@ -37,6 +39,12 @@ async def test_one_is_finished_one_waits_and_rounds_go_on() -> None:
     assert states["Rate limiter for the payments API"] == "review"
     assert states["Gas golf: a token to many addresses in one call"] == "complete"
     assert judges["Gas golf: a token to many addresses in one call"] == ["rules"]
+    assert states["Rate limiter whose config was changed after the post"] == "failed"
+    assert states["Rate limiter for a public API, open for entries"] == "pending"
+    by_title = {row["title"]: row for row in rows}
+    assert by_title["Gas golf: a token to many addresses in one call"]["chain"] == "finalized"
+    open_until = by_title["Rate limiter for a public API, open for entries"]["deadline"]
+    assert time.time() + 3 * DAY - 150 < open_until < time.time() + 3 * DAY + 30
     (running,) = [title for title in states if title.endswith("round 1")]
     assert judges[running][0].startswith("openai:demo-judge@http://127.0.0.1:")
     assert said[0].startswith("A local chain")
@@ -49,8 +57,8 @@ async def until_next_round(url: str) -> list[dict[str, Any]]:
         for _ in range(_SECONDS):
             async with http.get(f"{url}/api/v1/challenges") as answer:
                 found = (await answer.json())["challenges"]
-            rows = [{"title": row["title"], "address": row["address"], "status": row["evaluation"]["status"]}
-                    for row in found]  # fmt: skip
+            rows = [{"title": row["title"], "address": row["address"], "status": row["evaluation"]["status"],
+                     "chain": row["chainStatus"], "deadline": row["deadline"]} for row in found]  # fmt: skip
             titles = {row["title"].rpartition(", ")[2]: row["status"] for row in rows}
             if titles.get("round 1") == "complete" and "round 2" in titles:
                 return rows

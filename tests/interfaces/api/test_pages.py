@@ -31,7 +31,7 @@ from typer.testing import CliRunner
 
 from clara_eval.actions.published import Spent
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
-from clara_eval.challenges.review import request_review
+from clara_eval.challenges.review import decide, request_review
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
@@ -473,6 +473,15 @@ async def test_the_operator_reads_what_waits_before_deciding(service: Service) -
         ) as answer:
             assert str(answer.url) == f"{service.url}/operator"
     await text_of(service, f"/challenges/{address}/{account(4)}", 403)
+
+
+async def test_the_timeline_names_who_approved_and_why(tmp_path: Path) -> None:
+    """Once scores are posted, the name and the reason of the person who approved them are public."""
+    async with running_service(tmp_path) as service:
+        digest = await put_round(service.store, SMALL, 8, title="Gas golf")
+        await request_review(service.store, CHAIN, SMALL, digest, ["The prize is large."], 5)
+        await decide(service.store, CHAIN, SMALL, "approved", note="Read both.", now=6, digest=digest, by="Ada")
+        assert "By the evaluator. Approved by Ada: Read both." in await text_of(service, f"/challenges/{SMALL}")
 
 
 async def test_the_board_finds_an_address_and_can_be_taken_away(service: Service) -> None:

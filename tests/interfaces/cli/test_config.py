@@ -62,7 +62,7 @@ def test_init_never_overwrites(tmp_path: Path) -> None:
 
 def test_init_asks_a_person_at_a_terminal(tmp_path: Path) -> None:
     """On a real terminal the kinds are listed and one is asked for; a wrong answer is told and asked again."""
-    shown, code = typed(tmp_path, ["config", "init", "mine.json"], "nothing such\r", "gas\r")
+    shown, code = typed(tmp_path, ["config", "init", "mine.json"], "nothing such\r", "gas\r", "\r", "\r")
     assert code == 0, shown
     assert shown.count("What kind of challenge [measured]") == 2
     assert all(kind in shown for kind in KINDS)
@@ -71,9 +71,20 @@ def test_init_asks_a_person_at_a_terminal(tmp_path: Path) -> None:
     assert "config validate mine.json" in shown
 
 
+def test_init_takes_criteria_and_language_from_the_answers(tmp_path: Path) -> None:
+    """Three questions make a first config: the kind, what is good, and the language of the entries."""
+    answers = ("code\r", "Correct for every input, then short and clear.\r", "javascript\r")
+    shown, code = typed(tmp_path, ["config", "init", "mine.json"], *answers)
+    assert code == 0, shown
+    written = json.loads((tmp_path / "mine.json").read_text(encoding="utf-8"))
+    assert written["criteria"] == "Correct for every input, then short and clear."
+    assert written["language"] == "javascript"
+    assert written["features"] == json.loads(template_text("code"))["features"]
+
+
 def test_init_takes_what_works_for_an_answer_that_is_empty(tmp_path: Path) -> None:
     """Enter alone means what is proposed; an end of input writes nothing and says so."""
-    shown, code = typed(tmp_path, ["config", "init", "mine.json"], "\r")
+    shown, code = typed(tmp_path, ["config", "init", "mine.json"], "\r", "\r", "\r")
     assert (code, "template measured" in shown) == (0, True)
     shown, code = typed(tmp_path, ["config", "init", "other.json"], "\x04")
     assert (code, (tmp_path / "other.json").exists()) == (1, False)

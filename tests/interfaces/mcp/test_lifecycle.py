@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from clara_eval.core.address import to_address
 from clara_eval.core.untrusted import bare
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.interfaces.mcp import build_server
+
+VERBS = ("browse", "detail", "try", "submit", "eval_status", "object", "score", "leaderboard", "claim")
 
 
 @asynccontextmanager
@@ -95,3 +100,35 @@ async def test_a_challenge_lives_from_post_to_claim_through_tools_alone(
         claimed = await call(caller, "challenge_claim", address=address, confirm=True)
         assert [item["description"][:5] for item in claimed["sent"]] == ["Final", "Claim"]
         assert await local_chain.balance(good.address) - before == 70_000_000
+
+
+async def test_an_agent_that_knows_only_the_skill_page_competes_and_is_paid(
+    local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """Every call of skill.md as it is written there, with the address and the solution put in, from browsing to money."""
+    page = (files("clara_eval.interfaces.mcp") / "skill.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^   `([a-z_]+) (\{.*\})`$", page, re.MULTILINE)
+    assert {name for name, _ in steps} == {f"challenge_{verb}" for verb in VERBS}
+    database, (mine, other) = tmp_path / "store.db", local_chain.agents[:2]
+    poster = agent_settings(local_chain, local_chain.poster, database)
+    posting = {"title": "Sort", "problemStatement": "Sort numbers in Python.", "prize": "100 USDC", "deadline": "1 day"}
+    async with client(poster) as caller:
+        posted = await call(
+            caller, "challenge_post", **posting, evalConfigJSON=RULES_CONFIG, payout=[10000], confirm=True
+        )
+        address = posted["challenge"]
+    async with client(agent_settings(local_chain, other, database)) as caller:
+        await call(caller, "challenge_submit", address=address, content=POOR_SOLUTION, register=True, confirm=True)
+    before = await local_chain.balance(mine.address)
+    async with client(agent_settings(local_chain, mine, database)) as caller:
+        for name, text in steps:
+            if name == "challenge_eval_status":
+                await local_chain.move_time(DAY + 1)
+                await evaluate_now(poster, local_chain, address)
+            if name == "challenge_claim":
+                await local_chain.move_time(12 * HOUR + 1)
+            solution = json.dumps(GOOD_SOLUTION)[1:-1]
+            told = json.loads(text.replace("ADDRESS", address).replace("SOLUTION", solution))
+            result = await caller.call_tool(name, told)
+            assert not result.is_error or name == "challenge_object", result.content  # nothing is announced here
+    assert await local_chain.balance(mine.address) - before == 100_000_000

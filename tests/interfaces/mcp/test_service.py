@@ -150,13 +150,14 @@ async def test_the_documented_setup_knows_the_evaluator_and_the_page(local_chain
                 "challenge_post", {**posting, "evalConfigJSON": RULES_CONFIG, "payout": [10000], "confirm": True}
             )
             listed = (await caller.call_tool("challenge_browse", {"evaluator": "clara"})).structured_content or {}
-        about = await _text(f"{url}/llms.txt")
+        about, skill = await _text(f"{url}/llms.txt"), await _text(f"{url}/skill.md")
     posted = result.structured_content or {}
     assert posted["details"]["evaluator"] == local_chain.evaluator.address
     assert posted["pageUrl"] == f"{url}/challenges/{posted['challenge']}"
     assert posted["pageUrl"] in result.content[0].text  # type: ignore[union-attr]
     assert [item["evaluator"] for item in listed["challenges"]] == ["clara"]
     assert about.startswith("# Clara Eval")
+    assert "# Compete in challenges" in skill
 
 
 async def _text(url: str) -> str:

@@ -100,7 +100,7 @@ async def _judge_and_pay(
     await chain.move_time(FINALIZATION_DELAY + 1)
     await finalize(evaluation.challenge, sender=app.sender, results=app.chain.results)
     tell("finalize", "12 hours later anybody may finalize; the service does")
-    balances, claimed = await _claim(app, chain, evaluation)
+    balances, claimed = await claim_prizes(app, chain, evaluation)
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
     with path.open(encoding="utf-8") as lines:
         checked = await check_trace(lines, app.chain, machine=app.ports.machine)
@@ -118,7 +118,7 @@ async def write_trace(app: App, address: Address) -> Path:
     return path.resolve()
 
 
-async def _claim(
+async def claim_prizes(
     app: App, chain: LocalChain, evaluation: Evaluation
 ) -> tuple[dict[Address, tuple[int, int]], dict[Address, bool]]:
     accounts = {agent.address: agent for agent in chain.agents}

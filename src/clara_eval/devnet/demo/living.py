@@ -1,4 +1,4 @@
-"""`serve --demo`: a local chain with a finished round, one that waits for a person, one that runs, and then the next.
+"""`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next.
 
 The chain's time is this machine's time, so countdowns are right: what is over began in the past. The running round is
 judged by a slow endpoint on this machine; if its client is not installed, by rules at once.
@@ -21,16 +21,20 @@ import structlog
 from aiohttp import web
 from pydantic import SecretStr
 
-from clara_eval.app import open_machine
+from clara_eval.actions.evaluate import evaluate
+from clara_eval.app import open_app, open_machine
+from clara_eval.chain.sender import SendTimeouts
+from clara_eval.challenges.calls import finalize
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import is_installed
+from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.demo.lifecycle import local_settings, story_for
-from clara_eval.devnet.demo.round import CONFIG, COPIED_AFTER_SECONDS, Story, post_round, rate_limiter, submit_round
-from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain, local_chain
+from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, claim_prizes, local_settings, story_for
+from clara_eval.devnet.demo.round import CONFIG, Story, post_round, rate_limiter, submit_entries, submit_round
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
 from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.rules import RulesJudge
 
@@ -63,7 +67,7 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
         say("A local chain is being started and the contracts deployed.")
-        options = AnvilOptions(accounts=30, start_at=int(time.time()) - 2 * HOUR)
+        options = AnvilOptions(accounts=30, start_at=int(time.time()) - DAY)
         chain = await stack.enter_async_context(local_chain(options))
         judge = await stack.enter_async_context(_judge(tempo))
         local = _settings(settings, chain, place, judge)
@@ -146,15 +150,27 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
 
 
 async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
-    """One that the service judges and posts at once, and one whose prize is large enough for a person to look."""
+    """Post one that is final with its claims, one for a person to look at, one that fails, and one that is open."""
     with closing(open_machine(settings)) as machine:
         story = story_for(machine, lambda _stage, _sentence: None)
     story = replace(story, config=json.dumps({**json.loads(story.config), "judge": "rules"}, indent=1))
-    say("A finished round is being posted, and one that will wait for a review.")
-    await submit_round(chain, await post_round(chain, open_seconds=HOUR, story=story), story)
+    say("A round is being judged, finalized and claimed; others are posted for a review, a failure and new entries.")
+    finished = await post_round(chain, open_seconds=HOUR, story=story)
+    await submit_round(chain, finished, story)
+    await chain.move_time(HOUR)
+    async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
+        evaluation = await evaluate(app, finished)
+        await chain.move_time(FINALIZATION_DELAY + 1)
+        await finalize(evaluation.challenge, sender=app.sender, results=app.chain.results)
+        await claim_prizes(app, chain, evaluation)
     large = replace(rate_limiter(), title="Rate limiter for the payments API")
     await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=large), large)
-    await chain.move_time(2 * HOUR - 60)
+    changed = replace(rate_limiter(), title="Rate limiter whose config was changed after the post")
+    failing = await post_round(chain, open_seconds=HOUR, story=changed, committed=keccak_hex(b"another config"))
+    await submit_entries(chain, failing, changed)
+    await chain.move_to(int(time.time()))
+    wanted = replace(rate_limiter(), title="Rate limiter for a public API, open for entries")
+    await submit_entries(chain, await post_round(chain, open_seconds=3 * DAY, story=wanted), wanted, most=3)
 
 
 async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:
@@ -163,15 +179,22 @@ async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say)
     while True:
         number += 1
         try:
-            told = replace(story, title=f"{story.title}, round {number}")
-            address = await post_round(chain, open_seconds=tempo.open_seconds + COPIED_AFTER_SECONDS, story=told)
-            await submit_round(chain, address, told)
+            told = _numbered(story, number)
+            address = await post_round(chain, open_seconds=tempo.open_seconds, story=told)
+            await submit_entries(chain, address, told)
             if number == 1:
                 say(f"A running round is posted; its entries close in {tempo.open_seconds} seconds.")
             await _until_posted(chain, address, tempo)
         except ClaraError as bad:
             _log.warning("demo_round_failed", problem=str(bad))
         await asyncio.sleep(tempo.pause_seconds)
+
+
+def _numbered(story: Story, number: int) -> Story:
+    """The round with its number in the criteria: stored answers of an earlier one do not fit."""
+    config = json.loads(story.config)
+    config["criteria"] += f" This is round {number}."
+    return replace(story, title=f"{story.title}, round {number}", config=json.dumps(config, indent=1))
 
 
 async def _until_posted(chain: LocalChain, address: Address, tempo: Tempo) -> None:

@@ -99,8 +99,9 @@ async def post_round(
     open_seconds: int = HOUR,
     story: Story | None = None,
     evaluator: Address | None = None,
+    committed: str | None = None,
 ) -> Address:
-    """Post the challenge with its config committed by hash; without an evaluator the chain's own scores it."""
+    """Post the challenge; without an evaluator the chain's own scores it, without a hash the config is committed to."""
     told = story or rate_limiter()
     metadata = build_metadata(
         title=told.title, problem_statement=told.problem, skills=told.skills, config_text=told.config
@@ -108,7 +109,7 @@ async def post_round(
     return await chain.post_challenge(
         PostedTerms(
             challenge_uri=metadata,
-            eval_config_hash=config_hash(told.config.encode()),
+            eval_config_hash=committed or config_hash(told.config.encode()),
             prize_pool=pool,
             payout_bps=PAYOUT_BPS,
             open_seconds=open_seconds,
@@ -116,6 +117,13 @@ async def post_round(
             evaluator=evaluator,
         )
     )
+
+
+async def submit_entries(chain: LocalChain, address: Address, story: Story, most: int | None = None) -> None:
+    """Let the agents submit the entries alone; the chain's clock is not moved."""
+    sources = [source.encode() for _, source in story.entries[:most]]
+    pairs = zip(chain.agents, sources, strict=False)
+    await chain.submit_all(address, [Handed(agent, data_uri(text), keccak_hex(text)) for agent, text in pairs])
 
 
 async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> DemoRound:

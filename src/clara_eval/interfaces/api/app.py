@@ -96,11 +96,16 @@ def _operations(app: FastAPI, context: ApiContext) -> None:
     async def metrics() -> Response:
         return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
-    about = (files("clara_eval") / "interfaces" / "mcp" / "llms.txt").read_text(encoding="utf-8")
+    _serve_text(app, "llms.txt", "text/plain")
+    _serve_text(app, "skill.md", "text/markdown")
 
-    @app.get("/llms.txt", include_in_schema=False)
-    async def llms() -> Response:
-        return Response(about, media_type="text/plain; charset=utf-8")
+
+def _serve_text(app: FastAPI, name: str, kind: str) -> None:
+    text = (files("clara_eval") / "interfaces" / "mcp" / name).read_text(encoding="utf-8")
+
+    @app.get(f"/{name}", include_in_schema=False)
+    async def told() -> Response:
+        return Response(text, media_type=f"{kind}; charset=utf-8")
 
 
 def _add_layers(app: FastAPI, context: ApiContext) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
-from clara_eval.actions.evidence import evaluator_record
+from clara_eval.actions.evidence import approval_of, evaluator_record
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
@@ -264,7 +264,9 @@ async def challenge_view(
         "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
         "explorer": settings.network.explorer,
-        "steps": timeline(found, scores, int(now), created, claims),
+        "steps": timeline(
+            found, scores, int(now), created, claims, await approval_of(reader, address) if scores else ""
+        ),
         "money": wording.money(await reader.spent(address), found.evaluation, settings.budget_per_challenge_usd),
         "has_trace": found.traceDigest is not None and reader.traces_public != "never",
         "network": settings.network_name,
@@ -367,6 +369,7 @@ def timeline(
     now: int,
     created: Created | None = None,
     claims: PrizeClaims | None = None,
+    approval: str = "",
 ) -> list[Step]:
     phase, closed = wording.phase(found, now), now >= found.deadline
     posted = found.scorePostedAt or (scores.publishedAt if scores else None)
@@ -382,15 +385,17 @@ def timeline(
     said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
     steps.append(Step("Scoring", started, judged, said))
     if posted:
-        return [*steps, *_after_post(found, scores, posted, claims)]
+        return [*steps, *_after_post(found, scores, posted, claims, approval)]
     shared = "Without scores by then every submitter can claim an equal share."
     deadline = Step("Scoring deadline", found.scoringDeadline, "next", shared)
     return [*steps, Step("Scores posted", None, "next"), deadline]
 
 
-def _after_post(found: ChallengeSummary, scores: Scores | None, posted: int, claims: PrizeClaims | None) -> list[Step]:
+def _after_post(
+    found: ChallengeSummary, scores: Scores | None, posted: int, claims: PrizeClaims | None, approval: str
+) -> list[Step]:
     final = found.chainStatus == "finalized"
-    by = f"By the {found.postedBy}." if found.postedBy else ""
+    by = f"By the {found.postedBy}. {approval}".strip() if found.postedBy else ""
     free = "Prizes can be claimed." if final else "Prizes can be claimed from then on."
     steps = [
         Step("Scores posted", posted, "done", by, scores.txHash if scores else None),

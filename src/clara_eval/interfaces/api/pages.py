@@ -9,6 +9,7 @@ import asyncio
 import csv
 import io
 import json
+import re
 import tempfile
 import time
 from collections import OrderedDict
@@ -47,6 +48,15 @@ COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", 
            "status", "code")  # fmt: skip
 
 
+VERIFIER = STATIC / "verifier" if (STATIC / "verifier").is_dir() else Path(__file__).parents[4] / "verifier"
+"""Beside the static files in an installed package, else in the source tree."""
+_FROM_NODE = re.compile(r'from "(?:node:[a-z]+|js-sha3)"')
+_WORKER_POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
+)
+"""The verifier asks the node and the gateway that its visitor chooses; no page may."""
+
+
 class Assets(StaticFiles):
     """Static files; their addresses change with their content, so browsers may keep them."""
 
@@ -55,6 +65,9 @@ class Assets(StaticFiles):
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["cache-control"] = "public, max-age=31536000, immutable"
+        if Path(full_path).name.startswith("verify-"):  # loaded by each other, without a version in the address
+            response.headers["cache-control"] = "no-cache"
+            response.headers["content-security-policy"] = _WORKER_POLICY
         return response
 
 
@@ -67,8 +80,8 @@ def known_address(text: str) -> Address:
     """An address from a path; what is none is not found."""
     try:
         return to_address(text)
-    except BadInput as bad:
-        raise NotFound(bad.message, remedy="An address is 0x followed by 40 hex digits.") from None
+    except BadInput:
+        raise NotFound(f'"{text[:60]}" is not an address.', remedy="It is 0x and 40 hex digits.") from None
 
 
 @router.get("/favicon.ico")
@@ -96,6 +109,20 @@ async def index(
 @router.get("/docs")
 async def api_docs(request: Request) -> HTMLResponse:
     return page("docs.html", document=request.app.openapi(), base=str(request.base_url).rstrip("/"))
+
+
+@router.get("/verify")
+async def verifier_page() -> HTMLResponse:
+    return page("browser_verify.html")
+
+
+@router.get("/verifier/{name}.mjs")
+async def verifier(name: str) -> Response:
+    """The second verifier as it is, but for the names of what it takes from Node."""
+    if name not in {"verify", "model", "archive"}:
+        raise NotFound(f"The verifier has no file {name[:40]!r}.")
+    text = _FROM_NODE.sub('from "/static/verify-platform.mjs"', (VERIFIER / f"{name}.mjs").read_text(encoding="utf-8"))
+    return Response(text, media_type="text/javascript", headers={"cache-control": "no-cache"})
 
 
 @router.get("/challenges/{address}/card")

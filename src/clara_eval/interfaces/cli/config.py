@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -65,10 +66,11 @@ def init(
 ) -> None:
     """Write a starter config that explains itself; never overwrites a file."""
     judges = Settings.from_env().judges
-    kind = template.value if template else _asked(judges) if sys.stdin.isatty() and not as_json else _usual(judges)
-    text = template_text(kind)
-    write_new(file, text.encode())
+    is_asked = template is None and sys.stdin.isatty() and not as_json
+    kind = template.value if template else _asked(judges) if is_asked else _usual(judges)
+    text = _tailored(template_text(kind)) if is_asked else template_text(kind)
     warnings = quoting.missing_model(parse_eval_config(text), judges)
+    write_new(file, text.encode())
     if as_json:
         emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
@@ -82,6 +84,17 @@ def init(
 def _usual(judges: str) -> str:
     """The template that works with what is configured."""
     return ConfigTemplate.code.value if quoting.has_model(judges) else ConfigTemplate.measured.value
+
+
+def _tailored(text: str) -> str:
+    """Ask for criteria and language; Enter keeps those of the template."""
+    config: dict[str, object] = json.loads(text)
+    print_labelled("criteria", str(config["criteria"]), stderr=True)
+    criteria = typer.prompt("What makes an entry good", default="as above", err=True)
+    language = typer.prompt("Language of the entries", default=str(config.get("language", "none")), err=True)
+    changed = {"criteria": criteria.strip(), "language": language.strip().lower()}
+    kept = {name: said for name, said in changed.items() if said not in {"", "as above", "none", config.get(name)}}
+    return json.dumps({**config, **kept}, indent=2, ensure_ascii=False) + "\n" if kept else text
 
 
 def _asked(judges: str) -> str:

@@ -18,6 +18,7 @@ from clara_eval.actions.harness import (
     reveal_document,
     run_document,
     run_file,
+    starter_files,
 )
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
@@ -40,6 +41,18 @@ def run(
     found = run_file(Settings.from_env(), harness, file, seed=seed, language=language)
     answer(run_document(found), as_json, lambda: _print_run(file, found))
     raise typer.Exit(0 if found.outcome == "passed" else 1)
+
+
+def init(
+    language: Annotated[str, typer.Argument(metavar="LANGUAGE", help="python, javascript or solidity.")],
+    folder: Annotated[Path, typer.Option(help="Where the two files are written.")] = Path(),
+) -> None:
+    """Write a first harness and a solution that passes it, to change into yours."""
+    files = starter_files(language)
+    for name, content in files.items():
+        write_new(folder / name, content)
+    harness, solution = (folder / name for name in files)
+    print_text(f"Wrote {harness} and {solution}. Try: clara-eval harness check {harness} --reference {solution}")
 
 
 def hash_(

@@ -113,7 +113,11 @@ def trace(
 ) -> None:
     """Print the trace of an evaluated challenge."""
     target = to_address(address)
-    with asyncio.run(find_trace(target, Settings.from_env())) as lines:
+    try:
+        found = asyncio.run(find_trace(target, Settings.from_env()))
+    except NotFound as missing:
+        fail(missing, as_json=json)
+    with found as lines:
         size = _copy(lines, out)
     if out is not None and json:
         emit_json({"challenge": target, "file": str(out), "bytes": size})
