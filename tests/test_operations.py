@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -116,3 +118,13 @@ def test_the_unit_verifies(tmp_path: Path) -> None:
     changed.write_text(text.replace("/opt/clara-eval/.venv/bin/clara-eval", shutil.which("true") or "/bin/true"))
     done = subprocess.run(["systemd-analyze", "verify", str(changed)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_table_of_faults_is_the_run_that_is_kept() -> None:
+    """docs/operations.md has what `make soak SMALL=1` came to: every round posted once, none wrong."""
+    script = runpy.run_path(str(ROOT / "scripts" / "make_faults.py"))
+    run = json.loads((ROOT / "docs" / "faults.json").read_text(encoding="utf-8"))
+    assert script["page"](MANUAL, run) == MANUAL
+    for name in script["WHAT"]:
+        assert run[name]["done"] > 0
+        assert not any(run[name][bad] for bad in ("double", "wrong", "stuck", "failures"))

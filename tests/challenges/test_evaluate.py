@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.rounds import closed_round, opened, run
+from tests.support.rounds import closed_by_a_payment, closed_round, opened, pass_the_deadline, replace_from, run
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.chain.sender import SendOutcome
@@ -469,25 +469,6 @@ async def test_dying_after_any_write_ends_in_one_post(local_chain: LocalChain, t
         assert app.chain_id == 31337
     assert len(digests) == 1
     assert deaths > 5
-
-
-async def closed_by_a_payment(chain: LocalChain) -> Address:
-    """A round whose first block after the deadline holds a transaction, so that an empty one is another."""
-    address = await post_round(chain)
-    await submit_round(chain, address)
-    await pass_the_deadline(chain)
-    return address
-
-
-async def pass_the_deadline(chain: LocalChain) -> None:
-    await chain.node.rpc("evm_increaseTime", HOUR + 1)
-    await chain.fund(chain.agents[50], 1)
-
-
-async def replace_from(chain: LocalChain, number: int) -> None:
-    """Replace that block and all after it; new blocks tell the real time, so the deadline is passed again."""
-    await chain.reorg(int(await chain.node.rpc("eth_blockNumber"), 16) - number + 1)
-    await chain.move_time(HOUR + 1)
 
 
 async def test_a_reorg_of_the_pinned_block_starts_anew(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from eth_typing import HexStr
 from tests.support.faulty_node import MiscountingNode
+from tests.support.rounds import closed_by_a_payment, replace_from
 from tests.support.service import (
     FAST,
     PACE,
@@ -36,7 +37,7 @@ from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter, attempts_key
-from clara_eval.challenges.venue import is_still_current
+from clara_eval.challenges.venue import is_still_current, pin_challenge
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -184,14 +185,13 @@ async def test_what_an_earlier_key_signed_about_a_block_that_is_gone_is_not_sent
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reorg after the signature, then another key: nobody could replace the post, so it does not go out."""
-    address = await due_round(local_chain)
-    for _ in range(5):  # blocks that empty ones do not equal
-        await local_chain.fund(local_chain.agents[50], 1)
+    address = await closed_by_a_payment(local_chain)
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         await sign_and_die(app, address, monkeypatch)
+        pinned = await pin_challenge(app.chain, app.store, address)
         (signed,) = await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
         assert await is_still_current(app.store, app.chain, signed)
-    await local_chain.reorg(5)
+    await replace_from(local_chain, pinned.block.number)
     after = settings_of(local_chain, tmp_path, CLARA_EVALUATOR_KEY=local_chain.agents[20].key)
     async with open_app(after, pace=PACE) as app:
         assert not await is_still_current(app.store, app.chain, signed)

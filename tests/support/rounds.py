@@ -33,5 +33,24 @@ async def closed_round(chain: LocalChain, **terms: Any) -> Address:
     return address
 
 
+async def closed_by_a_payment(chain: LocalChain) -> Address:
+    """A round whose first block after the deadline holds a transaction, so that an empty one is another."""
+    address = await post_round(chain)
+    await submit_round(chain, address)
+    await pass_the_deadline(chain)
+    return address
+
+
+async def pass_the_deadline(chain: LocalChain) -> None:
+    await chain.node.rpc("evm_increaseTime", HOUR + 1)
+    await chain.fund(chain.agents[50], 1)
+
+
+async def replace_from(chain: LocalChain, number: int) -> None:
+    """Replace that block and all after it; new blocks tell the real time, so the deadline is passed again."""
+    await chain.reorg(int(await chain.node.rpc("eth_blockNumber"), 16) - number + 1)
+    await chain.move_time(HOUR + 1)
+
+
 async def run(app: App, address: Address, **changes: Any) -> Evaluation:
     return await evaluate(app, address, EvaluationRequest(**changes))

@@ -6,6 +6,7 @@ Invariant: as many submitters are found as the contract counts, or the reading i
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -304,15 +305,13 @@ class AgentRegistries(_Reader):
         """
         topics = tuple(event.topic for event in IdentityRegistryContract.OWNING_EVENTS)
         wanted = LogFilter((registry,), (topics, None, _topic(owner)))
-        try:
+        with suppress(NodeRefusal):  # not every node has old events
             async for group in self._logs.groups(wanted, self.blocks.first, block.number, backwards=True):
                 ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)
                 owners = await self.identity(registry).owners_of(block, ids)
                 owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
                 if owned:
                     return owned
-        except NodeRefusal:
-            pass  # not every node has old events
         return await self._asked_ids(registry, owner, block)
 
     async def _asked_ids(self, registry: Address, owner: Address, block: Block) -> list[int]:

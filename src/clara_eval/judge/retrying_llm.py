@@ -40,6 +40,8 @@ CallListener = Callable[[str, str, str, float], None]
 """Called after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
 """Asked instead of a prompt's own words, to tell a refused prompt from a model that takes none."""
+PROBE_TOKENS = 400
+"""As for a bare verdict: a small context must not make a probe look like a refusal."""
 MOST_NONSENSE = 2
 """Unparsable answers in a row that are accepted before the provider is probed: fewer than one question may be asked."""
 MOST_BEYOND_LIMIT = 32_768
@@ -161,7 +163,7 @@ class RetryingLlm:
 
     async def _probe(self, prompt: Prompt, until: float) -> None:
         """Ask the model about nothing, once; a Temporary or RequestRefused says that it does not answer."""
-        control = replace(prompt, user=CONTROL)
+        control = replace(prompt, user=CONTROL, max_tokens=min(prompt.max_tokens, PROBE_TOKENS))
         async with self._call(control, until, yields=False) as call:
             call.answer = await self._llm.complete(control)
         charged = self._charged(call)

@@ -361,7 +361,7 @@ async def test_commands_do_a_dry_run_first(local_chain: LocalChain, tmp_path: Pa
             "--config", str(tmp_path / "config.json"), "--payout", "7000,3000"]  # fmt: skip
     before = await nonce(local_chain, local_chain.poster)
     code, said = await command(environment, *post)
-    assert (code, "dry run" in said) == (0, True), said
+    assert (code, "Dry run, nothing sent." in said) == (0, True), said
     assert await nonce(local_chain, local_chain.poster) == before
     code, said = await command(environment, *post, "--send", "--yes", "--json")
     document = json.loads(said[said.index("{") :])

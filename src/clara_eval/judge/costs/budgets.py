@@ -140,7 +140,8 @@ class RunBudget:
                 f"Answers that cannot be used cost ${self.wasted / MICRO:.2f} so far, {WASTE_TIMES} times the estimate "
                 "of the whole round or more: no more is asked.",
                 remedy=f"Is {judge} the right model, and does its endpoint take a JSON Schema? Name another judge in "
-                "CLARA_JUDGES, or evaluate anew (`evaluate --restart`).",
+                "CLARA_JUDGES; if its answers are cut, raise CLARA_ANSWER_TOKENS and evaluate anew "
+                "(`evaluate --restart`).",
                 is_lost=True,
                 retry_after_seconds=LOOK_AGAIN_SECONDS,
             )
