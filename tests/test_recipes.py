@@ -404,7 +404,8 @@ async def main() -> None:
     await StatusWriter(store, 1, "0xab").say("review")
     status = await ResultReader(store, 1, "never").status("0xab")
     await store.close()
-    page = rendered("_progress.html", evaluation=status, phase=Phase("", "wait", ""), stages={}, is_update=False)
+    about = {"evaluation": status, "title": "", "address": "0xab"}
+    page = rendered("_progress.html", found=about, phase=Phase("", "wait", ""), stages={}, is_update=False)
     found = {"rest": status.model_dump(), "openapi": "region" in EvalStatus.model_json_schema()["properties"]}
     print(json.dumps(found | {"tools": "region" in EvalStatusResult.model_fields, "page": "Region: north" in page}))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.receiver import Receiver
-from tests.support.service import due_round, eventually, settings_of, turning
+from tests.support.service import due_round, eventually, raised, settings_of, turning
 
 from clara_eval.core.errors import RanOut, as_ours
 from clara_eval.devnet.local_chain import LocalChain
@@ -22,13 +22,6 @@ from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.store.open import opened_store
-
-
-def raised(metrics: Metrics) -> set[str]:
-    lines = metrics.render().decode().splitlines()
-    return {
-        line.split('"')[1] for line in lines if line.startswith("clara_alerts_total{") and not line.endswith(" 0.0")
-    }
 
 
 async def test_a_database_that_takes_no_write_is_not_a_node_that_is_away(

@@ -22,7 +22,7 @@ from tests.support.scenarios import (
     posts_of,
     until_posted,
 )
-from tests.support.service import FAST, PACE, Turning, settings_of
+from tests.support.service import FAST, PACE, Turning, raised, settings_of
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.review import approve
@@ -132,7 +132,7 @@ async def test_rounds_that_wait_for_their_judge_hold_no_place(local_chain: Local
             status = await ticking_until(world, address, "pending", told="3600 s")
             ends = await as_web3(local_chain.challenge(address)).functions.scoringDeadline().call()
             assert 0 < status["retryAt"] < ends
-        assert b'clara_alerts_total{alert="EvaluationStuck"}' in world.engine.metrics.render()
+        assert "EvaluationStuck" in raised(world.engine.metrics)
         endpoint.script = None
         await world.engine.requests.request(held[0])
         await ticking_until(world, held[0], "complete")

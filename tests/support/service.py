@@ -56,6 +56,17 @@ class Turning:
         return await self.status(address)
 
 
+def raised(metrics: Metrics) -> set[str]:
+    """The alerts that were counted at least once."""
+    return alerts_in(metrics.render().decode())
+
+
+def alerts_in(page: str) -> set[str]:
+    lines = [line for line in page.splitlines() if line.startswith("clara_alerts_total{")]
+    assert lines, "every alert is listed, most of them with 0"
+    return {line.split('"')[1] for line in lines if not line.endswith(" 0.0")}
+
+
 async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
     for _ in range(int(seconds / 0.05)):
         if await holds():

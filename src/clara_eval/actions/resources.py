@@ -55,8 +55,8 @@ def _of_machine() -> list[Resource]:
     memory = float(text) if text.isdigit() else float("inf")
     return [
         Resource("file descriptors", FILES, _allowed(resource.RLIMIT_NOFILE), "Raise `ulimit -n` or LimitNOFILE."),
-        Resource("MB of memory", MEMORY_BYTES // megabyte, memory // megabyte, "Raise the memory limit."),
-        Resource("MB of address space", ADDRESS_BYTES // megabyte, address // megabyte, "Raise `ulimit -v`."),
+        Resource("MB of memory", MEMORY_BYTES // megabyte, memory / megabyte, "Raise the memory limit."),
+        Resource("MB of address space", ADDRESS_BYTES // megabyte, address / megabyte, "Raise `ulimit -v`."),
     ]
 
 
