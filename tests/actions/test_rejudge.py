@@ -100,7 +100,7 @@ async def _asked_in_a_shell(address: Address, settings: Settings, judge: str, rp
         "Nothing was asked: nobody said yes. Add --yes to accept the cost.",
         paid,
     )
-    assert all(said in refused.output for said in ("hold; digest", "30 times, for about $")), refused.output
+    assert all(said in refused.output for said in ("every entry holds", "30 times, for about $")), refused.output
     agreed = await asyncio.to_thread(CliRunner().invoke, command, [*words, "--yes", "--json"], env=environment)
     assert agreed.exit_code == 0, agreed.output
     assert endpoint.paid > paid

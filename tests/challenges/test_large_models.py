@@ -39,7 +39,7 @@ LONG = "because of what the facts say about it, " * 1600
 
 @dataclass
 class Talker:
-    """Reads honestly, judges by a hash of what it is shown, and says why in sixty-four thousand letters."""
+    """Reads honestly, judges by a hash of what it is shown, and mostly says why in more letters than are read."""
 
     name: str = "scripted:talker"
     calls: int = 0
@@ -48,8 +48,9 @@ class Talker:
         self.calls += 1
         if prompt.purpose == "features":
             return Answer(honest_reader(prompt), "talker", "end", 1, 1)
-        winner = "AB"[int(keccak_hex(prompt.user.encode())[2:4], 16) % 2]
-        said = json.dumps({"winner": winner, "confidence": 0.7, "reason": f"{winner} {self.calls} {LONG}"})
+        drawn = int(keccak_hex(prompt.user.encode())[2:6], 16)
+        winner, why = "AB"[drawn % 2], LONG if drawn % 10 else "so it is"
+        said = json.dumps({"winner": winner, "confidence": 0.7, "reason": f"{winner} {self.calls} {why}"})
         return Answer(said, "talker", "end", 1, 1)
 
 
@@ -77,7 +78,7 @@ class OneModel:
 async def walked(store: SqlStore, llm: Talker) -> EvaluationResult:
     """One walk as the service makes it, on the journal and the answers of this store."""
     line = CachedLlm(llm, store, run=CHALLENGE.run, budget=RunBudget(None), card=FREE)
-    sources = LiveSources(Journal(store, CHALLENGE.run), Inline(), OneModel(line), Machine())
+    sources = LiveSources(Journal(store, CHALLENGE.run), Inline(), OneModel(line), Machine(), gives_up=True)
     return await evaluate_round(round_of_large(CHALLENGE), PLAN, sources, no_listener)
 
 

@@ -259,7 +259,7 @@ async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: Lo
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     assert done.result.schedule == "fours"
     assert done.result.ranking is not None
-    assert done.result.ranking.ordered_by == "elo"
+    assert done.result.ranking.ordered_by == "elo without repeats"
     assert 4 in {len(comparison.group) for comparison in done.result.comparisons}
     assert len({comparison.requests for comparison in done.result.comparisons}) <= 11
     checked = await check_trace(lines)

@@ -249,4 +249,4 @@ async def test_a_check_says_what_it_leaves_open(local_chain: LocalChain, tmp_pat
     assert offline[0] == OFFLINE
     assert OFFLINE not in online
     for points in (offline, online):
-        assert any("only 30 games" in point for point in points)
+        assert any("only 30 comparisons" in point for point in points)

@@ -199,4 +199,6 @@ def _rejection(rejected: Rejected) -> dict[str, object]:
 def _answer(paid: PaidAnswer) -> dict[str, object]:
     answer = to_camel_json(paid.answer)
     signed = answer.pop("signed")
+    if answer["sampling"] is None:
+        del answer["sampling"]
     return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}

@@ -93,5 +93,5 @@ def check_signed(prompt: Prompt, answer: Answer, key: SigningKey, model: str) ->
         said = read_completion(response, prompt, model)
     except ValueError as bad:
         raise NotAttested("the signed response is not a chat completion") from bad
-    if said != replace(answer, signed=None):
+    if said != replace(answer, signed=None, sampling=None):
         raise NotAttested("the signed response says something else")

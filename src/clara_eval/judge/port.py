@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
@@ -38,11 +38,17 @@ class Answer:
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     signed: Signed | None = None
+    sampling: str | None = None
+    """What was sent against chance, as `temperature 0, seed 1`, or `neither`; None if that is not known."""
 
     def __post_init__(self) -> None:
         counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens)
         if not all(0 <= count < MOST_TOKENS for count in counts):
             raise ValueError(f"The token counts {counts} cannot be.")
+
+
+def described(sampling: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sampling.items()) or "neither"
 
 
 @dataclass(frozen=True, slots=True)

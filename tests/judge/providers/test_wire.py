@@ -83,7 +83,7 @@ async def test_claude_request() -> None:
     assert seen.body["output_config"]["format"]["schema"] == VERDICT
     assert set(seen.body) == {"model", "max_tokens", "system", "messages", "output_config"}
     assert json.loads(answer.text)["winner"] in ("A", "B", "tie")
-    assert (answer.model, answer.stop) == ("claude-test-20260101", "end")
+    assert (answer.model, answer.stop, answer.sampling) == ("claude-test-20260101", "end", "neither")
     assert (answer.input_tokens, answer.cached_tokens) == (10 // 4 + 1 + 13 // 4, 13 // 4)
 
 
@@ -108,6 +108,7 @@ async def test_openai_request() -> None:
     }
     assert json.loads(answer.text)["winner"] in ("A", "B", "tie")
     assert (answer.model, answer.stop, answer.input_tokens) == ("gpt-test-2026-01-01", "end", 23 // 4 + 1)
+    assert answer.sampling == f"temperature 0, seed {SEED}"
 
 
 async def test_openai_falls_back_to_plain_json_once() -> None:
@@ -139,8 +140,9 @@ async def test_openai_drops_what_a_model_refuses() -> None:
         return None
 
     async with _openai(picky) as (llm, endpoint):
-        await llm.complete(PROMPT)
+        answer = await llm.complete(PROMPT)
     last = endpoint.seen[-1].body
+    assert answer.sampling == "neither"
     assert last["max_completion_tokens"] == 200
     assert not {"temperature", "seed", "max_tokens"} & set(last)
     assert len(endpoint.seen) == 4

@@ -18,7 +18,7 @@ from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard, public_price
-from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, request_hash
+from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, described, request_hash
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, JudgeStore, Provider
 from clara_eval.judge.providers.registry import endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
@@ -95,6 +95,7 @@ class AnthropicLlm:
             output_tokens=int(usage["output_tokens"]),
             cached_tokens=cached,
             cache_write_tokens=written,
+            sampling=described({}),
         )
 
 

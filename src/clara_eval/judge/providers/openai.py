@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from clara_eval.core.errors import Temporary
 from clara_eval.core.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
-from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered
+from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered, described
 from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
 from clara_eval.judge.providers.registry import endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, is_too_long, said_by, said_in
@@ -83,7 +84,7 @@ class OpenAiLlm:
             sent = request_body(form, prompt)
             reply = await self._wire.post("/chat/completions", sent)
             if reply.is_ok:
-                return await self._answered(prompt, sent, reply)
+                return replace(await self._answered(prompt, sent, reply), sampling=described(sampling_of(form)))
             words = said_by(reply.content)
             if reply.status not in (400, 422) or is_too_long(words) or not self._gives_way(words.lower(), form):
                 raise self._wire.refusal(reply)
@@ -133,6 +134,12 @@ def thinks(model: str) -> bool:
     return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
 
 
+def sampling_of(form: RequestForm) -> dict[str, int]:
+    """Return what is sent against chance, as far as the endpoint takes it; models that think take no temperature."""
+    wanted = {"seed": SEED} if form.effort else {"temperature": 0, "seed": SEED}
+    return {name: value for name, value in wanted.items() if name not in form.refused}
+
+
 def request_body(form: RequestForm, prompt: Prompt) -> bytes:
     head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
     return head + _TEXT.encode(prompt.user).encode() + _TAIL
@@ -149,10 +156,7 @@ def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, ma
         request["response_format"] = {"type": "json_schema", "json_schema": answer}
     if form.effort and "reasoning_effort" not in form.refused:
         request["reasoning_effort"] = form.effort
-    if not form.effort and "temperature" not in form.refused:
-        request["temperature"] = 0
-    if "seed" not in form.refused:
-        request["seed"] = SEED
+    request |= sampling_of(form)
     if form.verified:
         request["provider"] = {"aci_verified": True}
     request["messages"] = [
