@@ -405,7 +405,7 @@ def estimates(bodies: Bodies) -> dict[str, Any]:
     share = np.zeros(size)
     share[order] = due
     misplaced = np.abs(due[places] - share).sum(axis=1).mean() / 2 / 10_000
-    margins = [_margin(ranked, order, places, place) for place in range(1, paid + 1)]
+    margins = [_margin(ranked, order, draws, places, place) for place in range(1, paid + 1)]
     return {
         "standings": rows,
         "margins": margins,
@@ -446,14 +446,20 @@ def _paid(bodies: Bodies, fit: Fit, games: list[tuple[int, int, int, int]]) -> s
     return {fit.items[i] for i in order[: bodies["ranking"]["winnerCount"]]}
 
 
-def _margin(ranked: Any, order: list[int], places: Any, place: int) -> dict[str, Any]:
+def _margin(ranked: Any, order: list[int], draws: Any, places: Any, place: int) -> dict[str, Any]:
     if place >= len(order):
         return {"place": place, "probability": 1.0, "setChance": 1.0, "word": "clear", "tied": False}
     here, there = ranked["standings"][place - 1], ranked["standings"][place]
     tied = here["elo"] == there["elo"]
     ahead = 0.5 if tied else float(np.mean(places[:, order[place - 1]] < places[:, order[place]]))
     chance = float(np.mean(np.max(places[:, order[:place]], axis=1) < place))
-    word = "toss-up" if ahead < 0.6 else "clear" if chance >= 0.9 else "uncertain"
+    apart = np.abs(draws[:, order[place - 1]] - draws[:, order[place]])
+    if chance >= 0.9 and ahead >= 0.6:
+        word = "clear"
+    elif np.mean(apart < 1) >= 0.9:
+        word = "about equal"
+    else:
+        word = "toss-up" if ahead < 0.6 else "uncertain"
     return {"place": place, "probability": ahead, "setChance": chance, "word": word, "tied": tied}
 
 
