@@ -160,6 +160,7 @@ def shape(text: str) -> str:
         (r"http://127\.0\.0\.1:\d+", "NODE"),
         (r"0x[0-9a-f]{4}…[0-9a-f]{4}", "SHORT"),
         (r"[\d,]+ bytes", "N bytes"),
+        (r"\((?:[\d,]+ allowed|no limit)\)", "(LIMIT)"),
         (r"block \d+", "block N"),
         (r"[\d,]+ posts", "N posts"),
         (r"\d+(\.\d+)? ETH", "N ETH"),

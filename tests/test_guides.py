@@ -50,7 +50,7 @@ def test_the_quick_start_runs_as_it_is_written(tmp_path: Path) -> None:
     done = shell("trap 'kill ${DEVNET:-0} 2>/dev/null || true' EXIT\n" + "\n".join(blocks("quickstart")), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "100.00 USDC" in done.stdout
-    assert "commits to this digest" in done.stdout
+    assert "and that this is what the evaluator posted" in done.stdout
     assert "Claim 100 USDC" in done.stdout
 
 

@@ -233,7 +233,13 @@ async def test_a_result_is_viewed_in_a_browser_by_names(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "clara_eval", "view", "out"]
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     pipe = asyncio.subprocess.PIPE
-    viewer = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=environment, stdout=pipe)
+    viewer = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=pipe,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs in the background ignores it
+    )
     assert viewer.stdout is not None
     told = (await viewer.stdout.readline()).decode().split()
     base = told[1].rstrip("/")

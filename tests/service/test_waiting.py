@@ -112,7 +112,7 @@ async def test_nonsense_to_the_end_of_the_window_is_a_persons_matter(local_chain
     async with endpoint.running(), watched(local_chain, tmp_path, asking(endpoint)) as world:
         await ticking_until(world, address, "pending", told="comparisons got no answer")
         window = window_of(await look_at_challenge(world.app.chain, address))
-        await local_chain.move_time(int(0.8 * window.seconds_left))
+        await local_chain.move_time(int(1.1 * window.seconds_left))
         status = await ticking_until(world, address, "review")
         review = await known_review(world.app.store, world.app.chain_id, address)
         assert any("have no verdict" in reason for reason in review.reasons), status
@@ -129,7 +129,7 @@ async def test_rounds_that_wait_for_their_judge_hold_no_place(local_chain: Local
     async with endpoint.running(), watched(local_chain, tmp_path, asking(endpoint)) as world:
         await ticking_until(world, free, "complete")
         for address in held:
-            status = await ticking_until(world, address, "pending", told="3600 s")
+            status = await ticking_until(world, address, "pending", told="600 s")
             ends = await as_web3(local_chain.challenge(address)).functions.scoringDeadline().call()
             assert 0 < status["retryAt"] < ends
         assert "EvaluationStuck" in raised(world.engine.metrics)
