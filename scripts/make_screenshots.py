@@ -105,7 +105,7 @@ async def shoot(browser: Browser, url: str, key: str, rounds: dict[str, str], si
     await page.goto(finished)
     await page.goto(url + (await page.locator(".board tbody tr:not(.paid) .who a").first.get_attribute("href") or ""))
     await keep("entry")
-    await page.get_by_role("link", name="Record of agent").click()
+    await page.get_by_role("navigation").get_by_role("link", name="Agent ").click()
     await page.wait_for_selector("text=Challenges entered")
     await keep("agent")
     await page.goto(f"{url}/challenges/0x{'0' * 39}1")
