@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -91,7 +92,7 @@ def test_a_hidden_harness_is_written_for_its_owner_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize("command", ["config features", "settings"])
 def test_a_closed_pipe_is_not_a_refusal(command: str, tmp_path: Path) -> None:
     """`clara-eval … | true` ends with 0: 1 would mean that the answer is no."""
-    line = f"{sys.executable} -m clara_eval {command} | true; exit ${{PIPESTATUS[0]}}"
+    line = f"{shlex.quote(sys.executable)} -m clara_eval {command} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
