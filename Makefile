@@ -4,7 +4,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := node_modules/.ready
 UV    := $(BIN)/uv pip
-WORKERS ?= 2
+WORKERS ?= 3
 
 .PHONY: setup demo test test-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean screenshots wheel
 
