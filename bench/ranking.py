@@ -1,8 +1,9 @@
 """The ranking bench: misplaced money and right sets against calls, for the shipped default and plain baselines.
 
 Prints one JSON document with a row for each case. Every release takes a fresh block of seeds (`--seeds`, far from all
-others); trials are kept in the folder `--keep`, one line each, and a later run goes on where the last one ended.
-`--verdicts FILE` replays real verdicts, given as CSV with the columns left, right, winner.
+others). The folder `--keep` has two files for each case, one line a trial: `asked-…`, what the default schedule asked,
+and `told-…`, the figures about it. A later run goes on where the last one ended; after a change of what is said and
+not of what is asked, remove the latter only. `--verdicts FILE` replays real verdicts, a CSV with left, right, winner.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import combinations
+from importlib import import_module
+from itertools import combinations, pairwise
 from multiprocessing import Pool
 from pathlib import Path
 from random import Random
@@ -21,16 +23,17 @@ from typing import Any
 import numpy as np
 from tests.support.simulation import TOP3, Model, Quality, SimulatedWorld, draw_world, play, quality
 
+from clara_eval.actions.calibrate import proportion
 from clara_eval.actions.rank import read_results
-from clara_eval.ranking import Group, Result, Schedule, choose_schedule, rank, rate, tally
+from clara_eval.ranking import Group, Ranking, Result, Schedule, Tally, choose_schedule, rank, rate, tally
 from clara_eval.ranking.chances import EQUAL, count_chances, margins
 from clara_eval.ranking.elo import literal_elo
 from clara_eval.ranking.model import fit
 from clara_eval.ranking.rank import REPEATING
-from clara_eval.ranking.results import Field, Ints
-from clara_eval.ranking.schedule import Fixed
+from clara_eval.ranking.results import Field, Ints, Pairing
+from clara_eval.ranking.schedule import FOURS_FROM, Fixed
 
-SEEDS = 61_000_000
+SEEDS = 81_000_000
 JUDGES: dict[str, Model] = {
     "80 %": Model(),
     "70 %": Model(sigma=0.85),
@@ -47,13 +50,19 @@ JUDGES: dict[str, Model] = {
     "verbosity": Model(kind="verbosity"),
 }
 TASTE = {"likes of single entries", "verbosity"}
-SHOWN_CALLS = {5: (20,), 10: (30, 45, 90), 25: (63, 120, 183, 240, 600), 100: (250, 500, 750)}
+LEVELS = ("70 %", "80 %", "90 %")
+SHOWN_CALLS = {5: (20,), 10: (45, 90), 25: (63, 120, 183, 240, 600), 100: (250, 500, 750)}
 PRIZES = (100, 500, 5000)
+BINS = (0.0, 0.5, 0.7, 0.9, 0.97, 1.01)
 
 
 def points_order(results: Sequence[Result], size: int) -> Ints:
+    return _points(tally([str(k) for k in range(size)], results))
+
+
+def _points(table: Tally) -> Ints:
     """Best first by points, the lower index among equals."""
-    table = tally([str(k) for k in range(size)], results)
+    size = table.size
     won = np.bincount(table.first, table.points, size) + np.bincount(table.second, 1 - table.points, size)
     played = np.bincount(table.first, minlength=size) + np.bincount(table.second, minlength=size)
     return np.argsort(-won / np.maximum(played, 1), kind="stable")
@@ -84,8 +93,9 @@ def swiss(world: SimulatedWorld, calls: int) -> list[Result]:
     """Rounds of neighbours by points, no pair twice in one sequence; Elo decides at the end."""
     results: list[Result] = []
     shown: set[tuple[int, int]] = set()
+    won, played = np.zeros(world.size), np.zeros(world.size)
     while len(results) < calls:
-        order = points_order(results, world.size).tolist()
+        order = np.argsort(-won / np.maximum(played, 1), kind="stable").tolist()
         before = len(results)
         while len(order) > 1:
             a = order.pop(0)
@@ -97,6 +107,9 @@ def swiss(world: SimulatedWorld, calls: int) -> list[Result]:
             look = (a, b) if (a, b) not in shown else (b, a)
             shown.add(look)
             results.append(_asked(world, *look))
+            points = world.verdicts[look] / 2
+            won[list(look)] += points, 1 - points
+            played[list(look)] += 1
         if len(results) == before:
             break
     return results[:calls]
@@ -106,37 +119,61 @@ def _asked(world: SimulatedWorld, a: int, b: int) -> Result:
     return world.answer(next(iter(Field(world.items).pairings([(a, b)]))))
 
 
-def shipped(world: SimulatedWorld, most: int | None) -> Iterator[tuple[int, list[Result]]]:
-    """The default schedule, batch by batch: calls so far and all results."""
+def shipped(world: SimulatedWorld, most: int | None) -> Iterator[list[Pairing | Group]]:
+    """The questions of the default schedule, batch by batch."""
     schedule = choose_schedule(world.items, ("",), max_comparisons=most, winner_count=3, payout_bps=TOP3)
     results: list[Result] = []
-    calls = 0
     while batch := schedule.next_batch(results):
-        for question in batch:
-            results += world.order_of(question) if isinstance(question, Group) else [world.answer(question)]
-            calls += 1
-        yield calls, list(results)
+        results += answers(world, batch)
+        yield list(batch)
 
 
-def told(found: Quality) -> list[float]:
-    return [found.set, found.misallocation]
+def answers(world: SimulatedWorld, questions: Sequence[Pairing | Group]) -> list[Result]:
+    found: list[Result] = []
+    for question in questions:
+        found += world.order_of(question) if isinstance(question, Group) else [world.answer(question)]
+    return found
 
 
-def calls_trial(size: int, model: Model, seed: int) -> dict[str, Any]:
-    """Set and misplaced share of every method at every number of calls."""
+def asked_trial(size: int, model: Model, seed: int) -> list[list[int]]:
+    """What the default schedule asks: the items of each question as they were shown."""
     world = draw_world(size, seed, model)
-    score = partial(quality, world.truth)
-    found = {"specification": told(score(specification(world)))}
+    shown = [q.items if isinstance(q, Group) else (q.first, q.second) for batch in shipped(world, None) for q in batch]
+    return [[int(item) for item in items] for items in shown]
+
+
+def told_trial(size: int, model: Model, asked: dict[int, list[list[int]]], seed: int) -> dict[str, Any]:
+    """The figures of one trial: every method at every number of calls, and what is said after the default schedule."""
+    world = draw_world(size, seed, model)
+    names = [tuple(str(item) for item in items) for items in asked[seed]]
+    questions = [Group(items) if len(items) > 2 else Pairing(*items) for items in names]
     both = play(world, Fixed(Field(world.items), is_both=True))
-    found["both + points"] = told(score(points_order(both, size)))
-    end: list[Result] = []
-    calls = 0
-    at: dict[int, list[Result]] = {}
-    for calls, end in shipped(world, None):
-        at |= {shown: end for shown in SHOWN_CALLS[size] if calls <= shown}
-    found |= {f"auto {shown}": told(score(elo_order(some, size))) for shown, some in at.items()}
+    said = words(world, answers(world, questions))
+    orders = sum(isinstance(question, Group) for question in questions)
+    return {
+        "methods": calls(world, questions, both),
+        "calls": len(questions),
+        "priced": len(questions) + orders,
+        "before": waits_by_flags(judged(world, both)) if model in (JUDGES[name] for name in LEVELS) else None,
+        **said,
+    }
+
+
+def calls(world: SimulatedWorld, questions: list[Pairing | Group], both: list[Result]) -> dict[str, list[float]]:
+    """Set and misplaced share of every method at every number of calls."""
+    size = world.size
+    score = partial(quality, world.truth)
+    found = {"both + points": told(score(points_order(both, size)))}
+    end = answers(world, questions)
     found["auto"] = told(score(elo_order(end, size)))
-    found["auto calls"] = [float(calls), 0.0]
+    if size > FOURS_FROM:
+        for name, repeats in (("auto, repeats always counted", True), ("auto, repeats never counted", False)):
+            ratings = rate(tally(world.items, end), b"bench", repeats=repeats)
+            found[name] = told(score(np.argsort(-ratings, kind="stable")))
+    for shown in SHOWN_CALLS[size]:
+        if shown < len(questions):
+            found[f"auto {shown}"] = told(score(elo_order(answers(world, questions[:shown]), size)))
+    found["specification"] = told(score(specification(world)))
     most = max(SHOWN_CALLS[size])
     by_swiss, by_lot = swiss(world, most), random_pairs(world, most)
     for shown in SHOWN_CALLS[size]:
@@ -145,30 +182,49 @@ def calls_trial(size: int, model: Model, seed: int) -> dict[str, Any]:
     return found
 
 
-def words_trial(size: int, model: Model, seed: int) -> dict[str, Any]:
-    """What is said after the default schedule, and what is true."""
-    world = draw_world(size, seed, model)
-    *_, (calls, results) = shipped(world, None)
-    table = tally(world.items, results)
-    ranking = rank(table, seed=b"bench", winner_count=3, payout_bps=TOP3)
+def told(found: Quality) -> list[float]:
+    return [found.set, round(found.misallocation, 4)]
+
+
+def judged(world: SimulatedWorld, results: Sequence[Result]) -> Ranking:
+    vars(import_module("clara_eval.ranking.rank"))["REPLAYED"] = 0  # what single entries or verdicts decide only warns
+    return rank(tally(world.items, results), seed=b"bench", winner_count=3, payout_bps=TOP3)
+
+
+def waits_by_flags(ranking: Ranking) -> bool:
+    """Whether the round waited before misplaced money was a reason."""
+    return any(flag.severity == "review" for flag in ranking.flags)
+
+
+def words(world: SimulatedWorld, results: Sequence[Result]) -> dict[str, Any]:
+    """What is said of these results, and what is true."""
+    ranking, truth = judged(world, results), world.truth
     order = [int(standing.item) for standing in ranking.standings]
-    found = quality(world.truth, np.array(order))
-    best = set(np.argsort(-world.truth)[:3].tolist())
-    truth = world.truth - world.truth.mean()
-    place = np.argsort(np.argsort(-world.truth)) + 1
+    found = quality(truth, np.array(order))
+    best = np.sort(truth)[::-1]
+    place = np.argsort(np.argsort(-truth)) + 1
+    width = [s.rank_high - s.rank_low for s in ranking.standings]
     return {
-        "calls": calls,
         "right": found.set,
-        "misplaced": found.misallocation,
+        "misplaced": round(found.misallocation, 4),
         "said": ranking.margin.set_chance,
         "saidMisplaced": ranking.misallocation,
-        "word": ranking.margin.word,
-        "gap": float(abs(truth[order[2]] - truth[order[3]])),
-        "paid": [[s.p_top, int(s.item) in best] for s in ranking.standings[:3]],
-        "inside": float(np.mean([s.theta_low <= truth[int(s.item)] <= s.theta_high for s in ranking.standings])),
+        "margins": [
+            [
+                margin.word,
+                margin.probability,
+                margin.set_chance,
+                bool(sorted(truth[order[: margin.place]])[::-1] == best[: margin.place].tolist()),
+                bool(truth[order[margin.place - 1]] >= truth[order[margin.place]]),
+                bool(abs(truth[order[margin.place - 1]] - truth[order[margin.place]]) < EQUAL),
+            ]
+            for margin in ranking.margins
+        ],
+        "paid": [[s.p_top, bool(truth[int(s.item)] >= best[2])] for s in ranking.standings[:3]],
         "rankInside": float(np.mean([s.rank_low <= place[int(s.item)] <= s.rank_high for s in ranking.standings])),
-        "width": float(np.mean([s.theta_high - s.theta_low for s in ranking.standings])),
-        "waitsAnyway": any(flag.severity == "review" for flag in ranking.flags),
+        "width": float(np.mean(width)),
+        "paidWidth": float(np.mean(width[:3])),
+        "waitsAnyway": waits_by_flags(ranking),
     }
 
 
@@ -190,49 +246,56 @@ def _few(world: SimulatedWorld) -> Schedule:
 
 
 def replay(path: Path, trials: int) -> dict[str, Any]:
-    """Real verdicts: the paid three of 200 drawn rows of each field against those of all rows."""
+    """Real verdicts: the paid three of drawn rows, eight for each item, against those of all rows."""
     results = read_results(path)
     items = sorted({result.first for result in results} | {result.second for result in results})
     whole = fit(tally(items, results)).theta
     best = set(np.argsort(-whole)[:3].tolist())
-    right = []
+    rows = []
     for trial in range(trials):
-        table = tally(items, Random(trial).sample(results, min(len(results), 8 * len(items))))
-        chances = count_chances(fit(table), 3)
-        order = np.argsort(-rate(table, b"bench"), kind="stable").tolist()
-        margin = margins(items, order, rate(table, b"bench"), chances, 3)[-1]
-        right.append((set(order[:3]) == best, margin.set_chance))
-    shares = np.array(right, dtype=float).mean(axis=0)
-    return {"id": f"replay {path.name}", "trials": trials, "right": shares[0], "said": shares[1]}
+        drawn = Random(trial).sample(results, min(len(results), 8 * len(items)))
+        table = tally(items, drawn)
+        ratings = rate(table, b"bench")
+        order = np.argsort(-ratings, kind="stable").tolist()
+        margin = margins(items, order, ratings, count_chances(fit(table), 3), 3)[-1]
+        by_points = _points(table)[:3].tolist()
+        rows.append((set(order[:3]) == best, margin.set_chance, set(by_points) == best))
+    right, said, points = np.array(rows, dtype=float).mean(axis=0).round(3).tolist()
+    name = f"replay {path.name}: {len(items)} items, {len(results)} verdicts"
+    return {"id": name, "trials": trials, "right": right, "said": said, "points": points}
 
 
-def kept(name: str, work: Callable[[int], dict[str, Any]], asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """The trials of a case: those in the folder, and what is missing."""
+def kept(name: str, work: Callable[[int], Any], asked: argparse.Namespace) -> dict[int, Any]:
+    """The trials of a case by seed: those in the folder, and what is missing."""
     path = Path(asked.keep) / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
+    seeds = range(asked.seeds, asked.seeds + asked.trials)
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         trial = json.loads(line)
         found[trial["seed"]] = trial["told"]
-    rest = [seed for seed in range(asked.seeds, asked.seeds + asked.trials) if seed not in found]
+    rest = [seed for seed in seeds if seed not in found]
+    if not rest:
+        return {seed: found[seed] for seed in seeds}
     with path.open("a", encoding="utf-8") as file, Pool(asked.jobs) as pool:
         for seed, one in pool.imap_unordered(partial(_numbered, work), rest):
             found[seed] = one
-            file.write(json.dumps({"seed": seed, "told": one}) + "\n")
+            file.write(json.dumps({"seed": seed, "told": one}, separators=(",", ":")) + "\n")
             file.flush()
-    return [found[seed] for seed in sorted(found)]
+    return {seed: found[seed] for seed in seeds}
 
 
-def _numbered(work: Callable[[int], dict[str, Any]], seed: int) -> tuple[int, dict[str, Any]]:
+def _numbered(work: Callable[[int], Any], seed: int) -> tuple[int, Any]:
     return seed, work(seed)
 
 
 def calls_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard error of every method; differences to both orders are paired."""
     methods: dict[str, Any] = {}
-    for name in trials[0]:
-        have = np.array([trial[name] for trial in trials if name in trial])
-        base = np.array([trial["both + points"] for trial in trials if name in trial])
+    for name in {name: 0 for trial in trials for name in trial["methods"]}:
+        ended = "auto" if name.startswith("auto") else name
+        have = np.array([trial["methods"].get(name, trial["methods"][ended]) for trial in trials])
+        base = np.array([trial["methods"]["both + points"] for trial in trials])
         gap = have - base
         methods[name] = {
             "set": round(float(have[:, 0].mean()), 3),
@@ -240,26 +303,66 @@ def calls_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
             "setToBoth": [round(float(gap[:, 0].mean()), 3), _error(gap[:, 0])],
             "misplacedToBoth": [round(float(gap[:, 1].mean()), 3), _error(gap[:, 1])],
         }
-    return {"id": f"calls {case}", "trials": len(trials), "methods": methods}
+    means = {name: round(float(np.mean([trial[name] for trial in trials])), 1) for name in ("calls", "priced")}
+    return {"id": f"calls {case}", "trials": len(trials), **means, "methods": methods}
 
 
 def words_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
-    clear = [trial["right"] for trial in trials if trial["word"] == "clear"]
-    equal = [trial["gap"] < EQUAL for trial in trials if trial["word"] == "about equal"]
-    sure = [is_paid for trial in trials for chance, is_paid in trial["paid"] if chance >= 0.9]
     means = {
         name: round(float(np.mean([trial[name] for trial in trials])), 3)
-        for name in ("calls", "right", "said", "misplaced", "saidMisplaced", "inside", "rankInside", "width")
+        for name in ("right", "said", "misplaced", "saidMisplaced", "rankInside", "width", "paidWidth")
     }
-    waits = {f"${prize}": _waits(trials, prize) for prize in PRIZES}
+    lines = [trial["margins"][-1] for trial in trials]
+    sure = [is_best for trial in trials for chance, is_best in trial["paid"] if chance >= 0.9]
     return {
         "id": f"words {case}",
         "trials": len(trials),
         **means,
-        "clear": [len(clear), round(float(np.mean(clear)), 3) if clear else None],
-        "equal": [len(equal), round(float(np.mean(equal)), 3) if equal else None],
-        "pPaid90": [len(sure), round(float(np.mean(sure)), 3) if sure else None],
-        "waits": waits,
+        "clear": _share([line[3] for line in lines if line[0] == "clear"]),
+        "equal": _share([line[5] for line in lines if line[0] == "about equal"]),
+        "pPaid90": _share(sure),
+    }
+
+
+def calibration_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
+    """Every word and chance that is said, over all paid places: how often it is true."""
+    places = [margin for trial in trials for margin in trial["margins"]]
+    said = {
+        "clear": [place[3] for place in places if place[0] == "clear"],
+        "about equal": [place[5] for place in places if place[0] == "about equal"],
+        "uncertain": [place[4] for place in places if place[0] == "uncertain"],
+        "toss-up": [place[4] for place in places if place[0] == "toss-up"],
+    }
+    chances = {
+        "these are the best": [(place[2], place[3]) for place in places],
+        "better than the next": [(place[1], place[4]) for place in places],
+        "this paid one is among the best": [pair for trial in trials for pair in trial["paid"]],
+    }
+    found = {
+        name: [
+            [round(float(np.mean([p for p, _ in some])), 3), *_share([is_true for _, is_true in some])]
+            for low, high in pairwise(BINS)
+            if (some := [(p, is_true) for p, is_true in pairs if low <= p < high])
+        ]
+        for name, pairs in chances.items()
+    }
+    words_said = {name: _share(are_true) for name, are_true in said.items()}
+    return {"id": f"calibration {case}", "trials": len(trials), "words": words_said, "chances": found}
+
+
+def _share(are_true: Sequence[bool]) -> list[Any]:
+    """The share, its 95 % interval by Wilson, and of how many."""
+    found = proportion(sum(are_true), len(are_true))
+    return [None if value is None else round(value, 3) for value in (found.value, found.low, found.high)] + [
+        found.count
+    ]
+
+
+def waits_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": f"waits {case}",
+        "trials": len(trials),
+        "waits": {f"${prize}": _waits(trials, prize) for prize in PRIZES},
     }
 
 
@@ -267,13 +370,11 @@ def _waits(trials: list[dict[str, Any]], prize: int) -> dict[str, Any]:
     """Rounds that wait by the rule of misplaced money, with the defaults of $50 and 20 %; and how right each are."""
     by_money = [trial["saidMisplaced"] * prize > 50 and trial["saidMisplaced"] > 0.2 for trial in trials]
     waits = [money or trial["waitsAnyway"] for money, trial in zip(by_money, trials, strict=True)]
-    posted = [trial["right"] for trial, wait in zip(trials, waits, strict=True) if not wait]
-    held = [trial["right"] for trial, wait in zip(trials, waits, strict=True) if wait]
     return {
-        "share": round(float(np.mean(waits)), 3),
-        "before": round(float(np.mean([trial["waitsAnyway"] for trial in trials])), 3),
-        "rightPosted": round(float(np.mean(posted)), 3) if posted else None,
-        "rightWaiting": round(float(np.mean(held)), 3) if held else None,
+        "before": _share([trial["before"] for trial in trials]),
+        "now": _share(waits),
+        "rightPosted": _share([trial["right"] for trial, wait in zip(trials, waits, strict=True) if not wait]),
+        "rightWaiting": _share([trial["right"] for trial, wait in zip(trials, waits, strict=True) if wait]),
     }
 
 
@@ -284,9 +385,8 @@ def _error(values: Any) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="eight trials of one case")
-    parser.add_argument("--sizes", default="5,10,25,100")
+    parser.add_argument("--sizes", default="25,10,5,100")
     parser.add_argument("--judges", default=",".join(JUDGES).replace(", ", "; "), help="names, separated by commas")
-    parser.add_argument("--parts", default="calls,words,speed")
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
@@ -295,20 +395,21 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.quick:
         asked.sizes, asked.judges, asked.trials = "10", "80 %", 8
-    rows = []
+    judges = [name.replace("; ", ", ") for name in asked.judges.split(",")]
+    rows: list[dict[str, Any]] = []
     pooled: dict[str, list[dict[str, Any]]] = {}
     for size in map(int, asked.sizes.split(",")):
-        for judge in (name.replace("; ", ", ") for name in asked.judges.split(",")):
-            for part, work, row in (("calls", calls_trial, calls_row), ("words", words_trial, words_row)):
-                if part in asked.parts.split(","):
-                    name = f"{part}-{size}-{judge}".replace(" ", "_").replace("%", "")
-                    trials = kept(name, partial(work, size, JUDGES[judge]), asked)
-                    rows.append(row(f"N={size}, {judge}", trials))
-                    if part == "words":
-                        pooled.setdefault("taste" if judge in TASTE else "noise", []).extend(trials)
-    rows += [words_row(f"all judges of {kind}", trials) for kind, trials in pooled.items()]
-    if "speed" in asked.parts.split(","):
-        rows.append(speed())
+        for judge in judges if size < 100 else [name for name in judges if name in LEVELS]:
+            case, model = f"N={size}, {judge}", JUDGES[judge]
+            name = f"{size}-{judge}".replace(" ", "_").replace("%", "")
+            questions = kept(f"asked-{name}", partial(asked_trial, size, model), asked)
+            trials = list(kept(f"told-{name}", partial(told_trial, size, model, questions), asked).values())
+            rows += [calls_row(case, trials), words_row(case, trials)]
+            rows += [waits_row(case, trials)] if judge in LEVELS else []
+            pooled.setdefault("taste" if judge in TASTE else "noise", []).extend(trials)
+    for kind, trials in pooled.items():
+        rows += [words_row(f"all judges of {kind}", trials), calibration_row(f"all judges of {kind}", trials)]
+    rows.append(speed())
     if asked.verdicts:
         rows.append(replay(asked.verdicts, asked.trials))
     print(json.dumps({"seeds": asked.seeds, "rows": rows}, indent=1, ensure_ascii=False))

@@ -381,25 +381,23 @@ def estimates(bodies: Bodies) -> dict[str, Any]:
         theta, covariance = np.array(_levelled(fit.games, [round(t, 6) for t in theta])), 1e-18 * np.eye(size)
     draws = fit.draws(theta, covariance)
     places = np.argsort(np.argsort(-draws, axis=1, kind="stable"), axis=1)
-    centred = np.sort(draws - draws.mean(axis=1, keepdims=True), axis=0)
-    half, ranks = (centred[1949] - centred[50]) / 2, np.sort(places, axis=0) + 1
+    best, worst = np.sort(places, axis=0)[[100, 1899]]
     order = [fit.items.index(row["item"]) for row in ranked["standings"]]
-    elo = np.array([row["elo"] for row in ranked["standings"]])
-    strength = theta[order] - theta.mean()
-    slope = max(float((elo - 1500) @ strength) + 4 * 173.7178, 1.0) / (float(strength @ strength) + 4)
+    elo = sorted((row["elo"] for row in ranked["standings"]), reverse=True)
+    strengths = np.sort(theta - theta.mean())[::-1]
     rows = [
         {
-            "theta": strength[k],
-            "thetaLow": strength[k] - half[i],
-            "thetaHigh": strength[k] + half[i],
-            "low": elo[k] - slope * half[i],
-            "high": elo[k] + slope * half[i],
+            "theta": theta[i] - theta.mean(),
+            "thetaLow": min(theta[i] - theta.mean(), strengths[worst[i]]),
+            "thetaHigh": max(theta[i] - theta.mean(), strengths[best[i]]),
+            "low": min(row["elo"], elo[worst[i]]),
+            "high": max(row["elo"], elo[best[i]]),
             "pTop": np.mean(places[:, i] < paid),
             "pRank": [np.mean(places[:, i] == place) for place in range(min(size, paid + 2))],
-            "rankLow": ranks[100, i],
-            "rankHigh": ranks[1899, i],
+            "rankLow": best[i] + 1,
+            "rankHigh": worst[i] + 1,
         }
-        for k, i in enumerate(order)
+        for i, row in zip(order, ranked["standings"], strict=True)
     ]
     due = np.array([*ranked["payoutBps"], *[0] * size])[:size]
     share = np.zeros(size)

@@ -1,13 +1,14 @@
 """Write docs/ranking.md: how good the ranking is for how many calls, and how true its words are.
 
 Input: docs/ranking.json, what `bench/ranking.py` printed; several runs are put together with `--from FILE…`, a later
-row of one name replaces an earlier one. Output: the tables of the page between two marks.
+row of one name replaces an earlier one. Output: targets and tables of the page between two marks.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,67 +16,105 @@ ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "ranking.json"
 PAGE = ROOT / "docs" / "ranking.md"
 BEGIN, END = "<!-- begin figures -->", "<!-- end figures -->"
-CALLS = "| case | trials | method | set right | misplaced | to both: set | misplaced |\n|---|---|---|---|---|---|---|"
-WORDS = (
-    "| case | trials | calls | set right / said | misplaced / said | clear: right (rounds) | about equal: true "
-    "| P(paid) ≥ .9: right | intervals / rank ranges hold | width, logits |\n|---|---|---|---|---|---|---|---|---|---|"
-)
-WAITS = "| case | prize | waited before | wait now | right if posted | right if waiting |\n|---|---|---|---|---|---|"
+NOISE, TASTE = "all judges of noise", "all judges of taste"
+HEADS = {
+    "targets": "target | measured | met",
+    "calls": "case | trials | method | set right | misplaced | to both: set | to both: misplaced",
+    "words": "case | trials | set right / said | misplaced / said | clear: right | about equal: true "
+    "| P(paid) ≥ .9: right | rank ranges hold | their width: all / paid",
+    "said": "judges | what is said | mean chance said | true",
+    "waits": "case | prize | waited before | wait now | right if posted | right if waiting",
+}
+Row = dict[str, Any]
 
 
-def tables(rows: list[dict[str, Any]]) -> str:
-    calls = [line for row in rows if "methods" in row for line in _calls(row)]
-    words = [_words(row) for row in rows if "said" in row and "waits" in row]
-    waits = [line for row in rows if "waits" in row for line in _waits(row)]
-    rest = [f"- {row['id']}: {_plain(row)}" for row in rows if "methods" not in row and "waits" not in row]
-    parts = [(CALLS, calls), (WORDS, words), (WAITS, waits)]
-    shown = ["\n".join([head, *lines]) for head, lines in parts if lines]
+def tables(rows: list[Row]) -> str:
+    lines = {
+        "targets": list(_targets({row["id"]: row for row in rows})),
+        "calls": [line for row in rows if "methods" in row for line in _calls(row)],
+        "words": [_words(row) for row in rows if "rankInside" in row],
+        "said": [line for row in rows if "chances" in row for line in _said(row)],
+        "waits": [line for row in rows if "waits" in row for line in _waits(row)],
+    }
+    shown = [
+        "\n".join((f"| {head} |", "|" + "---|" * (head.count(" | ") + 1), *lines[kind]))
+        for kind, head in HEADS.items()
+        if lines[kind]
+    ]
+    known = ("methods", "rankInside", "chances", "waits")
+    rest = [f"- {row['id']}: {_plain(row)}" for row in rows if not any(key in row for key in known)]
     return "\n\n".join([*shown, *(["\n".join(rest)] if rest else [])])
 
 
-def _calls(row: dict[str, Any]) -> list[str]:
-    methods = row["methods"]
-    lines = []
-    for name, told in methods.items():
-        if name == "auto calls":
-            continue
-        shown = f"auto, ended by itself after {methods['auto calls']['set']:.0f} calls" if name == "auto" else name
-        gaps = [f"{told[key][0]:+.3f} ± {told[key][1]:.3f}" for key in ("setToBoth", "misplacedToBoth")]
-        case = row["id"].removeprefix("calls ")
-        lines.append(
-            f"| {case} | {row['trials']} | {shown} | {told['set']:.3f} | {told['misplaced']:.3f} | {' | '.join(gaps)} |"
-        )
+def _targets(rows: dict[str, Row]) -> Iterator[str]:
+    """Each target of the ranking with what was measured; no row is left out if it fails."""
+    if (row := rows.get("calls N=25, 80 %")) is not None:
+        ours, both = row["methods"]["auto"]["misplaced"], row["methods"]["both + points"]["misplaced"]
+        told = f"{ours:.3f} after {row['calls']:.0f} calls (orders counted twice: {row['priced']:.0f}); both {both:.3f}"
+        is_met = ours <= both and row["priced"] <= 240
+        yield _target("N = 25, 80 %: no more misplaced than by 600 calls in pairs, with at most 240", told, is_met)
+    gaps = {row["id"][6:]: row["methods"]["auto"]["misplacedToBoth"] for row in rows.values() if "methods" in row}
+    if gaps:
+        worse = [f"{case} ({gap:+.3f} ± {error:.3f})" for case, (gap, error) in gaps.items() if gap > 2 * error]
+        told = f"worse in {', '.join(worse)}" if worse else f"in none of {len(gaps)} cases worse by two standard errors"
+        yield _target("never more misplaced than by both orders and points", told, not worse)
+    if (row := rows.get(f"words {NOISE}")) is not None:
+        value, low, high, count = row["clear"]
+        told = "never said" if value is None else f"{value:.3f} ({low:.3f} to {high:.3f}) of {count}"
+        yield _target("“clear” is right in 95 % outside of taste", told, value is not None and value >= 0.95)
+        inside, width = row["rankInside"], row["paidWidth"]
+        yield _target("90 % ranges of ranks hold 90 %", f"{inside:.3f}", inside >= 0.9)
+        yield _target("the range of a paid entry is at most three places wide", f"{width:.1f}", width <= 3)
+
+
+def _target(name: str, told: str, is_met: bool) -> str:
+    return f"| {name} | {told} | {'yes' if is_met else '**no**'} |"
+
+
+def _calls(row: Row) -> list[str]:
+    case, lines = row["id"].removeprefix("calls "), []
+    for name, told in row["methods"].items():
+        shown = f"auto, ended by itself after {row['calls']:.0f} calls" if name == "auto" else name
+        gaps = " | ".join(f"{told[key][0]:+.3f} ± {told[key][1]:.3f}" for key in ("setToBoth", "misplacedToBoth"))
+        lines.append(f"| {case} | {row['trials']} | {shown} | {told['set']:.3f} | {told['misplaced']:.3f} | {gaps} |")
     return lines
 
 
-def _words(row: dict[str, Any]) -> str:
-    clear, equal, sure = (_share(row.get(key, [0, None])) for key in ("clear", "equal", "pPaid90"))
-    case = row["id"].removeprefix("words ")
+def _words(row: Row) -> str:
+    clear, equal, sure = (_share(row[key]) for key in ("clear", "equal", "pPaid90"))
     return (
-        f"| {case} | {row['trials']} | {row['calls']:.0f} | {row['right']:.3f} / {row['said']:.3f} "
+        f"| {row['id'].removeprefix('words ')} | {row['trials']} | {row['right']:.3f} / {row['said']:.3f} "
         f"| {row['misplaced']:.3f} / {row['saidMisplaced']:.3f} | {clear} | {equal} | {sure} "
-        f"| {row['inside']:.3f} / {row['rankInside']:.3f} | {row['width']:.2f} |"
+        f"| {row['rankInside']:.3f} | {row['width']:.1f} / {row['paidWidth']:.1f} |"
     )
 
 
+def _said(row: Row) -> list[str]:
+    case = row["id"].removeprefix("calibration ")
+    words = [f"| {case} | {word} | – | {_share(told)} |" for word, told in row["words"].items()]
+    return words + [
+        f"| {case} | {name} | {said:.3f} | {_share(told)} |"
+        for name, bins in row["chances"].items()
+        for said, *told in bins
+    ]
+
+
 def _share(told: list[Any]) -> str:
-    return "never said" if told[1] is None else f"{told[1]:.3f} ({told[0]})"
+    value, low, high, count = told
+    return "–" if value is None else f"{value:.3f} ({low:.3f} to {high:.3f}; {count})"
 
 
-def _waits(row: dict[str, Any]) -> list[str]:
-    case = row["id"].removeprefix("words ")
+def _waits(row: Row) -> list[str]:
+    case = row["id"].removeprefix("waits ")
     return [
-        f"| {case} | {prize} | {told['before']:.3f} | {told['share']:.3f} | {_or_none(told['rightPosted'])} "
-        f"| {_or_none(told['rightWaiting'])} |"
+        f"| {case} | {prize} | "
+        + " | ".join(_share(told[key]) for key in ("before", "now", "rightPosted", "rightWaiting"))
+        + " |"
         for prize, told in row["waits"].items()
     ]
 
 
-def _or_none(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _plain(row: dict[str, Any]) -> str:
+def _plain(row: Row) -> str:
     return ", ".join(f"{key} {value:g}" for key, value in row.items() if key != "id")
 
 
@@ -88,7 +127,7 @@ def page(text: str, told: dict[str, Any]) -> str:
 
 def gathered(files: list[Path]) -> dict[str, Any]:
     """The rows of several runs, each once, in the order in which they first appear."""
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, Row] = {}
     for file in files:
         for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
             rows[row["id"]] = row
@@ -99,7 +138,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["--from"]:
         told = gathered([Path(name) for name in arguments[1:]])
-        FIGURES.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        FIGURES.write_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     told = json.loads(FIGURES.read_text(encoding="utf-8"))
     PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
 

@@ -151,7 +151,7 @@ async def model_trace(chain: LocalChain, place: Path) -> list[str]:
         objection = Objection(who, "rejected", "It is mine.", signature)
         disputed = Disputed(draft, 1, (DraftPlace(who, 1, 0, "rejected"),), (objection,))
         await app.store.add_entry(f"31337:{address}", "disputed", DISPUTED_FORM.text(disputed))
-        await judged(app, address, voices)
+        await judged(app, address, voices, in_turn=True)
         whole = "".join([part async for part in stream_trace(app.store, 31337, address)])
     return whole.splitlines(keepends=True)
 

@@ -6,13 +6,14 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.support.labels import CONFIG, HEAD
 
 from clara_eval.actions.calibrate import Looked, Side, mean, measure, proportion, read_labels
 from clara_eval.core.errors import BadInput
-from clara_eval.judge.calibration_gate import Calibration, keep, known, why_not_alone
+from clara_eval.judge.calibration_gate import Calibration, Guarantee, guarantee, keep, known, why_not_alone
 from clara_eval.store.sqlite import SqliteStore
 
 PAIR = {"first": {"quality": 3}, "second": {"quality": 5}, "winner": "second", "lengths": [10, 20]}
@@ -143,6 +144,38 @@ def test_the_gate() -> None:
     assert "not calibrated" in (why_not_alone(("d",), (None,), "required") or "")
     assert why_not_alone(("b",), (bad,), "off") is None
     assert why_not_alone((), (), "required") is None
+
+
+def test_a_guarantee_holds_for_any_number_of_labels() -> None:
+    """Judges wrong in just over 15 % get one from at most a tenth of the label sets; good ones mostly do, with coverage."""
+    random = Random(28)
+    for size in (30, 80, 300):
+        sets = [[(0.8, random.random() < 0.1501) for _ in range(size)] for _ in range(400)]
+        assert sum(guarantee(drawn, size, 0.15) is not None for drawn in sets) / 400 < 0.13
+    good = [(0.9, k % 50 == 0) for k in range(200)] + [(0.7, k % 3 == 0) for k in range(100)]
+    found = guarantee(good, 400, 0.15)
+    assert found == Guarantee(0.9, 0.15, 0.9, 0.5, 200, 4)
+    assert guarantee([], 10, 0.15) is None
+    assert guarantee([(0.9, False)] * 10, 10, 0.15) is None
+    assert guarantee([(0.9, False)] * 90_000, 90_000, 0.15) is not None
+
+
+def test_verdicts_that_hold_in_both_orders_carry_the_guarantee() -> None:
+    """A judge that people contradict where its orders differ posts alone only from the chance of two equal looks."""
+    agreeing = [Looked("first", "first", "first")] * 90 + [Looked("tie", "second", "second")] * 5
+    doubtful = [Looked("first", "tie", "second")] * 20 + [Looked("second", "first", "second")] * 20
+    found = measure("a", "0xp", "0xw", [*agreeing, *doubtful])
+    assert found.alone is not None
+    assert (found.alone.count, found.alone.wrong, found.alone.alpha) == (95, 0, 0.15)
+    assert found.alone.coverage == pytest.approx(95 / 135, abs=1e-6)
+    assert 0.75 < found.alone.chance < 0.9
+    assert why_not_alone(("a",), (found,), "known", chance=0.95) is None
+    refused = why_not_alone(("a",), (found,), "known", chance=0.6) or ""
+    assert "60% alone" in refused
+    assert "(70% of pairs) at most 15% are wrong by people, by 90%" in refused
+    few = replace(found, alone=None)
+    assert why_not_alone(("a",), (few,), "known", chance=0.6) is None
+    assert "show no chance" in (why_not_alone(("a",), (few,), "required", chance=0.99) or "")
 
 
 async def test_what_is_kept_is_bound_to_judge_prompt_and_work(tmp_path: Path) -> None:

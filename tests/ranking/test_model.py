@@ -81,7 +81,7 @@ def test_draws_are_fixed_mirrored_and_have_the_fitted_spread() -> None:
     assert np.array_equal(draws, found.draws(4000))
     assert np.allclose(draws.mean(axis=0), found.theta)
     assert np.allclose(np.cov(draws.T), found.covariance[:3, :3], atol=0.2)
-    assert abs(float(normals(500, 500, "check").std()) - 1) < 0.01
+    assert abs(float(normals(500, 500).std()) - 1) < 0.01
 
 
 def test_linear_algebra_has_one_thread_inside_and_as_many_as_before_outside() -> None:

@@ -35,8 +35,7 @@ SHARED, SAME = on_page(r"equal sequences \+ ([\d.]+) · ([\d.]+)\)")
 MOST_L, MOST_P = on_page(r"within 0…([\d.]+) and 0…([\d.]+)\. Then fit once more")
 (DRAWS,) = map(int, on_page(r"(\d+) vectors θ ± A n"))
 RANKS = tuple(map(int, on_page(r"are the places (\d+) and (\d+) of its 2000 sorted ranks")))
-WIDTH = tuple(map(int, on_page(r"distance of places (\d+) and (\d+) of its sorted draws")))
-SLOPE, LOGIT = on_page(r"\(elo − 1500\) θ \+ (\d+) · ([\d.]+)\)")
+assert "the `elo` at the places `rankLow` and `rankHigh`, each sorted by itself" in PAGE
 
 
 def fitted(rows: list[Row], size: int, from_order: list[bool]) -> tuple[Floats, Floats, Floats]:
@@ -104,21 +103,19 @@ def check(found: Ranking, table: Tally) -> None:
     theta, side, c = fitted(list(columns), table.size, list(table.read_off or (False,) * len(table.judges)))
     draws = drawn(theta, c)
     place = np.argsort(np.argsort(-draws, axis=1, kind="stable"), axis=1)
-    centred = np.sort(draws - draws.mean(axis=1, keepdims=True), axis=0)
     index = {item: number for number, item in enumerate(table.items)}
     order, free = [index[s.item] for s in found.standings], theta - theta.mean()
-    slope = sum((s.elo - 1500) * free[index[s.item]] for s in found.standings) + SLOPE * LOGIT
-    slope = max(slope, 1.0) / (float(free @ free) + SLOPE)
+    elo_at, theta_at = sorted((s.elo for s in found.standings), reverse=True), sorted(free, reverse=True)
     for s in found.standings:
         i = index[s.item]
-        half, ranks = (centred[WIDTH[1] - 1, i] - centred[WIDTH[0] - 1, i]) / 2, np.sort(place[:, i])
-        assert (s.theta, s.theta_low, s.theta_high) == pytest.approx(
-            (free[i], free[i] - half, free[i] + half), abs=1e-3
-        )
-        assert (s.low, s.high) == pytest.approx((s.elo - slope * half, s.elo + slope * half), abs=0.2)
+        ranks = np.sort(place[:, i])
+        best, worst = (ranks[at - 1] for at in RANKS)
+        low, high = min(free[i], theta_at[worst]), max(free[i], theta_at[best])
+        assert (s.theta, s.theta_low, s.theta_high) == pytest.approx((free[i], low, high), abs=1e-3)
+        assert (s.low, s.high) == pytest.approx((min(s.elo, elo_at[worst]), max(s.elo, elo_at[best])), abs=0.06)
         assert s.p_top == pytest.approx(np.mean(place[:, i] < found.winner_count), abs=2e-3)
         assert s.p_rank == pytest.approx([np.mean(place[:, i] == k) for k in range(len(s.p_rank))], abs=2e-3)
-        assert (s.rank_low, s.rank_high) == (ranks[RANKS[0] - 1] + 1, ranks[RANKS[1] - 1] + 1)
+        assert (s.rank_low, s.rank_high) == (best + 1, worst + 1)
     for number, margin in enumerate(found.margins):
         ahead = 0.5 if margin.tied else np.mean(place[:, order[number]] < place[:, order[number + 1]])
         best = np.mean((place[:, order[: number + 1]] <= number).all(axis=1))

@@ -58,11 +58,11 @@ def test_names_do_not_matter(case: tuple[list[str], list[Result]]) -> None:
 @settings(max_examples=30, deadline=None)
 @given(contests())
 def test_standings_are_sorted_and_their_numbers_are_possible(case: tuple[list[str], list[Result]]) -> None:
-    """Elo falls with the rank, intervals hold it, chances sum to the number of paid places."""
+    """Elo falls with the rank, ranges hold it, chances sum to the number of paid places."""
     standings = ranked(*case).standings
     assert [s.rank for s in standings] == list(range(1, len(standings) + 1))
     assert all(a.elo >= b.elo for a, b in pairwise(standings))
-    assert all(s.low <= s.elo <= s.high and 0 <= s.score <= 10_000 for s in standings)
+    assert all(s.low - 0.05 <= s.elo <= s.high + 0.05 and 0 <= s.score <= 10_000 for s in standings)
     assert abs(sum(s.p_top for s in standings) - 2) < 1e-3
     assert sum(s.wins for s in standings) == sum(s.losses for s in standings)
 
@@ -205,12 +205,14 @@ def test_a_cycle_far_from_the_money_is_told_and_does_not_wait() -> None:
     assert [flag.severity for flag in found.flags if flag.code == "cycles"] == ["warn"]
 
 
-def test_the_interval_does_not_jump_with_the_first_result() -> None:
-    """One result narrows an interval by less than a third."""
+def test_the_range_does_not_jump_with_the_first_result() -> None:
+    """Before any result every place is likely; one result moves an end of a range by at most one place of eight."""
     items = [f"i{k}" for k in range(8)]
     before = ranked(items, []).standings[0]
     after = ranked(items, [Result("i0", "i1", "first")]).standings[0]
-    assert 0.7 < (after.high - after.low) / (before.high - before.low) < 1.0
+    assert (before.rank_low, before.rank_high) == (1, 8)
+    assert after.rank_low == 1
+    assert after.rank_high in {7, 8}
 
 
 def test_clear_is_said_of_the_paid_set_and_not_of_one_neighbour() -> None:

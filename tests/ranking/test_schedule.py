@@ -195,7 +195,8 @@ def test_a_schedule_that_ends_by_itself_says_what_the_rest_would_have_bought() -
     schedule = choose_schedule(world.items, ("",), max_comparisons=None, winner_count=3, payout_bps=TOP3)
     questions = {result.question for result in play(world, schedule)}
     assert len(questions) < schedule.most_questions
-    said = f"It ended after {len(questions)} of at most 132 questions: by this judge, no other answer is expected to"
-    assert schedule.told(questions) == f"{schedule.reason} {said} move the prizes by more than 0.5 % of the pot."
+    said = f"It ended after {len(questions)} of at most 132 questions: by this judge, every paid place is clear, or"
+    rest = "no other answer is expected to move the prizes by more than"
+    assert schedule.told(questions) == f"{schedule.reason} {said} {rest} 0.5 % of the pot."
     small = choose_schedule(world.items[:4], ("",), max_comparisons=None)
     assert small.told(()) == small.reason

@@ -98,9 +98,12 @@ class ScriptedModels(ModelPool):
         yield RunModels(lines, budget, challenge.run, no_report, None)
 
 
-async def judged(app: App, address: Address, llms: dict[str, Llm], *, dry_run: bool = True) -> Evaluation:
+async def judged(
+    app: App, address: Address, llms: dict[str, Llm], *, dry_run: bool = True, in_turn: bool = False
+) -> Evaluation:
     ports = replace(app.ports, models=ScriptedModels(app, llms))
-    request = EvaluationRequest(plan=EvaluationPlan(tuple(llms)), dry_run=dry_run)
+    plan = EvaluationPlan(tuple(llms), jury="in-turn" if in_turn else None)
+    request = EvaluationRequest(plan=plan, dry_run=dry_run)
     return await evaluate(replace(app, ports=ports), address, request)
 
 

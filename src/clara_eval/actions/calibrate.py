@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from clara_eval.actions.verify import open_chain_of
@@ -21,10 +22,12 @@ from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
+    FLOOR,
     LEAST_LABELS,
     Calibration,
     Calibrations,
     Measured,
+    guarantee,
     keep,
     prompt_hash,
     why_not_alone,
@@ -34,6 +37,7 @@ from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.ranking import Result, rank, tally
 
 __all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 Side = Literal["first", "second", "tie"]
@@ -151,7 +155,7 @@ class Looked:
         return self.shown_first if self.shown_first == self.shown_second else "tie"
 
 
-def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked]) -> Calibration:
+def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor: float = FLOOR) -> Calibration:
     decided = [look for look in looked if look.verdict is not None]
     humans = Counter(look.human for look in looked)
     agreed = sum(look.verdict == look.human for look in decided)
@@ -168,7 +172,25 @@ def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked]) -> Cal
         proportion(sum(look.verdict == look.human for look in clear), len(clear)),
         mean([_position(look) for look in decided]),
         mean([_length(look) for look in decided if look.lengths and look.lengths[0] != look.lengths[1]]),
+        guarantee(list(_judged(decided)), len(looked), round(1 - floor, 6)),
     )
+
+
+def _judged(decided: Sequence[Looked]) -> Iterator[tuple[float, bool]]:
+    """The chance of each verdict that names a side, by the model of a round, and whether people name the other."""
+    for look in decided:
+        better, chance = _leader(look.shown_first or "tie", look.shown_second or "tie")
+        if chance > 0.5:
+            yield chance, look.human not in {better, "tie"}
+
+
+@cache
+def _leader(shown_first: Side, shown_second: Side) -> tuple[str, float]:
+    """Who is ahead after these two looks, and with which chance."""
+    swapped: dict[Side, Side] = {"first": "second", "second": "first", "tie": "tie"}
+    looks = [Result("first", "second", shown_first), Result("second", "first", swapped[shown_second])]
+    margin = rank(tally(("first", "second"), looks), seed=b"", winner_count=1).margin
+    return margin.item, margin.probability
 
 
 def proportion(hits: int, count: int) -> Measured:
@@ -228,19 +250,23 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[t
     """Return how far each judge agrees with people, and why it may not post alone; None if it may."""
     labels = read_labels(text)
     async with open_jury(settings, judges) as (askers, store):
-        found = await calibrate(labels, askers, store, settings.network.chain_id)
-    floor = settings.calibration_floor
+        floor = settings.calibration_floor
+        found = await calibrate(labels, askers, store, settings.network.chain_id, floor)
     return [(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
 
 
 async def calibrate(
-    labels: Labels, askers: Mapping[str, StructuredLlm | None], store: Calibrations, chain_id: int
+    labels: Labels,
+    askers: Mapping[str, StructuredLlm | None],
+    store: Calibrations,
+    chain_id: int,
+    floor: float = FLOOR,
 ) -> list[Calibration]:
     """Calibrate each judge; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
         looked = await look(_judge(asker, labels.config, labels.schema), labels.pairs)
-        calibration = measure(name, prompt_hash(), labels.work, looked)
+        calibration = measure(name, prompt_hash(), labels.work, looked, floor)
         await keep(store, chain_id, calibration)
         found.append(calibration)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clara_eval.actions.judge_files import Judged, JudgedEntry, judged, write_results, write_whole
@@ -83,6 +83,7 @@ async def judge_entries(
             status = StatusWriter(pool.store, 0, venue.given.name, listener=progress)
             names = tuple(judge.text for judge in parse_jury(settings.judges))
             planned = EvaluationPlan(names, elo="literal" if settings.elo == "literal" else None)
+            planned = replace(planned, jury="in-turn") if settings.jury == "in-turn" else planned
             plan = pool.affordable(venue, config, planned)
             async with pool.open_run(venue, config, plan, MOST_SECONDS) as models:
                 status.meter = models.meter

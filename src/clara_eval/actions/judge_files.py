@@ -131,7 +131,7 @@ def _markdown(found: Judged, title: str) -> str:
     lines = [
         f"# {_plain(title or 'Leaderboard')}",
         "",
-        "| # | entry | Elo | 95 % interval | why |",
+        "| # | entry | Elo | 90 % range | why |",
         "|---|---|---|---|---|",
     ]
     for row in found.ranking:

@@ -39,7 +39,8 @@ from clara_eval.ranking import choose_schedule
 __all__ = ["GAS_MICRO_USD", "Quote", "Size"]
 JURY_NOTE = (
     "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
-    "for the same price. How alike they err is measured, and counted."
+    "for the same price. How alike they err is measured, and counted. With CLARA_JURY=in-turn the further judges are "
+    "asked near the paid places only, and this is the most it costs."
 )
 USUAL_ENTRIES = 20
 """Entries assumed for the quote when the poster names no number."""

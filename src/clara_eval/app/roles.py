@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clara_eval.app.adapters import (
     PERSON_RETRIES,
@@ -61,7 +61,8 @@ class App(Connections):
 
     def plan(self, *, schedule: str = "auto", max_games: int | None = None) -> EvaluationPlan:
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
-        return EvaluationPlan(judges, schedule, max_games, elo="literal" if self.settings.elo == "literal" else None)
+        plan = EvaluationPlan(judges, schedule, max_games, elo="literal" if self.settings.elo == "literal" else None)
+        return replace(plan, jury="in-turn") if self.settings.jury == "in-turn" else plan
 
     def options(
         self,

@@ -104,7 +104,8 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
 async def _uncalibrated(case: RoundCase, result: EvaluationResult) -> str | None:
     """Why the judges that voted may not post without a person; rules need no calibration."""
     found, settings = await calibrations(case, result), case.options.settings
-    return why_not_alone(list(found), found.values(), settings.calibration, settings.calibration_floor)
+    chance = result.ranking.margin.probability if result.ranking else 1.0
+    return why_not_alone(list(found), found.values(), settings.calibration, settings.calibration_floor, chance)
 
 
 def _default_words(result: EvaluationResult) -> str:

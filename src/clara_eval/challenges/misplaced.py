@@ -46,4 +46,5 @@ async def misplaced(case: RoundCase, result: EvaluationResult) -> dict[str, obje
 def _agreement(judge: str, found: Calibration | None) -> str:
     if found is None or found.clear.value is None:
         return f"{judge}: not calibrated"
-    return f"{judge}: agrees with people on {found.clear.value:.0%} of clear pairs"
+    sure = "no guarantee from so few labels" if found.alone is None else found.alone.sentence
+    return f"{judge}: agrees with people on {found.clear.value:.0%} of clear pairs; {sure}"

@@ -23,7 +23,7 @@ _STYLE = resources.files("clara_eval.challenges").joinpath("plots.css").read_tex
 
 
 def ratings_svg(ranking: Ranking) -> str:
-    """One row per item: Elo as a dot, the 95 % interval as a bar, paid places in colour."""
+    """One row per item: Elo as a dot, the 90 % range as a bar, paid places in colour."""
     shown = ranking.standings[:MOST_ROWS]
     left, right, top, step = 210, 780, 64, 22
     low, high = min(s.low for s in shown), max(s.high for s in shown)
@@ -35,7 +35,7 @@ def ratings_svg(ranking: Ranking) -> str:
 
     bottom = top + step * len(shown)
     margin = replace(ranking.margin, item=_short(ranking.margin.item), next_item=_short(ranking.margin.next_item))
-    parts = [_text(16, 26, "Ratings with 95 % intervals", "title"), _text(16, 44, margin.sentence, "soft")]
+    parts = [_text(16, 26, "Ratings with 90 % ranges", "title"), _text(16, 44, margin.sentence, "soft")]
     for tick in _ticks(low, high):
         parts.append(_line(x(tick), top - 8, x(tick), bottom, "grid"))
         parts.append(_text(x(tick), bottom + 16, f"{tick:g}", "soft mid"))
@@ -46,7 +46,7 @@ def ratings_svg(ranking: Ranking) -> str:
         parts.append(_line(16, y, 884, y, "paidline"))
     parts.append(_text(884, top - 14, f"P(top {ranking.winner_count})", "soft end"))
     parts += _cut_note(len(ranking.standings), bottom + 34)
-    return _svg(900, bottom + 46, parts, f"Ratings of {len(ranking.standings)} items with 95 % intervals")
+    return _svg(900, bottom + 46, parts, f"Ratings of {len(ranking.standings)} items with 90 % ranges")
 
 
 def win_matrix_svg(ranking: Ranking, table: Tally) -> str:

@@ -152,6 +152,8 @@ class Settings(BaseModel):
     """The largest limit of one answer, thinking included; a cut answer is asked for again up to it."""
     elo: Literal["order-free", "literal"] = Field("order-free", alias="CLARA_ELO")
     """`literal`: the specification's single pass, every pair once in canonical order."""
+    jury: Literal["together", "in-turn"] = Field("together", alias="CLARA_JURY")
+    """`in-turn`: the first judge compares all, each further one only what is still worth asking near the money."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
     """Calls of one judge in flight, of all evaluations of one process together."""
 

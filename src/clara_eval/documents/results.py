@@ -197,7 +197,7 @@ class RankedEntry(Document):
     high: float | None = None
     pTop: float | None = None
     rankLow: int | None = Field(default=None, description="Best place that is likely (5 %).")
-    rankHigh: int | None = Field(default=None, description="Worst place that is likely (95 %).")
+    rankHigh: int | None = Field(default=None, description="Worst place that is likely (90 %).")
     wins: float | None = None
     losses: float | None = None
     ties: float | None = None

@@ -22,6 +22,7 @@ from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, O
 from clara_eval.judge.port import NothingJudged
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
+from clara_eval.ranking.schedule import Fixed
 
 OUTAGE_SHARE = 0.5
 """A ranking from fewer answers than this would be one of luck; later there may be answers."""
@@ -229,12 +230,9 @@ def judge_by_rules(
 ) -> RuledComparisons | None:
     """Every verdict of the schedule; None if it has to be played: models, few items, chosen pairs."""
     judge = next(iter(judges.values()))
-    if len(judges) > 1 or not isinstance(judge, RulesJudge) or len(items) <= LISTED:
+    if len(judges) > 1 or not isinstance(judge, RulesJudge) or len(items) <= LISTED or not isinstance(schedule, Fixed):
         return None
-    looks = schedule.columns()
-    if looks is None:
-        return None
-    first, second = looks
+    first, second = schedule.columns()
     order = np.argsort(first * len(items) + second, kind="stable")
     first, second = first[order], second[order]
     merits = np.array([judge.merit(vectors[item]) for item in items])

@@ -68,7 +68,7 @@ def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
 
 Entry = tuple[str, object]
 PLAN = JsonCodec(EvaluationPlan)
-_OPTIONAL = frozenset({"tokens", "reading", "elo"})
+_OPTIONAL = frozenset({"tokens", "reading", "elo", "jury"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     """Every entry of the trace; `plan` is the one before rulings."""
     yield "header", {"software": f"clara-eval {__version__}", "rules": RULES, **venue.header}
     yield from venue.facts
-    # Without `tokens`, `reading` and `elo` if the round was planned without them.
+    # Without the optional ones if the round was planned without them.
     planned: dict[str, object] = to_camel_json(plan)
     yield "plan", {key: one for key, one in planned.items() if one is not None or key not in _OPTIONAL}
     yield "rulings", RULINGS.body(result.rulings)

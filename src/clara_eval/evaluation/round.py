@@ -64,6 +64,8 @@ class EvaluationPlan:
     """What reading the entries may cost; None if there is no cap, or nothing that costs."""
     elo: Literal["literal"] | None = None
     """The specification's single pass over the pairs in canonical order; None is the order-free Elo."""
+    jury: Literal["in-turn"] | None = None
+    """The judges after the first are asked near the money only; None asks all of them everything."""
 
     @property
     def models(self) -> tuple[str, ...]:

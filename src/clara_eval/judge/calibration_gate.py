@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import exp, fsum, lgamma, log, log1p
 from typing import Literal, Protocol
 
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema
@@ -12,6 +13,7 @@ from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.templates import template_hash
 
 FLOOR = 0.85
+CONFIDENCE = 0.9  # that a guarantee holds: one set of labels in ten may be lucky
 LEAST_LABELS = 50
 Mode = Literal["known", "required", "off"]
 
@@ -24,6 +26,48 @@ class Measured:
     low: float | None
     high: float | None
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """Of verdicts with at least this chance at most `alpha` are wrong by people, on pairs like the labelled ones."""
+
+    chance: float
+    alpha: float
+    confidence: float
+    coverage: float
+    """The share of all labelled pairs that have such a verdict."""
+    count: int
+    wrong: int
+
+    @property
+    def sentence(self) -> str:
+        of = f"of its verdicts from a chance of {self.chance:.0%} on ({self.coverage:.0%} of pairs)"
+        return f"{of} at most {self.alpha:.0%} are wrong by people, by {self.confidence:.0%}"
+
+
+def guarantee(verdicts: Sequence[tuple[float, bool]], pairs: int, alpha: float) -> Guarantee | None:
+    """Find the least chance from which verdicts (chance, is wrong) are wrong in at most `alpha`; None if none is.
+
+    Chances are tested from the largest down until one fails, each by the exact binomial tail, so the confidence holds
+    for any number of labels (a fixed sequence of tests needs no correction).
+    """
+    found = None
+    for chance in sorted({chance for chance, _ in verdicts}, reverse=True):
+        accepted = [is_wrong for own, is_wrong in verdicts if own >= chance]
+        count, wrong = len(accepted), sum(accepted)
+        if _at_most(wrong, count, alpha) > 1 - CONFIDENCE:
+            break
+        found = Guarantee(chance, alpha, CONFIDENCE, round(count / pairs, 6), count, wrong)
+    return found
+
+
+def _at_most(wrong: int, count: int, share: float) -> float:
+    """The chance of at most so many among `count` if each is wrong with this chance."""
+    if not 0 < share < 1:
+        return 1.0
+    ways = (lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1) for k in range(wrong + 1))
+    return fsum(exp(way + k * log(share) + (count - k) * log1p(-share)) for k, way in enumerate(ways))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +89,8 @@ class Calibration:
     """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
     length_bias: Measured
     """From -1 to 1: how much more than people the judge prefers the longer one."""
+    alone: Guarantee | None = None
+    """From which chance at the pay line it may post alone; None if the labels show none."""
 
 
 CALIBRATION = JsonCodec(Calibration)
@@ -78,19 +124,19 @@ async def known(store: Calibrations, chain_id: int, judge: str, prompt: str, wor
 
 
 def why_not_alone(
-    voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR
+    voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR, chance: float = 1.0
 ) -> str | None:
-    """Return why these judges may not post without a person; None if they may."""
+    """Return why these judges may not post a pay line of this chance without a person; None if they may."""
     reasons = []
     for judge, calibration in zip(voters, found, strict=True):
-        reason = _doubt(judge, calibration, mode, floor)
+        reason = _doubt(judge, calibration, mode, floor, chance)
         if reason is None:
             return None
         reasons.append(reason)
     return " ".join(reasons) or None
 
 
-def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float) -> str | None:
+def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float, chance: float) -> str | None:
     if mode == "off" or (found is None and mode == "known"):
         return None
     if found is None:
@@ -103,6 +149,10 @@ def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float) -> s
             "none of its verdicts is clear" if worth is None else f"it agrees with people on {worth:.0%} of clear pairs"
         )
         return f"{judge} does not post alone: {shown}, and {floor:.0%} are needed."
+    if found.alone is None and mode == "required":
+        return f"{judge} does not post alone: its labels show no chance from which at most {1 - floor:.0%} are wrong."
+    if found.alone is not None and chance < found.alone.chance:
+        return f"{judge} does not post a pay line of {chance:.0%} alone: {found.alone.sentence}."
     return None
 
 

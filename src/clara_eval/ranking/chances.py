@@ -12,7 +12,7 @@ from clara_eval.ranking.model import Strengths
 from clara_eval.ranking.results import Floats, Ints
 
 DRAWS = 2000
-IN_95, IN_90 = (50, 1949), (100, 1899)  # positions among the sorted draws
+IN_90 = (100, 1899)  # positions among the sorted draws
 CLEAR = 0.90  # chance of the set: right in 97 of 100 such rounds of simulated judges
 TOSS_UP = 0.60  # chance of the one at the line against the next: right in 55 of 100
 EQUAL = 1.0  # logits: of two closer than this the judge prefers the better one in fewer than 73 of 100 looks
@@ -48,9 +48,8 @@ class PayMargin:
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """For each item: half width of the 95 % interval of θ, chances of places, 90 % range of ranks."""
+    """For each item: chances of places, 90 % range of ranks."""
 
-    half_width: Floats
     p_top: Floats
     p_rank: Floats
     rank_low: Ints
@@ -74,15 +73,21 @@ def without_noise(strengths: Strengths, theta: Floats) -> Strengths:
     return Strengths(theta, strengths.side, _CERTAIN**2 * np.eye(len(strengths.covariance)))
 
 
-def count_chances(strengths: Strengths, winner_count: int) -> Chances:
+def draw_places(strengths: Strengths) -> tuple[Floats, Ints]:
+    """Draw strengths from the posterior, one row each; and the place of every item in every draw, from 0."""
     draws = strengths.draws(DRAWS)
+    places = np.empty(draws.shape, dtype=np.int64)
+    order = np.argsort(-draws, axis=1, kind="stable")
+    np.put_along_axis(places, order, np.arange(draws.shape[1])[None], axis=1)
+    return draws, places
+
+
+def count_chances(strengths: Strengths, winner_count: int) -> Chances:
+    draws, places = draw_places(strengths)
     size = draws.shape[1]
-    places = np.argsort(np.argsort(-draws, axis=1, kind="stable"), axis=1)
-    centred = np.sort(draws - draws.mean(axis=1, keepdims=True), axis=0)  # the common level of all means nothing
     ranks = np.sort(places, axis=0) + 1
     shown = range(min(size, winner_count + 2))
     return Chances(
-        half_width=(centred[IN_95[1]] - centred[IN_95[0]]) / 2,
         p_top=np.round((places < winner_count).sum(axis=0) / DRAWS, DECIMALS),
         p_rank=np.round(np.stack([np.mean(places == place, axis=0) for place in shown], axis=1), DECIMALS),
         rank_low=ranks[IN_90[0]],
@@ -92,13 +97,19 @@ def count_chances(strengths: Strengths, winner_count: int) -> Chances:
     )
 
 
+def set_chances(places: Ints, order: Sequence[int], count: int) -> Floats:
+    """For each of `count` places: how often the items down to it are the best, in any order."""
+    deepest = np.maximum.accumulate(places[:, list(order[:count])], axis=1)
+    chances: Floats = (deepest <= np.arange(deepest.shape[1])).mean(axis=0).round(DECIMALS)
+    return chances
+
+
 def margins(
     items: Sequence[str], order: Sequence[int], ratings: Floats, chances: Chances, count: int
 ) -> tuple[PayMargin, ...]:
     """One margin for each of `count` paid places; the last one is the pay line."""
     places, draws = chances.places, chances.draws
-    deepest = np.maximum.accumulate(places[:, list(order[:count])], axis=1)
-    found = []
+    found, sets = [], set_chances(places, order, count)
     for place in range(1, min(count, len(order)) + 1):
         if place == len(order):
             found.append(PayMargin(place, 1.0, "clear", items[order[-1]], "", 1.0))
@@ -106,16 +117,21 @@ def margins(
         i, j = order[place - 1], order[place]
         tied = bool(ratings[i] == ratings[j])
         ahead = 0.5 if tied else round(float(np.mean(places[:, i] < places[:, j])), DECIMALS)
-        chance = round(float(np.mean(deepest[:, place - 1] < place)), DECIMALS)
+        chance = float(sets[place - 1])
         close = round(float(np.mean(np.abs(draws[:, i] - draws[:, j]) < EQUAL)), DECIMALS)
         found.append(PayMargin(place, ahead, word_for(ahead, chance, close), items[i], items[j], chance, tied))
     return tuple(found)
 
 
-def misallocation(places: Ints, order: Sequence[int], payout_bps: Sequence[int]) -> float:
-    """The share of the pot expected at wrong addresses: paid to others than the draws would pay."""
+def due_shares(places: Ints, payout_bps: Sequence[int]) -> Floats:
+    """The share of the pot that each item (columns) is due in each draw (rows)."""
     prizes = np.zeros(max(places.shape[1], len(payout_bps)))
     prizes[: len(payout_bps)] = payout_bps
-    paid = np.zeros(places.shape[1])
-    paid[list(order)] = prizes[: len(order)]
-    return round(float(np.abs(prizes[places] - paid).sum(axis=1).mean()) / 2 / float(prizes.sum()), DECIMALS)
+    shares: Floats = prizes[places] / sum(payout_bps)
+    return shares
+
+
+def misallocation(places: Ints, order: Sequence[int], payout_bps: Sequence[int]) -> float:
+    """The share of the pot expected at wrong addresses: paid to others than the draws would pay."""
+    paid = due_shares(np.argsort(order)[None], payout_bps)
+    return round(float(np.abs(due_shares(places, payout_bps) - paid).sum(axis=1).mean()) / 2, DECIMALS)

@@ -1,7 +1,5 @@
 """Elo as specified (1500, K = 32), independent of the order of results: the mean over 100 seeded permutations.
 
-A permutation: the sorted results are shuffled once and dealt into rounds in which no item plays twice, so a round is
-one vector step; permutations 0, 2, 4 … play the rounds in random orders, 1, 3, 5 … play these backwards.
 Invariant: the same bits on every machine, so only +, −, ×, ÷ and exact tables touch a rating, and the mean is an exact
 sum. The formulas are in docs/trace-format.md, section 9.
 """

@@ -1,9 +1,7 @@
 """The model of a round: Bradley–Terry with a side effect, normal priors, and verdicts on a pair that repeat each other.
 
-A result on (a, b) by judge j, a shown first, has z = θ_a − θ_b + γ_j; a is better with chance 1 / (1 + e^−z), and a tie
-is half a win for each. θ ~ N(0, s²), γ ~ N(0, 0.5²). Results on one pair share errors, with variance `same` if they
-show it in the same sequence and `pair` if not, so each counts for what it adds. s, `same` and `pair` are measured in
-the round. The formulas are in docs/trace-format.md, section 9.
+Results on one pair share errors, with variance `same` if they show it in the same sequence and `pair` if not, so each
+counts for what it adds; both and the spread are measured in the round. The formulas: docs/trace-format.md, section 9.
 """
 
 from __future__ import annotations
@@ -41,12 +39,12 @@ class Strengths:
     pair: float = PAIR
     same: float = SAME
 
-    def draws(self, count: int, label: str = "draws") -> Floats:
+    def draws(self, count: int) -> Floats:
         """Draw strengths from the posterior, one row each, with fixed normals in mirrored pairs."""
         size = len(self.theta)
         with one_thread():
             root = np.linalg.cholesky(self.covariance[:size, :size])
-            half = normals(count // 2, size, label) @ root.T
+            half = normals(count // 2, size) @ root.T
         return np.concatenate((self.theta + half, self.theta - half))
 
 
@@ -104,7 +102,7 @@ def _mode(counts: _Counts, weights: Floats, precision: Floats, at: Floats) -> tu
         step = np.linalg.solve(curvature, slope)
         longest = float(np.abs(step).max(initial=0.0))
         at = at + step / max(1.0, longest)
-        if longest < 1e-7:  # convergence is quadratic
+        if longest < 1e-5:  # convergence is quadratic: the rest is below 1e-9
             break
     covariance = np.linalg.inv(_shape(counts, weights, precision, at)[1]).astype(np.float64)
     return at, (covariance + covariance.T) / 2
@@ -167,10 +165,10 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 @lru_cache(maxsize=8)
-def normals(rows: int, columns: int, label: str) -> Floats:
+def normals(rows: int, columns: int) -> Floats:
     """Fixed standard normals: Box–Muller over the 53-bit fractions of a SHAKE-256 stream."""
     count = rows * columns
-    stream = hashlib.shake_256(b"clara-eval normals " + label.encode()).digest(16 * ((count + 1) // 2))
+    stream = hashlib.shake_256(b"clara-eval normals draws").digest(16 * ((count + 1) // 2))
     words = ((np.frombuffer(stream, dtype="<u8") >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
     u, v = words.reshape(2, -1)
     radius, angle = np.sqrt(-2 * np.log(u)), 2 * np.pi * v

@@ -4,8 +4,7 @@ Input: a `Tally`, a seed (the challenge) and the pay line. Output: a `Ranking`.
 Invariant: the same results give the same bytes in every order of arrival. Equal records have exactly equal Elo; among
 them the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index. In
 larger fields in which some never met, the strength orders the places below the pay line: Elo saw those too rarely.
-If orders of four only repeat the verdicts on pairs, Elo takes each sequence of two once: as fresh results they would
-count for more than they tell.
+If orders of four only repeat the verdicts on pairs, Elo takes each sequence of two once.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, t
 OrderedBy = Literal["elo", "elo, then strength", "elo without repeats", "elo without repeats, then strength"]
 REPEATING = 1.0  # shared variance from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared
 FITTED_FROM = 10  # items: smaller fields are played in full
-SLOPE_WEIGHT = 4.0  # logits² of spread at which the ratings count as much as the prior on their scale
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
 MOST_CLUSTERS = 20
 MOST_TURNED = 12  # verdicts: more decide nothing by chance
@@ -39,7 +37,7 @@ MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, on
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One item's place. `low` and `high` are the 95 % interval on the scale of the published Elo."""
+    """One item's place; it is by 90 % between `rank_low` and `rank_high`, and `low` and `high` are the Elo there."""
 
     item: str
     rank: int
@@ -230,28 +228,29 @@ def turnable(table: Tally, above: int, below: int) -> list[int]:
 def _standings(
     table: Tally, order: Sequence[int], ratings: Floats, fitted: Floats, chances: Chances
 ) -> tuple[Standing, ...]:
-    record, slope = _record(table), _elo_per_theta(ratings, fitted)
-    centre = float(fitted.mean())
+    record, centred = _record(table), fitted - fitted.mean()
+    elo_at, theta_at = (np.sort(values)[::-1] for values in (ratings, centred))
     standings = []
     for place, i in enumerate(order, 1):
-        rating, theta, half = float(ratings[i]), float(fitted[i]) - centre, float(chances.half_width[i])
+        rating, theta = float(ratings[i]), float(centred[i])
+        best, worst = int(chances.rank_low[i]), int(chances.rank_high[i])
         standings.append(
             Standing(
                 item=table.items[i],
                 rank=place,
                 elo=rating,
                 score=chain_score(rating),
-                low=round(rating - slope * half, 1),
-                high=round(rating + slope * half, 1),
+                low=round(min(rating, float(elo_at[worst - 1])), 1),
+                high=round(max(rating, float(elo_at[best - 1])), 1),
                 p_top=float(chances.p_top[i]),
                 wins=int(record[0, i]),
                 losses=int(record[1, i]),
                 ties=int(record[2, i]),
                 theta=round(theta, 6),
-                theta_low=round(theta - half, 4),
-                theta_high=round(theta + half, 4),
-                rank_low=int(chances.rank_low[i]),
-                rank_high=int(chances.rank_high[i]),
+                theta_low=round(min(theta, float(theta_at[worst - 1])), 4),
+                theta_high=round(max(theta, float(theta_at[best - 1])), 4),
+                rank_low=best,
+                rank_high=worst,
                 p_rank=tuple(float(p) for p in chances.p_rank[i]),
             )
         )
@@ -265,13 +264,3 @@ def _record(table: Tally) -> Ints:
         for side in (table.first, table.second)
     )
     return np.stack((ahead[0] + behind[2], ahead[2] + behind[0], ahead[1] + behind[1])).astype(np.int64)
-
-
-def _elo_per_theta(ratings: Floats, theta: Floats) -> float:
-    """How many Elo points one logit is worth here: K = 32 over few games spreads less than 173.7 for a logit.
-
-    The slope of a line through the ratings, drawn to 173.7 by a prior, so no single result makes intervals jump.
-    """
-    centred = theta - theta.mean()
-    shown = float(np.sum((ratings - START) * centred))
-    return max(shown + SLOPE_WEIGHT * ELO_PER_LOGIT, 1.0) / (float(np.sum(centred**2)) + SLOPE_WEIGHT)

@@ -1,11 +1,7 @@
 """Which questions to ask: every pair once, every pair in both orders, or those that matter for the money.
 
 A schedule is a pure function of items, judges, budget and the answers so far, batch by batch; an empty batch is the
-end. Every judge sees each chosen pair in the same sequence. A question without a verdict is spent; none is asked twice.
-
-The gain of a verdict on (i, j) is Σ_m Cov(pay_m, p_ij)² / (p̄ (1 − p̄)): by how much it lowers the variance of the
-prizes, pay_m being the share of the pot that item m gets in a posterior draw and p_ij the chance that i beats j in it.
-A question counts with the gain of its pairs times what another look at them still adds (`added`).
+end. A question without a verdict is spent; none is asked twice. The gain is in docs/trace-format.md, section 8.
 """
 
 from __future__ import annotations
@@ -20,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clara_eval.core.errors import BadInput
+from clara_eval.ranking.chances import CLEAR, draw_places, due_shares, set_chances
 from clara_eval.ranking.model import ORDER_WEIGHT, Strengths, fit, one_thread
 from clara_eval.ranking.results import Field, Floats, Group, Ints, Pairing, Result, balanced_columns, checked_payout
 from clara_eval.ranking.tally import connected_groups, tally
@@ -29,7 +26,6 @@ NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
 FOUR = 4
 GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
 GROUPS_PER_ITEM = 2.5  # then pairs: they show what orders of one judge have in common
-DRAWS = 1024
 MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
 MOST_PER_ITEM = 3  # questions in one batch: more would ask what the batch itself settles
 NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
@@ -67,15 +63,13 @@ class Adaptive:
         count, most = len(set(asked)), self.most_questions
         if count >= most:
             return self.reason
-        ended = f"It ended after {count} of at most {most} questions: by this judge, no other answer is expected to"
-        return f"{self.reason} {ended} move the prizes by more than {100 * self.worth_asking**0.5:.1f} % of the pot."
+        ended = f"It ended after {count} of at most {most} questions: by this judge, every paid place is clear, or no"
+        moves = f"move the prizes by more than {100 * self.worth_asking**0.5:.1f} % of the pot"
+        return f"{self.reason} {ended} other answer is expected to {moves}."
 
     @property
     def _in_fours(self) -> bool:
         return self.name == "fours" and len(self.field.items) > FOUR
-
-    def columns(self) -> None:
-        """No looks are known in advance."""
 
     def next_batch(
         self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
@@ -93,19 +87,22 @@ class Adaptive:
         size = len(self.field.items)
         if self.name == "full+" and not asked.pairs.any():
             return [(int(a), int(b)) for a, b in zip(*balanced_columns(size), strict=True)]
-        strengths = fit(tally(self.field.items, asked.results))
+        table = tally(self.field.items, asked.results)
+        strengths = fit(table)
         order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
         if self._in_fours and asked.takes_orders and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
             return [asked.show(group) for group in _by_fours(order)]
-        if bridges := _bridges(order, asked.met):
+        if bridges := _bridges(order, (table.met > 0) | asked.pairs | asked.pairs.T):
             return asked.with_sides(bridges)
-        return self._best(asked, strengths)
+        return self._best(asked, strengths, order)
 
-    def _best(self, asked: _Asked, strengths: Strengths) -> Sequence[tuple[int, ...]]:
-        """The questions of one batch with the largest gain, groups or pairs; none if none is worth asking."""
-        size = len(self.field.items)
-        draws = strengths.draws(DRAWS, "schedule")
-        pay = prize_draws(draws, np.array(self.payout_bps) / 10_000)
+    def _best(self, asked: _Asked, strengths: Strengths, order: Ints) -> Sequence[tuple[int, ...]]:
+        """The questions of one batch with the largest gain, groups or pairs; none if no other is needed."""
+        size, paid = len(self.field.items), len(self.payout_bps)
+        draws, places = draw_places(strengths)
+        if set_chances(places, order.tolist(), paid).min() >= CLEAR:
+            return []
+        pay = due_shares(places, self.payout_bps)
         likeliest = np.lexsort((np.arange(size), -np.round(strengths.theta, 6), -pay.mean(axis=0)))
         chosen = np.sort(likeliest[:MOST_CANDIDATES])
         gain = np.zeros((size, size))
@@ -117,17 +114,19 @@ class Adaptive:
             groups = [group for group in _best_groups(several, max(2, size // 12)) if asked.sequence(group)]
             worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
             if ORDER_WEIGHT * worth >= max(self.worth_asking, single.max()):
-                return [asked.show(group) for group in groups]
+                return [shown for group in groups if (shown := asked.show(group))]
         looks = _best_looks(np.round(single, 12), min(max(2, size // 4), 25), self.worth_asking)
         return asked.with_sides(looks)
 
 
 class _Asked:
-    """What was asked so far: answered pairs by (first, second), groups, and how often a sequence was shown."""
+    """What these judges were asked so far: pairs by (first, second), groups, and how often a sequence was shown."""
 
     def __init__(self, field: Field, results: Sequence[Result], undecided: Collection[Pairing | Group]) -> None:
         index = {item: number for number, item in enumerate(field.items)}
-        questions = {result.question for result in results} | set(undecided)
+        own = [result for result in results if result.judge in field.judges]
+        failed = {question for question in undecided if question.judge in field.judges}
+        questions = {result.question for result in own} | failed
         self.results = results
         self.left = field.looks_left(len(questions))
         self.pairs = np.zeros((len(index), len(index)), dtype=bool)
@@ -139,17 +138,11 @@ class _Asked:
             else:
                 self._sequences.add(tuple(index[item] for item in question.items))
         self.groups = len(self._sequences)
-        failed = sum(isinstance(question, Group) for question in set(undecided))
-        answered = sum(isinstance(question, Group) for question in questions) - failed
-        self.takes_orders = failed <= answered
+        unordered = sum(isinstance(question, Group) for question in failed)
+        self.takes_orders = 2 * unordered <= sum(isinstance(question, Group) for question in questions)
         """False if a judge puts few in order that it was asked for: the rest is asked in pairs."""
-        for result in results:
+        for result in own:
             self.shown[index[result.first], index[result.second]] += 1 / len(field.judges)
-
-    @property
-    def met(self) -> Bools:
-        met: Bools = (self.shown + self.shown.T) > 0
-        return met | self.pairs | self.pairs.T
 
     def sequence(self, group: Sequence[int]) -> tuple[int, ...]:
         """The fairest new sequence: pairs in their rarer order, then late items early; () if none is new."""
@@ -164,7 +157,7 @@ class _Asked:
         return min(fresh, key=unfair, default=())
 
     def show(self, group: Sequence[int]) -> tuple[int, ...]:
-        """Take the fairest new sequence, and count it as shown."""
+        """Take the fairest new sequence, and count it as shown; () if there is none."""
         chosen = self.sequence(group)
         self._sequences.add(chosen)
         for a, b in combinations(chosen, 2):
@@ -187,25 +180,17 @@ class _Asked:
         return chosen
 
 
-def prize_draws(draws: Floats, prizes: Floats) -> Floats:
-    """The share of the pot of each item (columns) in each draw (rows)."""
-    order = np.argsort(-draws, axis=1, kind="stable")[:, : len(prizes)]
-    pay = np.zeros_like(draws)
-    np.put_along_axis(pay, order, prizes[: order.shape[1]], axis=1)
-    return pay
-
-
 def gains(draws: Floats, pay: Floats) -> Floats:
     """Σ_m Cov(pay_m, p_ij)² / (p̄ (1 − p̄)) for all pairs of these items, as a symmetric table."""
-    size = draws.shape[1]
-    i, j = np.triu_indices(size, 1)
+    odds = np.exp(draws.T)  # far from overflow: the prior holds strengths within some tens of logits
     centred = pay - pay.mean(axis=0)
-    p = 1 / (1 + np.exp(draws[:, j] - draws[:, i]))
-    mean = p.mean(axis=0)
+    table = np.zeros((len(odds), len(odds)))
     with one_thread():
-        covariance = p.T @ centred / len(draws)
-    table = np.zeros((size, size))
-    table[i, j] = np.sum(covariance**2, axis=1) / np.maximum(mean * (1 - mean), 1e-9)
+        for i in range(len(odds) - 1):
+            p = odds[i] / (odds[i] + odds[i + 1 :])
+            mean = p.mean(axis=1)
+            covariance = p @ centred / len(draws)
+            table[i, i + 1 :] = np.sum(covariance**2, axis=1) / np.maximum(mean * (1 - mean), 1e-9)
     return table + table.T
 
 
@@ -307,7 +292,47 @@ class Fixed:
         return []
 
 
-Schedule = Adaptive | Fixed
+@dataclass(frozen=True, slots=True)
+class InTurn:
+    """One judge for all, and each further judge for what is worth asking near the money after the ones before it."""
+
+    stages: tuple[Adaptive | Fixed, ...]
+
+    @property
+    def name(self) -> str:
+        return self.stages[0].name
+
+    @property
+    def reason(self) -> str:
+        return self.stages[0].reason
+
+    @property
+    def most_questions(self) -> int:
+        return sum(stage.most_questions for stage in self.stages)
+
+    @property
+    def usual_questions(self) -> int:
+        return sum(stage.usual_questions for stage in self.stages)
+
+    def told(self, asked: Iterable[Pairing | Group]) -> str:
+        questions = set(asked)
+        first, *later = ([q for q in questions if q.judge in stage.field.judges] for stage in self.stages)
+        then = [f"Then {some[0].judge} was asked {len(some)} questions near the paid places." for some in later if some]
+        return " ".join([self.stages[0].told(first), *then])
+
+    def next_batch(
+        self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
+    ) -> Sequence[Pairing | Group]:
+        heard: set[str] = set()
+        for stage in self.stages:
+            heard |= set(stage.field.judges)
+            known = [result for result in results if result.judge in heard]
+            if batch := stage.next_batch(known, [question for question in undecided if question.judge in heard]):
+                return batch
+        return []
+
+
+Schedule = Adaptive | Fixed | InTurn
 
 
 def choose_schedule(
@@ -319,14 +344,12 @@ def choose_schedule(
     payout_bps: Sequence[int] | None = None,
     name: str = "auto",
     literal: bool = False,
+    in_turn: bool = False,
 ) -> Schedule:
     """Choose a schedule within `max_comparisons`; `auto` takes orders of four if there are eight items or more.
 
-    The specification's single pass (`literal`) takes every pair once.
-
-    Raises:
-        BadInput: there is no schedule of this name, or it does not fit a single pass.
-
+    The specification's single pass (`literal`) takes every pair once. `in_turn`: further judges only near the money,
+    each with its share of the budget.
     """
     if name not in NAMES:
         remedy = f"Use {', '.join(NAMES[:-1])} or {NAMES[-1]}."
@@ -334,15 +357,22 @@ def choose_schedule(
     if literal and name not in {"auto", "full"}:
         told = f"CLARA_ELO=literal takes every pair once, but the schedule {name} was asked for."
         raise BadInput(told, path="schedule", value=name, remedy="Leave out the schedule, or CLARA_ELO.")
-    field = Field(tuple(items), tuple(judges), max_comparisons)
+    payout = checked_payout(winner_count, payout_bps)
+    voices = [(judge,) for judge in judges] if in_turn and not literal else [tuple(judges)]
+    each = None if max_comparisons is None else max_comparisons // max(1, len(voices))
+    first, *later = (Field(tuple(items), voice, each) for voice in voices)
+    stages = (_alone(first, payout, name, literal=literal), *(Adaptive(field, payout) for field in later))
+    return InTurn(stages) if later else stages[0]
+
+
+def _alone(field: Field, payout: tuple[int, ...], name: str, *, literal: bool) -> Adaptive | Fixed:
     if literal:
         return Fixed(field, reason="Every pair once, for the specification's single pass (CLARA_ELO=literal).")
     chosen, reason = (name, f"The schedule {name} was asked for.") if name != "auto" else _auto(field)
-    if chosen == "fours" and "rules" in judges:
+    if chosen == "fours" and "rules" in field.judges:
         chosen, reason = "adaptive", "Rules compare pairs only, so the schedule fours became adaptive."
     if chosen in {"full", "both"}:
         return Fixed(field, chosen == "both", reason)
-    payout = checked_payout(winner_count, payout_bps)
     return Adaptive(field, payout, cast("AdaptiveName", chosen), reason)
 
 

@@ -79,12 +79,7 @@ class Tally:
 
 
 def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bool = False) -> Tally:
-    """Turn results into columns, sorted by (first, second, judge, verdict) unless the given order is asked for.
-
-    Raises:
-        BadInput: an item is listed twice, unknown, or compared with itself.
-
-    """
+    """Turn results into columns, sorted by (first, second, judge, verdict) unless the given order is asked for."""
     index = {item: number for number, item in enumerate(items)}
     if len(index) != len(items):
         raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")

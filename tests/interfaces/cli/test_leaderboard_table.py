@@ -81,9 +81,9 @@ def test_what_was_run_is_shown_at_eighty_columns() -> None:
         "P(paid)",
         "W–L–T",
         "score",
-        "95",
+        "90",
         "%",
-        "interval",
+        "range",
         "prize",
     ]
     assert "batch gas" in table_lines(METRICS, METRICS.ranked, 140)[0].plain
@@ -146,4 +146,4 @@ def test_ratings_without_doubt_are_called_exact() -> None:
     """Where no row has an interval the column says exact; one row with an interval and it is named as such."""
     exact = [row(n, low=1700.0 - 50 * n, high=1700.0 - 50 * n) for n in range(1, 8)]
     assert shown(LeaderboardTable(exact, USDC, MARGIN), 140)[1].split()[-2:] == ["exact", "prize"]
-    assert "95 % interval" in shown(LeaderboardTable([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]
+    assert "90 % range" in shown(LeaderboardTable([*exact[:-1], row(7)], USDC, MARGIN), 140)[1]

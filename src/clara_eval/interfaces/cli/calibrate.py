@@ -52,5 +52,10 @@ def _table(found: Calibration) -> Table:
     kappa = "not known" if found.kappa is None else f"{found.kappa:.3f}"
     table.add_row("kappa (beyond chance)", kappa, "", str(found.labels - found.undecided))
     table.add_row("base rate (most frequent choice)", f"{found.base_rate:.3f}", "", str(found.labels))
+    if (alone := found.alone) is not None:
+        told = f"{alone.chance:.2f} at the pay line"
+        table.add_row(
+            "posts alone from", told, f"at most {alone.alpha:.0%} wrong", f"{alone.count} ({alone.coverage:.0%})"
+        )
     table.add_row("pairs without a verdict", str(found.undecided), "", str(found.labels))
     return table

@@ -86,7 +86,7 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], 
     scale = min((low for low, _, _ in ends), default=0.0), max((high for _, _, high in ends), default=1.0)
     is_exact = bool(shown) and all(row.low is not None and row.low == row.high for row in shown)
     headings = [_aligned(column.heading, column) for column in columns]
-    lines = [_line(headings, bar, "exact" if is_exact else "95 % interval", "dim")]
+    lines = [_line(headings, bar, "exact" if is_exact else "90 % range", "dim")]
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
             whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin

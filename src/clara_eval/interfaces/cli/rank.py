@@ -83,7 +83,7 @@ def _print(ranking: Ranking) -> None:
 
 def _table(ranking: Ranking, names: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("#", "item", "Elo", "95 %", "", f"P(top {ranking.winner_count})", "W–L–T"):
+    for heading in ("#", "item", "Elo", "90 %", "", f"P(top {ranking.winner_count})", "W–L–T"):
         table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
     shown = ranking.standings[:SHOWN_ROWS]
     scale = min(s.low for s in shown), max(s.high for s in shown)
