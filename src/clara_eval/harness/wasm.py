@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from clara_eval.harness.model import RunLimits, RunOutcome
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Engine, Memory, TrapCode
+    from wasmtime import Caller, Engine, FuncType, Linker, Memory, Module, TrapCode
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -144,6 +144,21 @@ def vectors_at(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
     """Places and lengths, as WASI lists them for reading and writing."""
     raw = bytes(memory_of(caller).read(caller, at, at + 8 * count))
     return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
+
+
+def define(
+    linker: Linker, module: Module, given: Mapping[str, HostFunction], before: Callable[[], None] = lambda: None
+) -> None:
+    """Define every import of a module: what is given, and for all others the answer that it is not there."""
+
+    def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
+        before()
+        return function(caller, *args)
+
+    for wanted in module.imports:
+        function = partial(call, given.get(wanted.name or "", lambda *_: NOSYS))
+        kind = cast("FuncType", wanted.type)
+        linker.define_func(wanted.module, wanted.name or "", kind, function, access_caller=True)
 
 
 def wasmtime_version() -> str:
