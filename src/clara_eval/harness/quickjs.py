@@ -28,11 +28,9 @@ def find_module() -> Path | None:
 
 
 class QuickJs:
-    def __init__(self, path: Path) -> None:
-        import wasmtime
-
+    def __init__(self, path: Path, cache: Path) -> None:
         self.engine = wasm.new_engine()
-        self.module = wasmtime.Module(self.engine, path.read_bytes())
+        self.module = wasm.load_module(self.engine, path, wasm.compiled_file(cache, "quickjs", SHA256))
 
     def open(self, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> JavaScriptGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""

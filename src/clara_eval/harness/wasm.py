@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
@@ -177,6 +179,37 @@ def new_engine(stack_bytes: int = STACK_BYTES) -> Engine:
     config.wasm_threads = False
     config.wasm_relaxed_simd = False
     return wasmtime.Engine(config)
+
+
+def compiled_file(cache: Path, name: str, sha256: str, stack_bytes: int = STACK_BYTES) -> Path:
+    """Where a compiled module is kept: by its hash, the version of the compiler and the settings."""
+    return cache / f"{name}-{sha256[:32]}-{wasmtime_version()}-{stack_bytes}.cwasm"
+
+
+def is_own(file: Path) -> bool:
+    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+    try:
+        places = [file.lstat(), file.parent.lstat()]
+    except OSError:
+        return False
+    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
+
+
+def load_module(engine: Engine, source: Path, kept: Path) -> Module:
+    """Compile a module once for this machine; a folder that cannot be written only costs time."""
+    import wasmtime
+
+    if is_own(kept):
+        return wasmtime.Module.deserialize_file(engine, str(kept))
+    module = wasmtime.Module(engine, source.read_bytes())
+    try:
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
+            part.write(module.serialize())
+        Path(part.name).replace(kept)
+    except OSError:
+        pass
+    return module
 
 
 def guarded(call: Callable[[], T]) -> T:
