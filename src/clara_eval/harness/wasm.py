@@ -8,6 +8,7 @@ import struct
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -202,13 +203,11 @@ def load_module(engine: Engine, source: Path, kept: Path) -> Module:
     if is_own(kept):
         return wasmtime.Module.deserialize_file(engine, str(kept))
     module = wasmtime.Module(engine, source.read_bytes())
-    try:
+    with suppress(OSError):
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
             part.write(module.serialize())
         Path(part.name).replace(kept)
-    except OSError:
-        pass
     return module
 
 
