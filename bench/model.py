@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,22 +58,22 @@ def steps(reader: KeptAnswers, llm: ConnectedLlm, parts: Sequence[str]) -> Itera
             yield from judge_steps(reader, {variant: count})
         elif variant in LED:
             for one in LED[variant]()[:count]:
-                yield (variant, "whole", one.name), lambda one=one, variant=variant: led(reader, variant, one)
+                yield (variant, "whole", one.name), partial(led, reader, variant, one)
         elif variant == "round":
             for held in rounds.rounds()[:count]:
-                yield ("round", reader.name, held.name), lambda held=held: whole(reader, llm, held)
+                yield ("round", reader.name, held.name), partial(whole, reader, llm, held)
         else:
             for one in spread(half, count):
-                yield ("read", variant, one.name), lambda one=one, variant=variant: read(reader, variant, one)
+                yield ("read", variant, one.name), partial(read, reader, variant, one)
 
 
 def judge_steps(judge: KeptAnswers, counts: dict[str, int]) -> Iterator[Step]:
     for variant in ("facts", "text"):
         for pair in judging.pairs()[: counts.get(variant, 0)]:
             key = ("judge", f"{judge.name} {variant}", pair.name)
-            yield key, lambda pair=pair, variant=variant: compared(judge, pair, is_whole=variant == "text")
+            yield key, partial(compared, judge, pair, is_whole=variant == "text")
     for group in judging.groups()[: counts.get("four", 0)]:
-        yield ("four", judge.name, " ".join(group)), lambda group=group: ordered(judge, group)
+        yield ("four", judge.name, " ".join(group)), partial(ordered, judge, group)
 
 
 async def read(reader: KeptAnswers, variant: str, one: Submission) -> list[dict[str, Any]]:

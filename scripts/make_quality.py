@@ -24,9 +24,9 @@ def page(text: str, kept: Path = KEPT) -> str:
     """Return the page with each table made anew."""
     found = results(read_lines(kept))
     for name, made in SECTIONS.items():
-        begin, end = f"<!-- begin {name} -->\n", f"\n<!-- end {name} -->"
+        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
         pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-        shown = f"{begin}{made(found)}{end}"
+        shown = f"{begin}\n{made(found)}\n{end}"
         text, count = pattern.subn(lambda _, shown=shown: shown, text)
         if count != 1:
             raise SystemExit(f"{PAGE.name} has {count} places for the table {name}, not one.")

@@ -26,6 +26,10 @@ from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import escaped, prompt_view, template
 
+CRITERIA = (
+    "The solution that passes more tests is better. If both pass as many, the one that uses less gas is "
+    "better, if that is known; else the less complex one. If all of this is equal it is a tie."
+)
 CONFIG = {
     "version": 1,
     "features": [
@@ -36,8 +40,7 @@ CONFIG = {
         {"name": "complexity", "type": "integer", "min": 0, "max": 50, "better": "lower",
          "description": "The number of paths through its most complex function."},
     ],
-    "criteria": "The solution that passes more tests is better. If both pass as many, the one that uses less gas is "
-    "better, if that is known; else the less complex one. If all of this is equal it is a tie.",
+    "criteria": CRITERIA,
 }  # fmt: skip
 GROUPS = 30
 
@@ -101,7 +104,7 @@ def groups() -> list[tuple[str, ...]]:
 
 def pair_prompt(first: Submission, second: Submission, *, whole: bool) -> Prompt:
     """Return the product's question about two vectors; if `whole`, about two texts, which the product never asks."""
-    asked = comparison_prompts(CONFIG["criteria"], schema()).prompt((vector(first.name), vector(second.name)))
+    asked = comparison_prompts(CRITERIA, schema()).prompt((vector(first.name), vector(second.name)))
     if not whole:
         return asked
     first_text, second_text = (escaped(prompt_view(one.text).text) for one in (first, second))
@@ -119,7 +122,7 @@ async def compare(judge: KeptAnswers, pair: Pair, *, whole: bool) -> dict[str, A
 
 async def order(judge: KeptAnswers, names: Sequence[str]) -> dict[str, Any]:
     """Ask for the order of four, and for the six pairs among them."""
-    asked = ordering_prompts(CONFIG["criteria"], schema()).prompt([vector(name) for name in names])
+    asked = ordering_prompts(CRITERIA, schema()).prompt([vector(name) for name in names])
     found = await StructuredLlm(judge).ask(asked, read_order)
     known = submissions()
     verdicts = []

@@ -87,7 +87,7 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> str:
 
 def by_type(results: Results) -> str:
     found = facts(variant(results, "base").values())
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for kind in sorted({type_of(item, feature) for item, feature, _, _ in found}):
         of_kind = [fact for fact in found if type_of(fact[0], fact[1]) == kind]
         unknown = sum(said is None for _, _, said, _ in of_kind)
@@ -237,7 +237,7 @@ def rounds(results: Results) -> str:
     rows = []
     for (part, _, item), one in results.items():
         if part == "round":
-            flags = Counter(one["flags"])
+            flags: Counter[str] = Counter(one["flags"])
             told = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
             won = one["order"][0] if one["order"] else "nobody"
             rows.append((item, one["entries"], won, "yes" if won == one["wanted"] else f"no: {one['wanted']}",

@@ -164,11 +164,11 @@ def run_scripts() -> dict[str, Ran]:
     return found | {name: (passed, of, None) for name, (passed, of) in json.loads(ran.stdout).items()}
 
 
-def run_contracts() -> dict[str, Ran]:
-    """Return how many tests of its harness each contract passes, and its gas."""
+def run_contracts(these: Mapping[str, Submission]) -> dict[str, Ran]:
+    """Return how many tests of its harness each contract of these passes, and its gas."""
     found: dict[str, Ran] = {}
     with closing(Machine()) as machine:
-        for name, one in programs().items():
+        for name, one in these.items():
             if one.language == "solidity":
                 file = HERE / "harness" / f"{one.task}.sol"
                 file = file if file.exists() else EXAMPLE / "harness.sol"
@@ -187,7 +187,7 @@ def _passes(source: str, call: str, args: list[Any], wanted: object) -> bool:
         found = space[call](*args)
     except ValueError:
         return bool(wanted == "error")
-    return json.loads(json.dumps(found)) == wanted
+    return bool(json.loads(json.dumps(found)) == wanted)
 
 
 def _nodes(node: Node) -> Iterator[Node]:
@@ -233,7 +233,8 @@ def _inside(node: Node, kinds: set[str]) -> bool:
 
 
 if __name__ == "__main__":
-    ran = run_scripts() | run_contracts()
-    for name, document in {"executed.json": ran, "labels.json": tool_labels(ran)}.items():
+    ran = run_scripts() | run_contracts(programs())
+    documents: dict[str, Mapping[str, object]] = {"executed.json": ran, "labels.json": tool_labels(ran)}
+    for name, document in documents.items():
         rows = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(document.items())]
         (HERE / name).write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
