@@ -10,7 +10,6 @@ from clara_eval.config.eval_config.catalogue import (
     level_feature,
     with_types,
 )
-from clara_eval.config.eval_config.lint import is_hard_to_read
 from clara_eval.config.eval_config.metadata import build_metadata, config_hash, read_metadata
 from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSchema, HarnessSpec, Metadata
 from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem
@@ -31,7 +30,6 @@ __all__ = [
     "collect_problems",
     "compile_schema",
     "config_hash",
-    "is_hard_to_read",
     "level_feature",
     "parse_eval_config",
     "read_metadata",

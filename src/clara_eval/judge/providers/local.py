@@ -99,7 +99,7 @@ def control_tokens(path: Path) -> re.Pattern[str]:
         found = _metadata(file)
     words, kinds = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
     special = [word.decode() for word, kind in zip(words, kinds, strict=True) if kind in SPECIAL_TYPES]
-    return re.compile("|".join(re.escape(word) for word in sorted(special, key=len, reverse=True)))
+    return re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
 
 
 def without_control_tokens(text: str, tokens: re.Pattern[str]) -> str:
