@@ -13,6 +13,7 @@ from typing import Literal
 
 from clara_eval.actions.verify import open_chain_of
 from clara_eval.app import open_jury
+from clara_eval.challenges.misplaced import keep
 from clara_eval.challenges.replay import Checked
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
@@ -25,10 +26,8 @@ from clara_eval.judge.calibration_gate import (
     FLOOR,
     LEAST_LABELS,
     Calibration,
-    Calibrations,
     Measured,
     guarantee,
-    keep,
     prompt_hash,
     why_not_alone,
     work_hash,
@@ -38,6 +37,7 @@ from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Result, rank, tally
+from clara_eval.store.sql_store import PublicKeys
 
 __all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 Side = Literal["first", "second", "tie"]
@@ -258,7 +258,7 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[t
 async def calibrate(
     labels: Labels,
     askers: Mapping[str, StructuredLlm | None],
-    store: Calibrations,
+    store: PublicKeys,
     chain_id: int,
     floor: float = FLOOR,
 ) -> list[Calibration]:
@@ -272,7 +272,7 @@ async def calibrate(
     return found
 
 
-def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> Judge:
+def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> ModelJudge | RulesJudge:
     return RulesJudge(schema) if asker is None else ModelJudge(asker, config.criteria, schema)
 
 
@@ -368,7 +368,7 @@ def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
     return [number for number, one in enumerate(comparisons) if one.winner is not None]
 
 
-async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
+async def _again(checked: Checked, judge: ModelJudge | RulesJudge, one: Comparison) -> Comparison:
     decision = await judge.compare(*_vectors(checked, one))
     if decision.outage:
         raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
