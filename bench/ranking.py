@@ -274,15 +274,15 @@ def kept(name: str, work: Callable[[int], Any], asked: argparse.Namespace) -> di
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         trial = json.loads(line)
         found[trial["seed"]] = trial["told"]
-    rest = [seed for seed in seeds if seed not in found]
+    rest = [] if asked.kept_only else [seed for seed in seeds if seed not in found]
     if not rest:
-        return {seed: found[seed] for seed in seeds}
+        return dict(sorted(found.items()))
     with path.open("a", encoding="utf-8") as file, Pool(asked.jobs) as pool:
         for seed, one in pool.imap_unordered(partial(_numbered, work), rest):
             found[seed] = one
             file.write(json.dumps({"seed": seed, "told": one}, separators=(",", ":")) + "\n")
             file.flush()
-    return {seed: found[seed] for seed in seeds}
+    return dict(sorted(found.items()))
 
 
 def _numbered(work: Callable[[int], Any], seed: int) -> tuple[int, Any]:
@@ -391,6 +391,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", default="var/ranking")
+    parser.add_argument("--kept-only", action="store_true", help="ask nothing: the rows of the trials that are kept")
     parser.add_argument("--verdicts", type=Path)
     asked = parser.parse_args()
     if asked.quick:
@@ -404,6 +405,8 @@ def main() -> None:
             name = f"{size}-{judge}".replace(" ", "_").replace("%", "")
             questions = kept(f"asked-{name}", partial(asked_trial, size, model), asked)
             trials = list(kept(f"told-{name}", partial(told_trial, size, model, questions), asked).values())
+            if not trials:
+                continue
             rows += [calls_row(case, trials), words_row(case, trials)]
             rows += [waits_row(case, trials)] if judge in LEVELS else []
             pooled.setdefault("taste" if judge in TASTE else "noise", []).extend(trials)

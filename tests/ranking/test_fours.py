@@ -39,7 +39,7 @@ def fours(world: SimulatedWorld, calls: int) -> Adaptive:
 
 def test_orders_come_first_and_positions_take_turns() -> None:
     """Everybody is shown among four in the first rounds, and early as often as late, within a position."""
-    results = play(world := draw_world(24, 3), fours(world, 200))
+    results = play(world := draw_world(24, 4), fours(world, 200))
     groups = {result.group for result in results if result.group}
     assert {item for group in groups for item in group} == {str(k) for k in range(24)}
     late: Counter[str] = Counter()

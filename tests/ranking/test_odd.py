@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clara_eval.ranking import Ranking, Result, rank, tally
-from clara_eval.ranking.ties import equal_records
+from clara_eval.ranking.results import equal_records
 
 ITEMS = [f"i{k:02}" for k in range(12)]
 PAIRS = list(combinations(ITEMS, 2))

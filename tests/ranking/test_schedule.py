@@ -16,9 +16,8 @@ from tests.support.simulation import TOP3, Model, draw_world, play
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking import Group, Pairing, Result, Schedule, canonical_order, choose_schedule
-from clara_eval.ranking.results import Field
+from clara_eval.ranking.results import Field, connected_groups
 from clara_eval.ranking.schedule import Adaptive, Fixed
-from clara_eval.ranking.tally import connected_groups
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 

@@ -13,9 +13,8 @@ from tests.support.simulation import draw_world, play
 
 from clara_eval.core.constants import Winner
 from clara_eval.ranking import Ranking, Result, rank, tally
-from clara_eval.ranking.results import Field
+from clara_eval.ranking.results import Field, equal_records
 from clara_eval.ranking.schedule import Fixed
-from clara_eval.ranking.ties import equal_records
 
 VERDICTS: list[Winner] = ["first", "second", "tie"]
 

@@ -17,8 +17,7 @@ from tests.support.simulation import (
 )
 
 from clara_eval.ranking.model import fit
-from clara_eval.ranking.results import Ints
-from clara_eval.ranking.tally import Tally
+from clara_eval.ranking.results import Ints, Tally
 
 
 def draw_jury(size: int, seed: int, *, judges: int, correlation: float, model: Model | None = None) -> SimulatedWorld:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from clara_eval.ranking.rank import Ranking, Standing, rank, rate
-from clara_eval.ranking.results import Group, Pairing, Result, canonical_order
+from clara_eval.ranking.results import Group, Pairing, Result, Tally, canonical_order, tally
 from clara_eval.ranking.schedule import Schedule, choose_schedule
-from clara_eval.ranking.tally import Tally, tally
 
 __all__ = [
     "Group",

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from clara_eval.core.flags import Fact, Flag, Severity
 from clara_eval.ranking.chances import TOSS_UP, PayMargin
 from clara_eval.ranking.model import Strengths, one_thread
-from clara_eval.ranking.results import Floats
-from clara_eval.ranking.tally import Tally, connected_groups
+from clara_eval.ranking.results import Floats, Tally, connected_groups
 
 CYCLES_WARN, CYCLES_REVIEW = 0.13, 0.18
 SWAP_WARN, SWAP_REVIEW = 0.50, 0.40

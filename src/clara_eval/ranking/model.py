@@ -14,8 +14,7 @@ from functools import lru_cache
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from clara_eval.ranking.results import Floats
-from clara_eval.ranking.tally import Tally
+from clara_eval.ranking.results import Floats, Tally
 
 SPREAD, SPREAD_WEIGHT = 1.5, 3.0  # prior of s, worth three items: a judge right on four of five random pairs
 SIDE_SD = 0.5  # logits: position effects of published judges are below one

@@ -22,9 +22,18 @@ from clara_eval.ranking.chances import Chances, PayMargin, count_chances, margin
 from clara_eval.ranking.consistency import ConsistencyReport, examine, raise_flags
 from clara_eval.ranking.elo import DECIMALS, START, chain_score, elo, literal_elo
 from clara_eval.ranking.model import ELO_PER_LOGIT, fit
-from clara_eval.ranking.results import Floats, Ints, checked_payout
-from clara_eval.ranking.tally import Tally, content_hash
-from clara_eval.ranking.ties import equal_records, in_order, level, tie_flags, tied_places
+from clara_eval.ranking.results import (
+    Floats,
+    Ints,
+    Tally,
+    checked_payout,
+    content_hash,
+    equal_records,
+    in_order,
+    level,
+    tie_flags,
+    tied_places,
+)
 
 OrderedBy = Literal["elo", "elo, then strength", "elo without repeats", "elo without repeats, then strength"]
 REPEATING = 1.0  # shared variance from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared

@@ -1,15 +1,17 @@
-"""Who is compared and paid, the questions to a judge, and what it answered.
+"""Who is compared and paid, the questions to a judge, its answers as columns of small integers, and equal records.
 
 Invariant: the canonical order of items is a hash over challenge and submission, never arrival, so submitting early
-gains no side and no index. A question without a valid verdict has no result.
+gains no side and no index. A question without a valid verdict has no result. Columns have one order whatever the order
+of arrival. Two items have equal records if they have the same points from opponents who are equal again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
-from math import comb
+from math import comb, fsum
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +19,13 @@ import numpy.typing as npt
 
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
+from clara_eval.core.flags import Flag
 from clara_eval.core.hashing import keccak_hex
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+HALF_POINTS: dict[Winner, int] = {"first": 2, "tie": 1, "second": 0}  # of the item shown first: exact sums
+READ_OFF = "(read off an order)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,3 +132,190 @@ def checked_payout(winner_count: int, payout_bps: Sequence[int] | None) -> tuple
         remedy = "Give one share in basis points for each winner; together they are 10000."
         raise BadInput(told, path="payout_bps", value=payout, remedy=remedy)
     return payout
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One row per result: canonical index of both items, index of the judge, half points (0, 1, 2) of the first.
+
+    Pairs read off an order of four are a judge of their own, marked in `read_off` (empty: none are).
+    """
+
+    items: tuple[str, ...]
+    judges: tuple[str, ...]
+    first: Ints
+    second: Ints
+    judge: Ints
+    half_points: Ints
+    read_off: tuple[bool, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self.items)
+
+    @property
+    def points(self) -> Floats:
+        return self.half_points / 2.0
+
+    @property
+    def met(self) -> Floats:
+        """How many results each two items have, as a symmetric table."""
+        key = self.first * self.size + self.second
+        shown = np.bincount(key, minlength=self.size**2).reshape(self.size, self.size)
+        met: Floats = (shown + shown.T).astype(np.float64)
+        return met
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every pair has a verdict."""
+        return int(np.count_nonzero(self.met)) == self.size * (self.size - 1)
+
+    def without_repeats(self) -> tuple[Ints, Ints, Floats]:
+        """First, second and mean points of every sequence of two that a judge saw, asked or read off, once."""
+        names = [name.removesuffix(READ_OFF).strip() for name in self.judges]
+        voice = np.array([names.index(name) for name in names], dtype=np.int64)[self.judge]
+        key = (self.first * self.size + self.second) * len(names) + voice
+        found, place = np.unique(key, return_inverse=True)
+        sequence = found // len(names)
+        return sequence // self.size, sequence % self.size, np.bincount(place, self.points) / np.bincount(place)
+
+    def by_pair(self) -> Tally:
+        """The rows by lower item, higher item and judge, in whatever sequence the two were shown."""
+        order = np.lexsort((self.judge, np.maximum(self.first, self.second), np.minimum(self.first, self.second)))
+        columns = self.first[order], self.second[order], self.judge[order], self.half_points[order]
+        return Tally(self.items, self.judges, *columns, self.read_off)
+
+    def without(self, out: Collection[int]) -> Tally:
+        """Leave items and their results out; the others keep their order."""
+        stays = ~np.isin(np.arange(self.size), list(out))
+        keep = stays[self.first] & stays[self.second]
+        place = np.cumsum(stays) - 1
+        items = tuple(item for item, stay in zip(self.items, stays, strict=True) if stay)
+        columns = (place[self.first[keep]], place[self.second[keep]], self.judge[keep], self.half_points[keep])
+        return Tally(items, self.judges, *columns, self.read_off)
+
+
+def tally(items: Sequence[str], results: Sequence[Result], *, in_given_order: bool = False) -> Tally:
+    """Turn results into columns, sorted by (first, second, judge, verdict) unless the given order is asked for."""
+    index = {item: number for number, item in enumerate(items)}
+    if len(index) != len(items):
+        raise BadInput("An item appears twice in the list of items.", path="items", remedy="List every item once.")
+    voices = sorted({(result.judge, bool(result.group)) for result in results})
+    number = {voice: place for place, voice in enumerate(voices)}
+    try:
+        rows = [
+            (index[r.first], index[r.second], number[r.judge, bool(r.group)], HALF_POINTS[r.winner]) for r in results
+        ]
+    except KeyError as unknown:
+        told = f"A result names {unknown.args[0]!r}, which is not among the items."
+        remedy = "Add it to the items or drop the result."
+        raise BadInput(told, path="results", value=unknown.args[0], remedy=remedy) from None
+    first, second, judge, half_points = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    if (alone := np.flatnonzero(first == second)).size:
+        item = items[int(first[alone[0]])]
+        told = f"A result compares {item!r} with itself."
+        raise BadInput(told, path="results", value=item, remedy="Drop this result.")
+    order = slice(None) if in_given_order else np.lexsort((half_points, judge, second, first))
+    names = tuple(f"{judge} {READ_OFF}".strip() if group else judge for judge, group in voices)
+    read_off = tuple(group for _, group in voices) if any(group for _, group in voices) else ()
+    return Tally(tuple(items), names, first[order], second[order], judge[order], half_points[order], read_off)
+
+
+def content_hash(results: Tally) -> bytes:
+    """SHA-256 over names and sorted rows: the same for every order of arrival."""
+    names = "\x1e".join((*results.items, "", *results.judges)).encode()
+    columns = (results.first, results.second, results.judge, results.half_points)
+    return sha256(names + b"".join(column.astype("<i8").tobytes() for column in columns)).digest()
+
+
+def connected_groups(met: npt.NDArray[np.bool_]) -> Ints:
+    """Number the groups of items that met, even through others; `met` is symmetric."""
+    group = np.full(len(met), -1, dtype=np.int64)
+    number = 0
+    while np.any(group < 0):
+        edge = np.zeros(len(met), dtype=bool)
+        edge[np.argmax(group < 0)] = True
+        while edge.any():
+            group[edge] = number
+            edge = met[edge].any(axis=0) & (group < 0)
+        number += 1
+    return group
+
+
+def equal_records(table: Tally) -> Ints:
+    """The class of each item, numbered from 0."""
+    size, met = table.size, table.met
+    gained = np.bincount(table.first, table.half_points, size) + np.bincount(table.second, 2 - table.half_points, size)
+    classes: Ints = np.unique(gained, return_inverse=True)[1].astype(np.int64)
+    if np.all(met + met[:1, 1:2] * np.eye(size) == met[:1, 1:2]):
+        return classes  # every two met equally often: the split is as fine as it gets
+    while True:
+        members = classes[:, None] == np.arange(classes.max(initial=-1) + 1)
+        rows = np.column_stack((classes, met @ members))  # counts far below 2^53: every sum is exact
+        finer: Ints = np.unique(rows, axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        if finer.max(initial=-1) == classes.max(initial=-1):
+            return classes
+        classes = finer
+
+
+def level(ratings: Floats, classes: Ints, decimals: int) -> Floats:
+    """Give every member of a class the exact mean of its ratings, rounded."""
+    members: dict[int, list[int]] = {}
+    for item, number in enumerate(classes.tolist()):
+        members.setdefault(number, []).append(item)
+    evened = ratings.copy()
+    for group in members.values():
+        if len(group) > 1:
+            evened[group] = round(fsum(ratings[group].tolist()) / len(group), decimals)
+    return evened
+
+
+def in_order(
+    items: Sequence[str],
+    ratings: Floats,
+    arrival: Mapping[str, int],
+    *,
+    by_name: bool,
+    among: Iterable[int] | None = None,
+) -> list[int]:
+    """Indices, best first; among equals the earlier, then the lower name or else the lower index."""
+    latest = max(arrival.values(), default=0) + 1
+    return sorted(
+        range(len(items)) if among is None else among,
+        key=lambda i: (-ratings[i], arrival.get(items[i], latest), items[i] if by_name else "", i),
+    )
+
+
+def tied_places(order: Sequence[int], ratings: Floats) -> list[list[int]]:
+    """The items that share a rating with another, group by group, best first."""
+    groups: dict[float, list[int]] = {}
+    for i in order:
+        groups.setdefault(float(ratings[i]), []).append(i)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def tie_flags(
+    items: Sequence[str], order: Sequence[int], ratings: Floats, payout_bps: Sequence[int], arrival: Mapping[str, int]
+) -> Iterator[Flag]:
+    """One flag for each tie that decides about money."""
+    prize = dict(zip(order, payout_bps, strict=False))
+    for group in tied_places(order, ratings):
+        if len({prize.get(i, 0) for i in group}) == 1:
+            continue
+        paid, unpaid = [items[i] for i in group if prize.get(i)], [items[i] for i in group if not prize.get(i)]
+        names = _listed([items[i] for i in group])
+        why = "because among equals the lower name comes first"
+        if any(items[i] in arrival for i in group):
+            why = "because among equals the earlier submission comes first, then the lower address"
+        if unpaid:
+            verb = "are" if len(paid) > 1 else "is"
+            told = f"A tie at the pay line: {names} have equal records. {_listed(paid)} {verb} paid and "
+            yield Flag("tie_at_pay_line", "warn", f"{told}{_listed(unpaid)} not, {why}.")
+        else:
+            told = f"{names} have equal records and take their prizes in this order, {why}."
+            yield Flag("tie_for_prize", "warn", told)
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    shown = [*names[:most], f"{len(names) - most} others"] if len(names) > most + 1 else list(names)
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -18,8 +18,18 @@ import numpy.typing as npt
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking.chances import CLEAR, draw_places, due_shares, set_chances
 from clara_eval.ranking.model import ORDER_WEIGHT, Strengths, fit, one_thread
-from clara_eval.ranking.results import Field, Floats, Group, Ints, Pairing, Result, balanced_columns, checked_payout
-from clara_eval.ranking.tally import connected_groups, tally
+from clara_eval.ranking.results import (
+    Field,
+    Floats,
+    Group,
+    Ints,
+    Pairing,
+    Result,
+    balanced_columns,
+    checked_payout,
+    connected_groups,
+    tally,
+)
 
 FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than orders of four
 NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
