@@ -113,7 +113,7 @@ async def ordered(judge: KeptAnswers, group: tuple[str, ...]) -> list[dict[str, 
 
 async def whole(reader: KeptAnswers, llm: ConnectedLlm, held: rounds.WholeRound) -> list[dict[str, Any]]:
     out = FOLDER / "rounds" / held.name.partition(" ")[0]
-    return [await rounds.hold(held, {reader.name: llm}, out)]
+    return [await rounds.hold(held, llm, out)]
 
 
 async def run(waiting: Iterator[Step], file: Path) -> None:
