@@ -88,7 +88,7 @@ class SimulatedWorld:
             return [int(i) for i in at[np.lexsort((random.random(len(at)), -won))]]
         noise = random.gumbel(size=len(at)) if self.model.family == "logistic" else random.normal(0, 1.13, len(at))
         lean = self.model.bias * np.linspace(0.5, -0.5, len(at))
-        quirk = 0.0 if self.quirk is None else self.quirk[np.ix_(at, at)].sum(axis=1) / 2
+        quirk = 0.0 if self.quirk is None else self.quirk[np.ix_(at, at)].mean(axis=1)
         return [int(i) for i in at[np.argsort(-(seen + lean + quirk + noise), kind="stable")]]
 
     def table(self, looks: Sequence[tuple[int, int]]) -> Tally:

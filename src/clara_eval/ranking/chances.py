@@ -11,12 +11,12 @@ import numpy as np
 from clara_eval.ranking.model import Strengths
 from clara_eval.ranking.results import Floats, Ints
 
-DRAWS = 2000
+DRAWS = 2000  # a chance of one half is known to .011
 IN_90 = (100, 1899)  # positions among the sorted draws
 CLEAR = 0.90  # chance of the set: right in 97 of 100 such rounds of simulated judges
 TOSS_UP = 0.60  # chance of the one at the line against the next: right in 55 of 100
 EQUAL = 1.0  # logits: of two closer than this the judge prefers the better one in fewer than 73 of 100 looks
-DECIMALS = 4
+DECIMALS = 4  # of a chance: finer than the draws
 _CERTAIN = 1e-9  # logits: below every difference that counts; lots decide between equals
 Word = Literal["toss-up", "uncertain", "about equal", "clear"]
 

@@ -18,10 +18,10 @@ from clara_eval.ranking.chances import TOSS_UP, PayMargin
 from clara_eval.ranking.model import Strengths, one_thread
 from clara_eval.ranking.results import Floats, Tally, connected_groups
 
-CYCLES_WARN, CYCLES_REVIEW = 0.13, 0.18
-SWAP_WARN, SWAP_REVIEW = 0.50, 0.40
-BIAS_WARN, BIAS_REVIEW = 0.6, 1.2
-AGREEMENT_WARN = 0.55
+CYCLES_WARN, CYCLES_REVIEW = 0.13, 0.18  # a third and more of the way from an 80 % judge to a coin
+SWAP_WARN, SWAP_REVIEW = 0.50, 0.40  # two verdicts by lot agree in a third
+BIAS_WARN, BIAS_REVIEW = 0.6, 1.2  # logits: between equals, the one shown first wins 65 or 77 of 100
+AGREEMENT_WARN = 0.55  # hardly more than a coin between two sides
 ENOUGH = 20  # fewer observations than this say nothing about a share
 
 

@@ -23,7 +23,7 @@ SHARED_WEIGHT = 2.4  # of that prior: sixty pairs of results between equals, eac
 MOST_PAIR, MOST_SAME = 2.2, 4.0  # beyond these a second result adds nearly nothing
 ORDER_WEIGHT = 0.64  # of a pair from an order of four: 6 pairs say as much as 3.8 asked one by one (Plackett–Luce)
 ROUNDS = 7  # of measuring; the scale changes by less than 1 % after five
-STEPS = 60
+STEPS = 60  # one logit each: farther than a strength can be
 ELO_PER_LOGIT = 173.7178  # 400 / ln 10
 
 

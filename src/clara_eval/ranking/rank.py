@@ -39,7 +39,7 @@ OrderedBy = Literal["elo", "elo, then strength", "elo without repeats", "elo wit
 REPEATING = 1.0  # shared variance from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared
 FITTED_FROM = 10  # items: smaller fields are played in full
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
-MOST_CLUSTERS = 20
+MOST_CLUSTERS = 20  # each is a ranking of its own
 MOST_TURNED = 12  # verdicts: more decide nothing by chance
 MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
 

@@ -35,6 +35,7 @@ FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than o
 NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
 FOUR = 4
 GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
+GROUPS_AT_ONCE = 12  # items for each group of a batch: a third of them are shown before the next fit
 GROUPS_PER_ITEM = 2.5  # then pairs: they show what orders of one judge have in common
 MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
 MOST_PER_ITEM = 3  # questions in one batch: more would ask what the batch itself settles
@@ -121,11 +122,11 @@ class Adaptive:
         single = gain * np.where(asked.pairs, 0.0, fresh)
         if self._in_fours and asked.takes_orders and asked.groups < GROUPS_PER_ITEM * size:
             several = gain * np.maximum(fresh, fresh.T)
-            groups = [group for group in _best_groups(several, max(2, size // 12)) if asked.sequence(group)]
+            groups = [group for group in _best_groups(several, max(2, size // GROUPS_AT_ONCE)) if asked.sequence(group)]
             worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
             if ORDER_WEIGHT * worth >= max(self.worth_asking, single.max()):
                 return [shown for group in groups if (shown := asked.show(group))]
-        looks = _best_looks(np.round(single, 12), min(max(2, size // 4), 25), self.worth_asking)
+        looks = _best_looks(np.round(single, 12), min(max(2, size // FOUR), 25), self.worth_asking)
         return asked.with_sides(looks)
 
 
