@@ -136,7 +136,7 @@ PAGES = (
     f"/challenges/{SMALL}/{account(3)}",
     f"/challenges/{SMALL}/{account(1_000_000)}",
     f"/challenges/{SMALL}/games/{account(0)}/{account(1)}",
-    f"/challenges/{SMALL}/verify",
+    "/post",
     "/agents/0",
     "/docs",
     "/operator",
@@ -247,7 +247,7 @@ async def test_the_drawer_of_a_game(visit: Visit) -> None:
 
 
 async def test_every_part_that_opens_opens(visit: Visit) -> None:
-    """Each closed part of the pages opens by the keyboard, and the check is shown in its panel."""
+    """Each closed part of the pages opens by the keyboard, and a check begins by its link and says what does not hold."""
     for path in (f"/challenges/{SMALL}", f"/challenges/{SMALL}/{account(3)}", "/docs"):
         await visit.go(path)
         closed = visit.page.locator("main details:not([open]) > summary")
@@ -255,8 +255,8 @@ async def test_every_part_that_opens_opens(visit: Visit) -> None:
             await closed.first.press("Enter")
         await expect(closed).to_have_count(0)
     await visit.go(f"/challenges/{SMALL}")
-    await visit.page.get_by_role("link", name="Check it here now").press("Enter")
-    await expect(visit.page.locator("#checks")).to_contain_text("does not hold at header")
+    await visit.page.get_by_role("link", name="Check it in your browser").press("Enter")
+    await expect(visit.page.locator("#verify-result .verdict-line")).to_have_text("This trace does not hold.")
     assert visit.troubles == []
 
 

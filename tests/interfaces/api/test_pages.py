@@ -355,11 +355,11 @@ async def test_the_docs_page_names_every_operation(service: Service) -> None:
         assert path in page
 
 
-async def test_the_check_of_a_bad_trace_says_where_it_fails(service: Service) -> None:
-    """A trace that does not hold is told with its entry, on a page and in the panel, and is checked once only."""
-    for headers in ({}, {"hx-request": "true"}):
-        page = await text_of(service, f"/challenges/{SMALL}/verify", headers=headers)
-        assert "does not hold at header" in page
+async def test_a_check_is_made_in_the_visitors_browser(service: Service) -> None:
+    """The address of a check leads to the verifier that runs at the visitor's, with the trace of this challenge."""
+    async with service.http.get(f"{service.url}/challenges/{SMALL}/verify", allow_redirects=False) as answer:
+        told = answer.status, answer.headers["location"]
+    assert told == (307, f"/verify?trace=/api/v1/challenges/{SMALL}/eval-trace")
 
 
 async def test_static_files_may_be_kept(service: Service) -> None:

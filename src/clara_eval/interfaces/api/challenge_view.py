@@ -256,6 +256,7 @@ async def challenge_view(
     created, claims = await reader.history(address)
     phase = wording.phase(found, now)
     is_open = phase.label == "Open"
+    claimable_at = found.scorePostedAt + FINALIZATION_SECONDS if found.scorePostedAt else 0
     values = {
         "found": found,
         "phase": phase,
@@ -263,6 +264,7 @@ async def challenge_view(
         "record": await evaluator_record(reader, found.evaluator) if is_open else None,
         "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
+        "claimable": bool(found.chainId) and (phase.label in {"Final", "Expired"} or 0 < claimable_at <= now),
         "explorer": settings.network.explorer,
         "steps": timeline(
             found, scores, int(now), created, claims, await approval_of(reader, address) if scores else ""

@@ -5,32 +5,27 @@ No script is needed to read a page; a script on it asks the same addresses for f
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
 import re
-import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from os import PathLike, stat_result
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from clara_eval.actions.evidence import challenges_of
-from clara_eval.actions.published import ResultReader
-from clara_eval.actions.verify import Checked, verify_trace
-from clara_eval.config.settings import Settings
+from clara_eval.actions.quote import has_model
+from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import BadInput, BadTrace, ClaraError, NotFound
+from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import FINAL_STATES
 from clara_eval.interfaces.api.challenge_view import ListQuery, card_of, challenge_view, listed
 from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
@@ -40,9 +35,6 @@ from clara_eval.interfaces.api.templating import STATIC, page, rendered
 router = APIRouter(include_in_schema=False)
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
-MOST_PARTS = 4
-"""Megabytes of trace that are checked here; longer ones are left to the command."""
-_KEPT = 256
 FEED_ENTRIES = 50
 COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", "wins", "losses", "ties", "prizeAmount",
            "status", "code")  # fmt: skip
@@ -111,6 +103,15 @@ async def api_docs(request: Request) -> HTMLResponse:
     return page("docs.html", document=request.app.openapi(), base=str(request.base_url).rstrip("/"))
 
 
+@router.get("/post")
+async def post_page(request: Request) -> HTMLResponse:
+    settings = request.app.state.context.settings
+    kind = "code" if has_model(settings.judges) else "measured"
+    chain, factory = settings.network.chain_id, settings.challenge_factory or settings.network.factory
+    values = {"chain": chain, "network": settings.network_name, "factory": factory, "config": template_text(kind)}
+    return page("post.html", values)
+
+
 @router.get("/verify")
 async def verifier_page() -> HTMLResponse:
     return page("browser_verify.html")
@@ -161,11 +162,8 @@ async def live(address: str, request: Request) -> Response:
 
 
 @router.get("/challenges/{address}/verify")
-async def verify(address: str, request: Request) -> Response:
-    """What the check of the trace says: a page, or the content of the panel."""
-    state = request.app.state
-    values = await verify_view(state.checks, reader_of(request), known_address(address), state.context.settings)
-    return page("_verify.html" if is_fragment(request) else "verify.html", values)
+async def verify(address: str) -> Response:
+    return RedirectResponse(f"/verify?trace=/api/v1/challenges/{known_address(address)}/eval-trace")
 
 
 @router.get("/agents/{number}")
@@ -222,63 +220,3 @@ async def entry(
     rival = known_address(against) if against else None
     values = await entry_view(reader_of(request), known_address(address), known_address(submitter), rival)
     return page("entry.html", values, base=f"/challenges/{known_address(address)}")
-
-
-@dataclass
-class Checks:
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
-
-
-async def verify_view(checks: Checks, reader: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
-    found = await reader.detail(address, admin=False)
-    trace = await reader.trace(address, admin=False)
-    values: dict[str, object] = {"found": found, "digest": trace.digest}
-    if trace.parts > MOST_PARTS:
-        return {**values, "result": None}
-    async with checks.turn:
-        result = checks.known.get(trace.digest)
-        if result is None:
-            result = await _check(trace.pieces, settings)
-            checks.known[trace.digest] = result
-            if len(checks.known) > _KEPT:
-                checks.known.popitem(last=False)
-    return {**values, "result": result}
-
-
-async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, object]:
-    with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
-        path = Path(place) / "trace.json"
-        with path.open("wb") as file:
-            async for piece in pieces:
-                await asyncio.to_thread(file.write, piece.encode())
-        try:
-            node = settings.rpc_url.split(",")[0].strip()
-            # A loop of its own in a thread: the check computes, and the service goes on answering.
-            return _held(await asyncio.to_thread(asyncio.run, verify_trace(str(path), settings, rpc=node)))
-        except BadTrace as bad:
-            return {"ok": False, "entry": bad.entry, "problem": bad.message}
-        except ClaraError as bad:
-            return {"ok": False, "entry": "node", "problem": f"The check could not be made: {bad.message}"}
-
-
-def _held(checked: Checked) -> dict[str, object]:
-    result = checked.result
-    held = [
-        f"Hash chain intact ({checked.entries:,} records).",
-        f"{len(checked.challenge.submissions):,} submissions match the hashes committed on chain.",
-        "The criteria are those that the poster committed to.",
-        f"{len(result.features):,} submissions re-measured: identical facts.",
-        f"{len(result.comparisons):,} verdicts re-read: identical.",
-        "Ratings, order, winners and prizes recomputed: identical.",
-    ]
-    if checked.is_execution_checked:
-        held.insert(4, f"{checked.executed:,} submissions run again: identical numbers.")
-    held += [f"The chain agrees: {point}." for point in checked.compared]
-    return {
-        "ok": True,
-        "warning": checked.execution_warning,
-        "held": held,
-        "open": list(checked.not_proven),
-        "tx": checked.posted,
-    }
