@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from clara_eval.documents.results import (
     Features,
     Played,
     PrizeClaims,
+    ProvisionalBoard,
     Scores,
     Summary,
     read,
@@ -38,6 +40,7 @@ from clara_eval.documents.store_keys import (
     created_key,
     features_key,
     index_key,
+    provisional_key,
     public_harness_key,
     scores_key,
     status_key,
@@ -121,9 +124,16 @@ class ResultReader:
                 "evaluation": await self.status(address, admin=admin),
                 "review": review.to_json() if review else None,
                 "leaderboard": scores if is_open else None,
+                "provisional": await self._provisional(summary) if scores is None else None,
                 "traceDigest": scores.traceDigest if scores and is_open else None,
             }
         )
+
+    async def _provisional(self, summary: Summary) -> ProvisionalBoard | None:
+        """What was measured of the entries so far; None once the challenge takes no more."""
+        if summary.chainStatus != "open" or time.time() >= summary.deadline:
+            return None
+        return await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(summary.address))
 
     async def agent(self, agent_id: int) -> AgentRecord:
         """What an agent did across challenges; NotFound if it entered none that is over."""

@@ -22,9 +22,7 @@ provisional_key: KeyOfOne = "challenges:{}:provisional".format
 """What tools measured of the entries of an open challenge."""
 harness_key: KeyOfOne = "challenges:{}:harness".format
 """A hidden harness, once its poster has revealed it."""
-public_provisional_key: KeyOfOne = "challenges:{}:provisional".format
-"""What tools measured of the entries of an open challenge."""
-harness_key: KeyOfOne = "challenge-harness:{}".format
+public_harness_key: KeyOfOne = "challenge-harness:{}".format
 """The source of a harness that is public from the start; apart from the summary, which lists read whole."""
 verdicts_key: KeyOfOne = "challenges:{}:verdicts".format
 """From what is here, and the features, every comparison of a large round by rules follows; its pairs have no keys."""

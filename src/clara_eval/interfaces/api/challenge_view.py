@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -70,9 +70,11 @@ class ListQuery:
     skill: str = ""
     words: str = ""
     page: int = 1
+    sort: str = ""
 
     def link(self, **changes: object) -> str:
-        asked = {"status": self.status, "skill": self.skill, "q": self.words, "page": self.page, **changes}
+        asked = {"status": self.status, "skill": self.skill, "q": self.words, "sort": self.sort, "page": self.page}
+        asked |= changes
         kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
         return "/?" + urlencode(kept) if kept else "/"
 
@@ -84,9 +86,11 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
 def listed(
     rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float, entered: Collection[str] = ()
 ) -> dict[str, object]:
-    """One page of the challenges that pass: those being judged first, then by deadline."""
+    """One page of the challenges that pass, in the order that is asked for."""
     cards = [card_of(row, now) for row in rows]
-    passing = sorted((card for card in cards if _passes(card, wanted, entered)), key=lambda card: not card.is_live)
+    passing = sorted(
+        (card for card in cards if _passes(card, wanted, entered)), key=SORTS.get(wanted.sort, _by_urgency)
+    )
     pages = max(1, -(-len(passing) // PAGE_CARDS))
     page = min(max(1, wanted.page), pages)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
@@ -99,6 +103,19 @@ def listed(
         "groups": {name: (heading, sum(labels[one] for one in passed)) for name, (heading, passed) in GROUPS.items()},
         "skills": sorted(skill for skill, _ in skills.most_common(MOST_SKILLS)),
     }
+
+
+def _by_urgency(card: Card) -> tuple[object, ...]:
+    """Being judged first, then the open ones by what closes next, then the latest."""
+    is_open, deadline = card.phase.label == "Open", card.row.deadline
+    return (not card.is_live, not is_open, deadline if is_open else -deadline)
+
+
+SORTS: dict[str, Callable[[Card], tuple[object, ...]]] = {
+    "prize": lambda card: (-int(card.row.prizePool) / 10**card.row.token.decimals,),
+    "entries": lambda card: (-card.row.submissionCount,),
+    "newest": lambda card: (-card.row.deadline,),
+}
 
 
 def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
@@ -174,10 +191,20 @@ def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
     return RatingScale(min(lows, default=0.0), max(highs, default=1.0))
 
 
-def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
+BOARD_SORTS: dict[str, Callable[[Row], float]] = {
+    "chance": lambda row: -(row.found.pTop or 0.0),
+    "wins": lambda row: -(row.found.wins or 0.0),
+    "score": lambda row: -(row.found.score or 0),
+}
+
+
+def leaderboard_of(scores: Scores, page: int, sort: str = "") -> LeaderboardView:
     ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
     scale = scale_of(ranked)
     drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
+    podium = tuple(row for row in drawn[:PODIUM] if row.found.is_paid)
+    if sort in BOARD_SORTS:  # no pay line among rows in another order
+        drawn = sorted((replace(row, is_below=False) for row in drawn), key=BOARD_SORTS[sort])
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
     line = None
@@ -186,7 +213,7 @@ def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
         line = scale.at((last + following) / 2) if last is not None and following is not None else None
     return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
-        podium=tuple(row for row in drawn[:PODIUM] if row.found.is_paid),
+        podium=podium,
         rejected=tuple(row for row in scores.rankings if not row.is_ranked),
         ranked=len(ranked),
         paid=paid,
@@ -245,7 +272,7 @@ def is_moving(found: ChallengeSummary) -> bool:
 
 
 async def challenge_view(
-    reader: ResultReader, address: Address, number: int, settings: Settings, wanted: str = ""
+    reader: ResultReader, address: Address, number: int, settings: Settings, wanted: str = "", sort: str = ""
 ) -> dict[str, object]:
     found = await reader.detail(address, admin=False)
     now = time.time()
@@ -272,6 +299,7 @@ async def challenge_view(
         "money": wording.money(await reader.spent(address), found.evaluation, settings.budget_per_challenge_usd),
         "has_trace": found.traceDigest is not None and reader.traces_public != "never",
         "network": settings.network_name,
+        "own_evaluator": reader.evaluator,
         "stages": wording.STAGES,
         "leaderboard": None,
     }
@@ -280,7 +308,7 @@ async def challenge_view(
     at = find_row(scores, wanted)
     place = next((place for place, row in enumerate(scores.ranked) if at and row.address == at), None)
     number = number if place is None else place // PAGE_ROWS + 1
-    return values | {"wanted": wanted, "at": at} | await _result(reader, address, scores, number)
+    return values | {"wanted": wanted, "at": at, "sort": sort} | await _result(reader, address, scores, number, sort)
 
 
 def find_row(scores: Scores, wanted: str) -> str | None:
@@ -293,11 +321,11 @@ def find_row(scores: Scores, wanted: str) -> str | None:
     return next((row.address for row in rows), None) if text else None
 
 
-async def _result(reader: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
+async def _result(reader: ResultReader, address: Address, scores: Scores, number: int, sort: str) -> dict[str, object]:
     judging = await reader.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)
     matrix = around_line(scores, MATRIX)
-    leaderboard = leaderboard_of(scores, number)
+    leaderboard = leaderboard_of(scores, number, sort)
     accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
     facts = await reader.features_of(address, scores, list(accounts))
     # A poster may have asked for rules although the operator has a jury.

@@ -10,10 +10,10 @@ import io
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from os import PathLike, stat_result
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
@@ -21,18 +21,20 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from clara_eval.actions.evidence import challenges_of
+from clara_eval.actions.evidence import AgentStanding, agent_standings, challenges_of
 from clara_eval.actions.quote import has_model
 from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import FINAL_STATES
-from clara_eval.interfaces.api.challenge_view import ListQuery, card_of, challenge_view, listed
+from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed
 from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
+AGENTS_SECONDS = 30.0
+"""How long a table of agents is kept: it reads every result."""
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
 FEED_ENTRIES = 50
@@ -43,6 +45,7 @@ COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", 
 VERIFIER = STATIC / "verifier" if (STATIC / "verifier").is_dir() else Path(__file__).parents[4] / "verifier"
 """Beside the static files in an installed package, else in the source tree."""
 _FROM_NODE = re.compile(r'from "(?:node:[a-z]+|js-sha3)"')
+_FRAME_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors *"
 _WORKER_POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
 )
@@ -88,8 +91,9 @@ async def index(
     skill: Annotated[str, Query(max_length=60)] = "",
     q: Annotated[str, Query(max_length=200)] = "",
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+    sort: Annotated[str, Query(max_length=20)] = "",
 ) -> HTMLResponse:
-    wanted = ListQuery(status, skill, q, number)
+    wanted = ListQuery(status, skill, q, number, sort)
     reader = reader_of(request)
     rows = await reader.listed()
     entered = await challenges_of(reader, q.strip().lower())
@@ -138,10 +142,18 @@ async def challenge(
     request: Request,
     number: Annotated[int, Query(alias="page", ge=1)] = 1,
     find: Annotated[str, Query(max_length=42)] = "",
+    sort: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     settings = request.app.state.context.settings
-    values = await challenge_view(reader_of(request), known_address(address), number, settings, find)
+    values = await challenge_view(reader_of(request), known_address(address), number, settings, find, sort)
     return page("challenge.html", values, url=str(request.base_url))
+
+
+@router.get("/challenges/{address}/embed")
+async def embed(address: str, request: Request) -> Response:
+    """The board for a frame of any site: no script, no form, nothing to click away."""
+    values = await challenge_view(reader_of(request), known_address(address), 1, request.app.state.context.settings)
+    return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_POLICY})
 
 
 @router.get("/challenges/{address}/live")
@@ -164,6 +176,28 @@ async def live(address: str, request: Request) -> Response:
 @router.get("/challenges/{address}/verify")
 async def verify(address: str) -> Response:
     return RedirectResponse(f"/verify?trace=/api/v1/challenges/{known_address(address)}/eval-trace")
+
+
+@router.get("/agents")
+async def agents(
+    request: Request,
+    sort: Literal["earned", "won", "entered", "id"] = "earned",
+    number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+) -> HTMLResponse:
+    """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
+    state, dollar = request.app.state, (request.app.state.context.settings.usdc or "").lower()
+    kept = getattr(state, "agents", None)
+    if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
+        state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
+    keys: dict[str, Callable[[AgentStanding], tuple[int, ...]]] = {
+        "earned": lambda one: (-int(one.earned[dollar].amount) if dollar in one.earned else 0, -one.won, one.number),
+        "won": lambda one: (-one.won, -one.entered, one.number),
+        "entered": lambda one: (-one.entered, one.number),
+        "id": lambda one: (one.number,),
+    }
+    rows, pages = sorted(kept[1], key=keys[sort]), max(1, -(-len(kept[1]) // PAGE_ROWS))
+    shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
+    return page("agents.html", rows=shown, total=len(rows), sort=sort, number=min(number, pages), pages=pages)
 
 
 @router.get("/agents/{number}")
