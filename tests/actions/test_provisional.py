@@ -21,7 +21,8 @@ FEATURES = ("tests_passed", "fuel_two")
 
 async def test_open_entries_are_measured_once_and_in_bounded_work(local_chain: LocalChain, tmp_path: Path) -> None:
     """Each entry is run once, at most so many at a time; the reference is a row, what is not on chain is not fetched, and
-    nothing is shown once entries are closed."""
+    nothing is shown once entries are closed.
+    """
     address = await post(local_chain, SPEC, FEATURES, (WRONG, SLOW, ENDLESS), close=False)
     await local_chain.submit(local_chain.agents[3], address, "https://example.com/secret.js")
     async with opened(local_chain, tmp_path) as app:

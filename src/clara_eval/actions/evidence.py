@@ -162,7 +162,7 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
 
 
 @dataclass(slots=True)
-class AgentStanding:
+class AgentTotals:
     """What one agent did in every challenge whose entries are closed."""
 
     number: int
@@ -173,13 +173,13 @@ class AgentStanding:
     """By token: what the contracts pay."""
 
 
-async def agent_standings(reader: ResultReader) -> list[AgentStanding]:
+async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
     """Every agent that entered a challenge known here."""
-    found: dict[int, AgentStanding] = {}
+    found: dict[int, AgentTotals] = {}
     rounds = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
     for result in rounds.values():
         for one in result.entrants:
-            found.setdefault(one.agentId, AgentStanding(one.agentId, one.address)).entered += 1
+            found.setdefault(one.agentId, AgentTotals(one.agentId, one.address)).entered += 1
         for winner in (one for one in result.winners if one.agentId in found):
             standing, token = found[winner.agentId], result.token
             before = standing.earned.get(token.address)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from clara_eval.actions.harness import run_public
 from clara_eval.chain.model import Block, Challenge
 from clara_eval.challenges.challenge_index import METADATA_BYTES
 from clara_eval.challenges.context import Ports
@@ -16,10 +17,8 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.documents.results import ProvisionalBoard, ProvisionalEntry, Value, read
 from clara_eval.documents.store_keys import provisional_key
-from clara_eval.evaluation.execution import program_of, run_here
 from clara_eval.evaluation.features.features import executed_values
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.harness import Harness
 from clara_eval.submissions.model import Rejected, SubmissionLimits, check_submission, is_data_uri, read_data_uri
 
 MOST_ENTRIES = 100
@@ -35,23 +34,18 @@ class _Tools:
     config: EvalConfig
     schema: FeatureSchema
 
-    async def facts(self, code: str, source: Callable[[str], str], language: str | None) -> dict[str, Value]:
+    async def facts(self, text: str, source: Callable[[str], str]) -> dict[str, Value]:
         """What tools say about a submission; inputs that the final run draws by its seed are others here."""
-        spec = self.config.harness
-        harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-        chosen = self.config.language or language or guess_language(code)
-        program = program_of(harness, chosen, self.schema, source)
-        executed = await run_here(self.ports.machine, harness, program) if program else None
-        static = await asyncio.to_thread(measure, code, chosen)
+        _, executed = await run_public(self.ports.machine, self.config, self.schema, text, source)
+        static = await asyncio.to_thread(measure, text, self.config.language or guess_language(text))
         known = {**static, **executed_values(self.schema, executed)}
         return {one.name: known.get(one.name) for one in self.schema.judged if one.source == "measured"}
 
     async def measured(self, row: ProvisionalEntry, submission: Submission | None) -> ProvisionalEntry:
         """The row with its facts; without a submission it is the harness's reference."""
-        spec = self.config.harness
         if submission is None:
-            reference = (spec.reference if spec else None) or ""
-            return row.model_copy(update={"facts": await self.facts(reference, lambda _: reference, None)})
+            reference = (self.config.harness and self.config.harness.reference) or ""
+            return row.model_copy(update={"facts": await self.facts(reference, lambda _: reference)})
         try:
             fetched = read_data_uri(submission.solution_uri, SubmissionLimits().max_bytes)
         except BadSubmission as bad:
@@ -60,7 +54,7 @@ class _Tools:
         found = check_submission(submission, fetched, language=self.config.language, form=form)
         if isinstance(found, Rejected):
             return row.model_copy(update={"problem": found.reason})
-        return row.model_copy(update={"facts": await self.facts(found.code, found.program, found.language)})
+        return row.model_copy(update={"facts": await self.facts(found.code, found.program)})
 
 
 async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: int) -> tuple[int, bool]:

@@ -117,6 +117,8 @@ class ResultReader:
             summary.rules.harnessSource = await self.store.get(self.chain_id, public_harness_key(address))
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
+        is_early = scores is None and time.time() < summary.deadline
+        board = await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(address)) if is_early else None
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return ChallengeDetail.model_validate(
             {
@@ -124,16 +126,10 @@ class ResultReader:
                 "evaluation": await self.status(address, admin=admin),
                 "review": review.to_json() if review else None,
                 "leaderboard": scores if is_open else None,
-                "provisional": await self._provisional(summary) if scores is None else None,
+                "provisional": board,
                 "traceDigest": scores.traceDigest if scores and is_open else None,
             }
         )
-
-    async def _provisional(self, summary: Summary) -> ProvisionalBoard | None:
-        """What was measured of the entries so far; None once the challenge takes no more."""
-        if summary.chainStatus != "open" or time.time() >= summary.deadline:
-            return None
-        return await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(summary.address))
 
     async def agent(self, agent_id: int) -> AgentRecord:
         """What an agent did across challenges; NotFound if it entered none that is over."""

@@ -71,6 +71,20 @@ def rate_limiter() -> Story:
     )
 
 
+def explanation() -> Story:
+    """Return the round of texts: what is measured is how they read."""
+    texts = (_ENTRIES / "partition.txt").read_text(encoding="utf-8").split("---\n")
+    names = ("two shops", "formal", "two choices", "slogans", "two cities", "unfinished", "each button")
+    return Story(
+        title="Explain a network partition to a product manager",
+        problem="In at most 100 words: what happens when servers cannot reach each other, and what we have to decide.",
+        config=(_ENTRIES / "partition.eval-config.json").read_text(encoding="utf-8"),
+        skills=("writing",),
+        entries=tuple(zip(names, texts, strict=True)),
+        copied="two choices",
+    )
+
+
 def gas_golf() -> Story:
     """Return the round in which submissions are run: examples/gas-golf, with two entries of ours that do not run."""
     example = files("clara_eval.devnet.demo") / "gas-golf"  # beside this module in an installed package

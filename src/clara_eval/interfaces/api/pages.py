@@ -21,7 +21,7 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from clara_eval.actions.evidence import AgentStanding, agent_standings, challenges_of
+from clara_eval.actions.evidence import AgentTotals, agent_standings, challenges_of
 from clara_eval.actions.quote import has_model
 from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.address import Address, to_address
@@ -64,11 +64,6 @@ class Assets(StaticFiles):
             response.headers["cache-control"] = "no-cache"
             response.headers["content-security-policy"] = _WORKER_POLICY
         return response
-
-
-def is_fragment(request: Request) -> bool:
-    """Whether a script of the page asks, which wants a part of it."""
-    return request.headers.get("hx-request") == "true"
 
 
 def known_address(text: str) -> Address:
@@ -189,7 +184,7 @@ async def agents(
     kept = getattr(state, "agents", None)
     if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
         state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
-    keys: dict[str, Callable[[AgentStanding], tuple[int, ...]]] = {
+    keys: dict[str, Callable[[AgentTotals], tuple[int, ...]]] = {
         "earned": lambda one: (-int(one.earned[dollar].amount) if dollar in one.earned else 0, -one.won, one.number),
         "won": lambda one: (-one.won, -one.entered, one.number),
         "entered": lambda one: (-one.entered, one.number),
@@ -213,7 +208,7 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     """Both verdicts about two entries: a page, or the content of a drawer."""
     known, one, other = known_address(address), known_address(first), known_address(second)
     values = await game_view(reader_of(request), known, one, other)
-    is_part = is_fragment(request)
+    is_part = request.headers.get("hx-request") == "true"
     return page(
         "_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1", base=f"/challenges/{known}"
     )
