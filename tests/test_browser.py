@@ -255,7 +255,8 @@ async def test_newcomers_find_their_answers_without_scrolling(service: Service, 
         for place in places:
             box = await visit.page.locator(place).bounding_box(timeout=5_000)
             told = await visit.page.locator(place).inner_text()
-            assert box is not None and box["y"] + min(box["height"], 40) <= 900 and told.strip(), (path, place, box)
+            assert box is not None, (path, place)
+            assert (box["y"] + min(box["height"], 40) <= 900, bool(told.strip())) == (True, True), (path, place, box)
     assert visit.troubles == []
 
 

@@ -30,8 +30,8 @@ async def test_open_entries_are_measured_once_and_in_bounded_work(local_chain: L
         await ticked(app)
         board = (await reader.detail(address, admin=False)).provisional
         assert board is not None
-        names = {one.address: number for number, one in enumerate(local_chain.agents)}
-        assert [names.get(row.address) for row in board.entries] == [None, 0, 1, 2, 3]
+        names = {str(one.address): number for number, one in enumerate(local_chain.agents)}
+        assert [names.get(row.address or "") for row in board.entries] == [None, 0, 1, 2, 3]
         facts = [row.facts.get("tests_passed") for row in board.entries]
         assert facts == [1.0, 1.0, 1.0, 0.0, None]
         assert (board.entries[-1].problem, board.entries[-1].facts) == (NOT_ON_CHAIN, {})

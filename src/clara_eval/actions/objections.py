@@ -30,6 +30,7 @@ from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address, normal_signature, signer_of, to_address
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped
+from clara_eval.documents.rest import DraftPlaceRecord
 from clara_eval.documents.results import Document
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
@@ -38,19 +39,12 @@ from clara_eval.store.sql_store import PublicKeys
 MAX_PLACES = 50
 
 
-class DraftRow(Document):
-    address: str
-    rank: int
-    score: int
-    status: str
-
-
 class ObjectionResult(Document):
     address: str
     outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"]
     traceDigest: str
     objectionsUntil: int
-    places: list[DraftRow]
+    places: list[DraftPlaceRecord]
     """The first ones, best first."""
     total: int
     margin: str
@@ -93,7 +87,7 @@ async def object_or_show(
         outcome="objected" if about else "announced",
         traceDigest=draft.digest,
         objectionsUntil=draft.until,
-        places=[DraftRow(**asdict(place)) for place in draft.places[:MAX_PLACES]],
+        places=[DraftPlaceRecord(**asdict(place)) for place in draft.places[:MAX_PLACES]],
         total=len(draft.places),
         margin=draft.margin,
         about=about or None,

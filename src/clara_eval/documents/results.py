@@ -361,7 +361,8 @@ class ProvisionalEntry(Document):
     agentId: int | None = None
     hash: str = Field(description="Of the submission's address: what was measured once is not measured again.")
     facts: dict[str, Value] = {}
-    problem: str | None = Field(None, description="Why nothing is measured.")
+    problem: str = ""
+    """Why nothing is measured."""
 
 
 class ProvisionalBoard(Document):

@@ -1,4 +1,4 @@
-"""Claim, post and object from a real browser: a provider of EIP-1193 in front of a local chain, and the real service."""
+"""Claim, post, object and verify from a real browser: a provider of EIP-1193 in front of a local chain, and the real service."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from playwright.async_api import Page, expect
 from tests.support.browser import chromium, launched
+from tests.support.objections import by_node
 from tests.support.service import posted_round
 from tests.support.service_cases import FAST, free_socket
 
@@ -128,11 +129,14 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
                 yield Stage(chain, engine, url, page, wallet)
 
 
-async def test_claim_post_and_object_from_the_browser(stage: Stage) -> None:
-    """A winner claims, a poster posts and a submitter objects with their own wallet; what goes wrong is said in words."""
+async def test_claim_post_object_and_verify_from_the_browser(stage: Stage, tmp_path: Path) -> None:
+    """A winner claims, a poster posts and a submitter objects with their own wallet, and anybody checks the trace by its
+    address, a CID or a URL against a node of their choice; what goes wrong is said in words.
+    """
     await claims(stage)
     await posts(stage)
     await objects(stage)
+    await verifies(stage, tmp_path)
 
 
 async def claims(stage: Stage) -> None:
@@ -203,3 +207,39 @@ async def objects(stage: Stage) -> None:
     assert [(one.submitter, one.about, one.reason) for one in kept] == [
         (submitter.address.lower(), "rejected", "It is mine.")
     ]
+
+
+async def verifies(stage: Stage, place: Path) -> None:
+    chain, page, app = stage.chain, stage.page, stage.engine.app
+    address = await post_round(chain)
+    await submit_round(chain, address)
+    await chain.move_time(HOUR + 1)
+    await evaluate(app, address)
+    await chain.move_time(6 * HOUR + 1)
+    assert (await evaluate(app, address)).receipt is not None
+    async with page.expect_response("**/eval-trace") as told:
+        await page.goto(f"{stage.url}/challenges/{address}/verify")
+    text = await (await told.value).text()
+    assert "All checks passed." in await checked(page)
+    cid, forgery = "Qm" + "a" * 44, "https://traces.example/forged.json"
+    forged = text.replace("rate limiter", "rate limited", 1)
+    allowed = {"access-control-allow-origin": "*"}
+    await page.context.route("https://ipfs.io/**", lambda route: route.fulfill(body=text, headers=allowed))
+    await page.context.route(forgery, lambda route: route.fulfill(body=forged, headers=allowed))
+    for source in (str(address), cid, f"ipfs://{cid}"):
+        words = await checked(page, source, chain.rpc_url)
+        assert ("All checks passed." in words, "with the chain" in words) == (True, True), (source, words)
+    assert "This trace does not hold." in await checked(page, forgery, chain.rpc_url)
+    assert await by_node(place, forged.splitlines(keepends=True)) == 1
+    assert "could not be checked" in await checked(page, str(address), "http://127.0.0.1:9/")
+
+
+async def checked(page: Page, source: str = "", node: str = "") -> str:
+    """What the verifier says; without a source about the trace of the page's address."""
+    if source:
+        await page.fill("#trace", source)
+        await page.fill("#node", node)
+        await page.evaluate("document.getElementById('verify-result').replaceChildren()")
+        await page.get_by_role("button", name="Check").click()
+    await page.locator("#verify-result .verdict-line").wait_for(timeout=60_000)
+    return await page.locator("#verify-result").inner_text()

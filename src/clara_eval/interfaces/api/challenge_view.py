@@ -169,26 +169,18 @@ class LeaderboardView:
         return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class RatingScale:
-    low: float
-    high: float
-
-    def at(self, value: float) -> float:
-        return round(100 * (value - self.low) / ((self.high - self.low) or 1.0), 2)
-
-    def bar(self, row: LeaderboardRow) -> Bar | None:
-        if row.elo is None or row.low is None or row.high is None:
-            return None
-        left = self.at(row.low)
-        width = 0.0 if row.low == row.high else round(max(0.8, self.at(row.high) - left), 2)
-        return Bar(left, width, self.at(row.elo))
+def rating_scale(rows: Sequence[LeaderboardRow]) -> Callable[[float], float]:
+    """Where a rating is between the lowest and the highest end of the intervals, in percent."""
+    low = min((row.low for row in rows if row.low is not None), default=0.0)
+    high = max((row.high for row in rows if row.high is not None), default=1.0)
+    return lambda value: round(100 * (value - low) / ((high - low) or 1.0), 2)
 
 
-def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
-    lows = [row.low for row in rows if row.low is not None]
-    highs = [row.high for row in rows if row.high is not None]
-    return RatingScale(min(lows, default=0.0), max(highs, default=1.0))
+def bar_of(row: LeaderboardRow, at: Callable[[float], float]) -> Bar | None:
+    if row.elo is None or row.low is None or row.high is None:
+        return None
+    left = at(row.low)
+    return Bar(left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo))
 
 
 BOARD_SORTS: dict[str, Callable[[Row], float]] = {
@@ -200,8 +192,8 @@ BOARD_SORTS: dict[str, Callable[[Row], float]] = {
 
 def leaderboard_of(scores: Scores, page: int, sort: str = "") -> LeaderboardView:
     ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
-    scale = scale_of(ranked)
-    drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
+    at = rating_scale(ranked)
+    drawn = [Row(row, bar_of(row, at), is_below=place == paid > 0) for place, row in enumerate(ranked)]
     podium = tuple(row for row in drawn[:PODIUM] if row.found.is_paid)
     if sort in BOARD_SORTS:  # no pay line among rows in another order
         drawn = sorted((replace(row, is_below=False) for row in drawn), key=BOARD_SORTS[sort])
@@ -210,7 +202,7 @@ def leaderboard_of(scores: Scores, page: int, sort: str = "") -> LeaderboardView
     line = None
     if 0 < paid < len(ranked):
         last, following = ranked[paid - 1].elo, ranked[paid].elo
-        line = scale.at((last + following) / 2) if last is not None and following is not None else None
+        line = at((last + following) / 2) if last is not None and following is not None else None
     return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
         podium=podium,

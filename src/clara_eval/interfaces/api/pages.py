@@ -184,13 +184,14 @@ async def agents(
     kept = getattr(state, "agents", None)
     if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
         state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
-    keys: dict[str, Callable[[AgentTotals], tuple[int, ...]]] = {
-        "earned": lambda one: (-int(one.earned[dollar].amount) if dollar in one.earned else 0, -one.won, one.number),
-        "won": lambda one: (-one.won, -one.entered, one.number),
-        "entered": lambda one: (-one.entered, one.number),
-        "id": lambda one: (one.number,),
+    orders: dict[str, Callable[[AgentTotals], int]] = {
+        "earned": lambda one: -int(one.earned[dollar].amount) if dollar in one.earned else 0,
+        "won": lambda one: -one.won,
+        "entered": lambda one: -one.entered,
+        "id": lambda one: one.number,
     }
-    rows, pages = sorted(kept[1], key=keys[sort]), max(1, -(-len(kept[1]) // PAGE_ROWS))
+    rows = sorted(kept[1], key=lambda one: (orders[sort](one), -one.won, one.number))
+    pages = max(1, -(-len(rows) // PAGE_ROWS))
     shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=min(number, pages), pages=pages)
 
