@@ -668,7 +668,7 @@ async def test_an_open_challenge_has_a_provisional_board_or_says_why_there_is_no
     llm = [{"name": "readability", "weight": 1.0, "better": "higher", "source": "llm"}]
     assert "everything that counts is read by a model" in await put_open(service, features=llm)
     assert "the harness is hidden until entries close" in await put_open(service, hiddenHarness=True)
-    facts = {RULES["features"][0]["name"]: 21_000}
+    facts = {"metric_send_gas": 21_000}
     entries = [
         {"hash": "reference", "facts": facts},
         {"address": account(1), "agentId": 1, "hash": "0x1", "facts": facts},

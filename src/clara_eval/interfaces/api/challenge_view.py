@@ -130,11 +130,8 @@ def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
     return all(word in text for word in wanted.words.lower().split())
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    left: float
-    width: float
-    middle: float
+Bar = tuple[float, float, float]
+"""Left end, width and rating of an interval, in percent of the scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +177,7 @@ def bar_of(row: LeaderboardRow, at: Callable[[float], float]) -> Bar | None:
     if row.elo is None or row.low is None or row.high is None:
         return None
     left = at(row.low)
-    return Bar(left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo))
+    return left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo)
 
 
 BOARD_SORTS: dict[str, Callable[[Row], float]] = {
@@ -234,18 +231,6 @@ def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ..
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of the win matrix: points of the row's entry, of so many comparisons."""
-
-    points: float
-    games: int
-
-    @property
-    def tone(self) -> str:
-        return "won" if self.points > self.games / 2 else "lost" if self.points < self.games / 2 else "even"
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     name: str
     at: int | None
@@ -256,11 +241,6 @@ class Step:
     who: str | None = None
     amount: str | None = None
     """Base units of the prize token."""
-
-
-def is_moving(found: ChallengeSummary) -> bool:
-    """Whether the evaluation can still change what a page shows."""
-    return found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
 
 
 async def challenge_view(
@@ -275,11 +255,12 @@ async def challenge_view(
     created, claims = await reader.history(address)
     phase = wording.phase(found, now)
     is_open = phase.label == "Open"
+    is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
     claimable_at = found.scorePostedAt + FINALIZATION_SECONDS if found.scorePostedAt else 0
     values = {
         "found": found,
         "phase": phase,
-        "is_live": scores is None and is_moving(found) and not is_open,
+        "is_live": scores is None and is_moving and not is_open,
         "record": await evaluator_record(reader, found.evaluator) if is_open else None,
         "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
@@ -374,15 +355,15 @@ def with_facts(
     return replace(leaderboard, rows=rows, fact_names=tuple(names))
 
 
-def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
-    """Points of each against each, both orders together."""
+def cells_of(games: Played) -> dict[tuple[str, str], tuple[float, int]]:
+    """Points of the row's entry and the number of comparisons, both orders together."""
     points = {"won": 1.0, "lost": 0.0, "tie": 0.5}
     found: dict[tuple[str, str], list[float]] = {}
     for (first, second), game in games.items():
         for one, other in ((first, second), (second, first)):
             if (result := game.outcome(shown_first=one == first)) != "undecided":
                 found.setdefault((one, other), []).append(points[result])
-    return {pair: Cell(sum(list_), len(list_)) for pair, list_ in found.items()}
+    return {pair: (sum(list_), len(list_)) for pair, list_ in found.items()}
 
 
 def timeline(

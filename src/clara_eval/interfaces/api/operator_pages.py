@@ -23,7 +23,6 @@ from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
 from clara_eval.core.web_origin import read_host, read_origin
-from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_view import card_of
@@ -65,7 +64,8 @@ async def overview(request: Request, done: str = "") -> Response:
     rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     known = {card.row.address: card.row for card in rows}
     reviews = await list_reviews(context.reader.store, context.reader.chain_id)
-    due = {one.address: one.posts_at or _deadline(known.get(one.address)) for one in reviews}
+    deadlines = {card.row.address: card.row.scoringDeadline for card in rows}
+    due = {one.address: one.posts_at or deadlines.get(one.address, 0) for one in reviews}
     measured = {name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED}
     return page(
         "operator.html",
@@ -83,10 +83,6 @@ async def overview(request: Request, done: str = "") -> Response:
         settings=context.settings,
         health=context.pulse.report(__version__),
     )
-
-
-def _deadline(row: ChallengeSummary | None) -> int:
-    return row.scoringDeadline if row else 0
 
 
 @router.post("/sign-in")
