@@ -16,7 +16,7 @@ MOST_WAITING = 100
 
 
 async def measure_entries(tick: Tick) -> None:
-    runs, pending, waiting = MOST_RUNS, list(tick.opened), []
+    runs, pending, waiting = MOST_RUNS, list(tick.opened), list[str]()
     async with tick.within(tick.limits.measure_seconds, "Measuring the entries of open challenges"):
         while pending and runs > 0:
             done, is_left, address = 0, False, pending[0].address
