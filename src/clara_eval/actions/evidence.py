@@ -163,14 +163,13 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
 
 @dataclass(slots=True)
 class AgentTotals:
-    """What one agent did in every challenge whose entries are closed."""
+    """What one agent did where entries are closed; what it earned is by token."""
 
     number: int
     address: str
     entered: int = 0
     won: int = 0
     earned: dict[str, Earned] = field(default_factory=dict)
-    """By token: what the contracts pay."""
 
 
 async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
@@ -182,9 +181,9 @@ async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
             found.setdefault(one.agentId, AgentTotals(one.agentId, one.address)).entered += 1
         for winner in (one for one in result.winners if one.agentId in found):
             standing, token = found[winner.agentId], result.token
-            before = standing.earned.get(token.address)
-            amount = int(winner.prizeAmount) + (int(before.amount) if before else 0)
-            standing.earned[token.address] = Earned(token=token, amount=str(amount))
+            before = standing.earned.get(token.address, Earned(token=token, amount="0"))
+            amount = str(int(before.amount) + int(winner.prizeAmount))
+            standing.earned[token.address] = Earned(token=token, amount=amount)
             standing.won += 1
     return list(found.values())
 

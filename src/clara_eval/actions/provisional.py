@@ -23,7 +23,6 @@ from clara_eval.submissions.model import Rejected, SubmissionLimits, check_submi
 
 MOST_ENTRIES = 100
 """Entries on a provisional board, the earliest: a flood of later ones costs nothing."""
-REFERENCE = "reference"
 NOT_ON_CHAIN = "Not on chain: it is fetched and measured after entries close."
 TOO_SLOW = "Not measured: it takes too long while entries are open."
 
@@ -50,8 +49,8 @@ class _Tools:
             fetched = read_data_uri(submission.solution_uri, SubmissionLimits().max_bytes)
         except BadSubmission as bad:
             return row.model_copy(update={"problem": str(bad)})
-        form = self.config.submission_format
-        found = check_submission(submission, fetched, language=self.config.language, form=form)
+        config = self.config
+        found = check_submission(submission, fetched, language=config.language, form=config.submission_format)
         if isinstance(found, Rejected):
             return row.model_copy(update={"problem": found.reason})
         return row.model_copy(update={"facts": await self.facts(found.code, found.program)})
@@ -102,7 +101,7 @@ def _tools(ports: Ports, challenge: Challenge) -> _Tools | None:
 
 def _listed(current: Challenge, config: EvalConfig) -> Iterator[tuple[ProvisionalEntry, Submission | None]]:
     if config.harness and config.harness.reference is not None:
-        yield ProvisionalEntry(hash=REFERENCE), None
+        yield ProvisionalEntry(hash="reference"), None
     for one in sorted(current.submissions, key=lambda one: one.submitted_at)[:MOST_ENTRIES]:
         place = keccak_hex(one.solution_uri.encode())
         yield ProvisionalEntry(address=one.submitter, agentId=one.agent_id, hash=place), one

@@ -11,8 +11,7 @@ from clara_eval.service.duty import Tick
 _log = structlog.get_logger(__name__)
 MOST_RUNS, MOST_OF_ONE = 20, 10
 """New measurements in a tick, and of them in one challenge: neither a flood nor a board delays an evaluation."""
-MOST_WAITING = 100
-"""Challenges that are looked at again for entries left over; others wait for their next entry."""
+MOST_WAITING = 100  # of the challenges with entries left over; others wait for their next entry
 
 
 async def measure_entries(tick: Tick) -> None:

@@ -170,11 +170,11 @@ async def posts(stage: Stage) -> None:
     wallet.account = chain.agents[8]
     await chain.send(wallet.account, chain.token, "mint", wallet.account.address, 1000 * USDC)
     await page.goto(f"{stage.url}/post")
-    for name, value in {"title": "From a browser", "problemStatement": "Sort it.", "prize": "100 USDC"}.items():
+    for name, value in {"title": "From a browser", "problem_statement": "Sort it.", "prize": "100 USDC"}.items():
         await page.fill(f"#{name}", value)
-    await page.fill("#evalConfigJSON", "{}")
+    await page.fill("#eval_config", "{}")
     await stage.told("Show the plan", "version")
-    await page.fill("#evalConfigJSON", json.dumps(CONFIG))
+    await page.fill("#eval_config", json.dumps(CONFIG))
     await stage.told("Show the plan", "Will sign: Create the challenge and escrow 105 USDC")
     assert "eth_sendTransaction" not in wallet.asked[-3:]
     await page.fill("#prize", "200 USDC")  # what was changed is shown again before it is signed

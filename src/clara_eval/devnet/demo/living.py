@@ -1,7 +1,6 @@
 """`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next.
 
-The chain's time is this machine's time, so countdowns are right: what is over began in the past. The running round is
-judged by a slow endpoint on this machine; if its client is not installed, by rules at once.
+The chain's time is this machine's. The running round is judged by a slow endpoint here; without its client, by rules.
 """
 
 from __future__ import annotations
@@ -82,10 +81,8 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
         await _past_rounds(chain, local, say)
         config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
         story = replace(rate_limiter(), config=json.dumps(config, indent=1))
-        posting = asyncio.create_task(_keep_posting(chain, story, tempo, say))
-        mining = asyncio.create_task(_keep_mining(chain))
-        stack.callback(posting.cancel)
-        stack.callback(mining.cancel)
+        for work in (_keep_posting(chain, story, tempo, say), _keep_mining(chain)):
+            stack.callback(asyncio.create_task(work).cancel)
         yield local
 
 
@@ -119,19 +116,11 @@ def _answers(schema: FeatureSchema, seconds: float) -> Callable[[web.Request], A
         verdict = judge.verdict(first, second)
         text = json.dumps({"winner": verdict.winner, "confidence": verdict.confidence, "reason": verdict.reason})
         words = sum(len(message["content"]) for message in asked["messages"]) // 4
-        return web.json_response(
-            {
-                "id": "demo",
-                "object": "chat.completion",
-                "model": MODEL,
-                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-                "usage": {
-                    "prompt_tokens": words,
-                    "completion_tokens": len(text) // 4,
-                    "total_tokens": words + len(text) // 4,
-                },
-            }
-        )
+        message, said = {"role": "assistant", "content": text}, len(text) // 4
+        usage = {"prompt_tokens": words, "completion_tokens": said, "total_tokens": words + said}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        whole = {"id": "demo", "object": "chat.completion", "model": MODEL, "choices": [choice], "usage": usage}
+        return web.json_response(whole)
 
     return answer
 
@@ -143,9 +132,7 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
     return settings.model_copy(
         update={
             **{name: getattr(own, name) for name in names},
-            "evaluator_keystore": None,
-            "signer_url": None,
-            "evaluator_address": None,
+            **dict.fromkeys(("evaluator_keystore", "signer_url", "evaluator_address")),
             **dict.fromkeys(("kv_account", "kv_namespace", "kv_token")),
             "usdc_address": chain.deployment.token,
             "judges_as_set": judge,

@@ -1,7 +1,4 @@
-"""Post a round and ten submissions: seven of different quality, a copy, a wrong hash, and one that is not text.
-
-Submissions are in `data:` URIs, so no network is needed.
-"""
+"""Post a round and ten submissions: seven of different quality, a copy, a wrong hash, and one that is not text."""
 
 from __future__ import annotations
 

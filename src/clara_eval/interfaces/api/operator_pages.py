@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from clara_eval.actions.published import ResultReader, spend_report
+from clara_eval.actions.published import spend_report
 from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
@@ -175,7 +175,8 @@ async def reviewed_game(address: str, first: str, second: str, request: Request)
     if session_of(request) is None:
         return _sign_in(request)
     at = (known_address(address), known_address(first), known_address(second))
-    values = await game_view(operators(context_of(request).reader), *at, admin=True)
+    reader = replace(context_of(request).reader, traces_public="after_post")
+    values = await game_view(reader, *at, admin=True)
     return page("game.html", values, heading="h1", base=f"/operator/reviews/{at[0]}")
 
 
@@ -185,14 +186,9 @@ async def reviewed_entry(address: str, submitter: str, request: Request, against
     if session_of(request) is None:
         return _sign_in(request)
     known, rival = known_address(address), known_address(against) if against else None
-    reader = operators(context_of(request).reader)
+    reader = replace(context_of(request).reader, traces_public="after_post")  # the operator reads what is never public
     values = await entry_view(reader, known, known_address(submitter), rival, admin=True)
     return page("entry.html", values, base=f"/operator/reviews/{known}")
-
-
-def operators(reader: ResultReader) -> ResultReader:
-    """The operator reads evidence also if it is never published."""
-    return replace(reader, traces_public="after_post")
 
 
 @router.post("/retry/{address}")

@@ -105,10 +105,9 @@ async def api_docs(request: Request) -> HTMLResponse:
 @router.get("/post")
 async def post_page(request: Request) -> HTMLResponse:
     settings = request.app.state.context.settings
-    kind = "code" if has_model(settings.judges) else "measured"
-    chain, factory = settings.network.chain_id, settings.challenge_factory or settings.network.factory
-    values = {"chain": chain, "network": settings.network_name, "factory": factory, "config": template_text(kind)}
-    return page("post.html", values)
+    config = template_text("code" if has_model(settings.judges) else "measured")
+    factory, chain = settings.challenge_factory or settings.network.factory, settings.network.chain_id
+    return page("post.html", chain=chain, network=settings.network_name, factory=factory, config=config)
 
 
 @router.get("/verify")
@@ -193,7 +192,7 @@ async def agents(
     rows = sorted(kept[1], key=lambda one: (orders[sort](one), -one.won, one.number))
     pages = max(1, -(-len(rows) // PAGE_ROWS))
     shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
-    return page("agents.html", rows=shown, total=len(rows), sort=sort, number=min(number, pages), pages=pages)
+    return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
 
 
 @router.get("/agents/{number}")

@@ -17,7 +17,8 @@
     }
   }
   async function plan(path, body) {
-    const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    const sent = body && { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+    const answer = await fetch(path, sent);
     const found = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Stopped([found.detail || `The service answered ${answer.status}.`, found.remedy].filter(Boolean).join(" "));
     return found;
@@ -58,14 +59,14 @@
 
   const acts = {
     async claim(form, from, tell) {
-      const found = await plan("/api/v1/actions/claim", { address: form.dataset.address, sender: from });
+      const found = await plan(`/api/v1/actions/claim/${form.dataset.address}?sender=${from}`);
       const receipts = await send(found, from, tell);
       return [`Claimed. ${found.summary}`, receipts.at(-1).transactionHash];
     },
     async post(form, from, tell) {
       const { skills, ...body } = fields(form);
-      const asked = { ...body, skills: skills.split(",").map((one) => one.trim()).filter(Boolean), sender: from };
-      const found = await plan("/api/v1/actions/post", asked), key = JSON.stringify(asked);
+      const asked = { ...body, skills: skills.split(",").map((one) => one.trim()).filter(Boolean) };
+      const found = await plan(`/api/v1/actions/post?sender=${from}`, asked), key = from + JSON.stringify(asked);
       if (form.dataset.shown !== key) { // the plan is read before anything is signed
         form.dataset.shown = key;
         form.querySelector("button[type=submit]").textContent = "Sign in the wallet";
@@ -77,7 +78,7 @@
     },
     async object(form, from, tell) {
       const asked = fields(form), address = form.dataset.address;
-      const { message } = await plan("/api/v1/actions/object", { address, ...asked });
+      const { message } = await plan(`/api/v1/actions/object/${address}?${new URLSearchParams(asked)}`);
       tell("Sign the objection in your wallet; it costs nothing.");
       const bytes = Array.from(new TextEncoder().encode(message), (byte) => byte.toString(16).padStart(2, "0")).join("");
       const signature = await ask("personal_sign", ["0x" + bytes, from]);
