@@ -125,7 +125,7 @@ async def known_status(settings: Settings, address: Address) -> tuple[EvalStatus
             return status, await read(store, chain_id, Scores, scores_key(address))
     if settings.api_url is None:
         return None, None
-    service = ApiRecords(settings.api_url)
+    service = ApiRecords(settings.api_url, settings.network.chain_id)
     return await service.status(address), await service.scores(address)
 
 

@@ -82,7 +82,13 @@ async def published_live(app: App, address: Address) -> AsyncIterator[None]:
         yield
         return
     live = _Live(app, places, address)
-    showing = asyncio.create_task(live.keep_showing())
+
+    async def keep_showing() -> None:
+        while True:
+            await asyncio.sleep(LIVE_SECONDS)
+            await live.show()
+
+    showing = asyncio.create_task(keep_showing())
     try:
         yield
     finally:
@@ -99,11 +105,6 @@ class _Live:
     address: Address
     shown: dict[tuple[str, str], str] = field(default_factory=dict)
     """What each place has under each key."""
-
-    async def keep_showing(self) -> None:
-        while True:
-            await asyncio.sleep(LIVE_SECONDS)
-            await self.show()
 
     async def show(self) -> None:
         """Put what changed; a place that fails gets it the next time, and the evaluation goes on."""

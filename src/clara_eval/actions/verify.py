@@ -11,7 +11,7 @@ from pathlib import Path
 from clara_eval.app import open_caller, open_chain, open_machine, trace_fetch
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge, Posted
-from clara_eval.chain.winners import read_calldata
+from clara_eval.chain.winners import committed_digest
 from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.networks import network_of_chain
@@ -59,28 +59,26 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
             f"The CID of {uri[:120]!a} was not recomputed: the gateway gives no blocks.",
             remedy="Name another gateway in CLARA_IPFS_GATEWAY.",
         )
-    found = await TraceFile.of(_whole(fetched.content))
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield fetched.content
+
+    found = await TraceFile.of(whole())
     if found is None:
         raise NotFound(f"The trace at {uri[:120]!a} is empty.", remedy="Check the CID.")
     return found
 
 
-async def _whole(content: bytes) -> AsyncIterator[bytes]:
-    yield content
-
-
 async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
-    if (lines := await _stored(address, settings)) is not None:
-        return lines
-    if settings.api_url is None:
+    found = await _stored(address, settings)
+    if found is None and settings.api_url is not None:
+        found = await _served(address, settings)
+    if found is None:
+        nor = f", nor at {settings.api_url}" if settings.api_url else ""
         raise NotFound(
-            f"No trace of {address} is in this store.",
-            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
-        )
-    if (found := await _served(address, settings)) is None:
-        raise NotFound(
-            f"No trace of {address} is in this store, nor at {settings.api_url}.",
-            remedy="Traces are public after the post; give a trace file or ipfs://CID.",
+            f"No trace of {address} is in this store{nor}.",
+            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
+            "are public after the post.",
         )
     return found
 
@@ -110,24 +108,18 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
         if lines is None:
             told.append(f"{name}: {if_none}")
             continue
-        found, problem = _digest(lines)
-        if found == digest:
-            return lines
+        try:
+            last = deque(read_entries(lines), maxlen=1)
+            if last and last[0].hash == digest:
+                return lines
+            told.append(f"{name} has another trace, {last[0].hash}." if last else f"{name}: It has no entries.")
+        except BadTrace as bad:
+            told.append(f"{name}: {bad.message}")
         lines.close()
-        told.append(f"{name}: {problem}" if problem else f"{name} has another trace, {found}.")
     raise NotFound(
         f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
     )
-
-
-def _digest(lines: TraceFile) -> tuple[str | None, str]:
-    """Compute the digest of a trace's lines, or say what is wrong with them."""
-    try:
-        last = deque(read_entries(lines), maxlen=1)
-    except BadTrace as bad:
-        return None, bad.message
-    return (last[0].hash, "") if last else (None, "It has no entries.")
 
 
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
@@ -202,10 +194,7 @@ async def _committed_trace(address: Address, settings: Settings, rpc: str) -> Tr
         posted = await chain.results.posted_by(challenge)
         if posted is None:
             raise BadTrace(f"No scores of {address} are posted.", entry="calldata", remedy="Verify it after the post.")
-        try:
-            digest = read_calldata(posted.calldata).trace_digest
-        except BadInput:
-            digest = None
+        digest = committed_digest(posted.calldata)
         if digest is None:
             raise BadTrace(
                 f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to no trace.", entry="digest"

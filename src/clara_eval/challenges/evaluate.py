@@ -44,10 +44,6 @@ class Evaluation:
     """None if the result was found on the chain."""
 
     @property
-    def is_recognised(self) -> bool:
-        return self.winners_found is None
-
-    @property
     def result(self) -> EvaluationResult:
         if self.ran is None:
             raise self._missing()
@@ -70,7 +66,11 @@ async def evaluate_challenge(
     challenge: Challenge, ports: Ports, options: Options, status: StatusWriter, *, is_open: bool, now: int
 ) -> Evaluation:
     """Evaluate a challenge that `pin_challenge` read, and post the result unless somebody is waited for."""
-    ports = replace(ports, sender=replace(ports.sender.with_notice(status.explain), is_dry=options.dry_run))
+
+    async def explain(reason: str) -> None:
+        await status.say(status.status.status, reason=reason)
+
+    ports = replace(ports, sender=replace(ports.sender.with_notice(explain), is_dry=options.dry_run))
     if is_open and ports.sender.can_sign:
         # Past its deadline and still open: it is moved on to scoring before anything is paid for.
         options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))

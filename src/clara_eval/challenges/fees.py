@@ -39,10 +39,18 @@ def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: in
     _check(mode, prize_pool_units, decimals)
     if mode == "platform":
         return Fee(mode, 0, prize_pool_units, prize_pool_units, decimals)
-    if mode == "poster":
-        amount = _quoted(quote_micro_usd, decimals)
-        return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
     dollar: int = 10**decimals
+    if mode == "poster":
+        if quote_micro_usd is None:
+            raise BadInput(
+                "The poster pays the evaluation, and its price is not known: a judge has no known token price.",
+                path="quote",
+                remedy="Choose judges with known prices, or another fee mode.",
+            )
+        if quote_micro_usd < 0:
+            raise BadInput("A quote cannot be negative.", path="quote", value=quote_micro_usd)
+        amount = -(-quote_micro_usd * dollar // _MICRO)
+        return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
     amount = min(max(prize_pool_units * SHARE_BPS // 10_000, MIN_FEE_USD * dollar), MAX_FEE_USD * dollar)
     if amount >= prize_pool_units:
         raise BadInput(
@@ -69,16 +77,3 @@ def _check(mode: str, prize_pool_units: int, decimals: int) -> None:
         raise BadInput("The prize pool has to be more than 0.", path="prizePool", value=prize_pool_units)
     if not 0 <= decimals <= 36:
         raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals", value=decimals)
-
-
-def _quoted(quote_micro_usd: int | None, decimals: int) -> int:
-    if quote_micro_usd is None:
-        raise BadInput(
-            "The poster pays the evaluation, and its price is not known: a judge has no known token price.",
-            path="quote",
-            remedy="Choose judges with known prices, or another fee mode.",
-        )
-    if quote_micro_usd < 0:
-        raise BadInput("A quote cannot be negative.", path="quote", value=quote_micro_usd)
-    dollar: int = 10**decimals
-    return -(-quote_micro_usd * dollar // _MICRO)

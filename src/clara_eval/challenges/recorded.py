@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import Winners, post_scores, read_calldata
@@ -112,17 +112,12 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         if evidence.digest != digest:
             return None
         if review is not None and tuple(evidence.approvals) != review.approvals:
-            pieces = render(_entry_lines(trace), digest, review.approvals)
+            lines = takewhile(lambda line: not line.startswith("]"), islice(trace, 1, None))
+            entry_lines = (line.removesuffix("\n").removesuffix(",") for line in lines)
+            pieces = render(entry_lines, digest, review.approvals)
             await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
         winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))
     return RecordedResult(digest, winners, disputed, None, review)
-
-
-def _entry_lines(trace: TraceFile) -> Iterator[str]:
-    for line in islice(trace, 1, None):
-        if line.startswith("]"):
-            return
-        yield line.removesuffix("\n").removesuffix(",")
 
 
 def _winners(challenge: Challenge, calldata: bytes) -> Winners:

@@ -12,8 +12,8 @@ from clara_eval.evaluation.execution import choose_harness, run_all
 from clara_eval.evaluation.features.extract import ReadingContext
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
-from clara_eval.evaluation.play import Comparison, judge_by_rules, play_tournament
-from clara_eval.evaluation.result import EvaluationResult, tally_of
+from clara_eval.evaluation.play import Comparison, RuledComparisons, judge_by_rules, play_tournament
+from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, place
 from clara_eval.evaluation.review_rules import JudgedRound, round_flags
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, is_by_default
@@ -22,7 +22,7 @@ from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
 from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank
+from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank, tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,10 @@ def rank_round(
     """Rank the items; a family is judged once more as if it had stayed away."""
     if not items:
         return None
-    table = tally_of(items, comparisons)
+    if isinstance(comparisons, RuledComparisons):
+        table = comparisons.table
+    else:
+        table = tally(items, [one.result for one in comparisons if one.winner is not None])
     return rank(
         table.by_pair() if literal else table,
         seed=given.run.encode(),
