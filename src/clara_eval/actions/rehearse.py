@@ -23,8 +23,7 @@ from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.extract import ReadingContext, extract_features
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts, extract_features
 from clara_eval.harness import Machine
 from clara_eval.judge.comparison import describe
 from clara_eval.judge.extraction import type_names

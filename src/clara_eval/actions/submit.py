@@ -24,7 +24,7 @@ from clara_eval.core.errors import BadInput, BadSubmission, CannotAct, NotYet
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
-from clara_eval.evaluation.features.features import executed_values
+from clara_eval.evaluation.features.extract import executed_values
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 

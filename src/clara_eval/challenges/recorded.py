@@ -16,7 +16,7 @@ from clara_eval.challenges.review import Review, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import render

@@ -13,7 +13,7 @@ from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Placed
 from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.execution import Execution
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons
 from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Round, Ruling
 from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED, SubmissionResult

@@ -9,8 +9,7 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.evaluation.entries import RoundReader, accounts, collect_entries, in_order, unevaluable
 from clara_eval.evaluation.execution import choose_harness, run_all
-from clara_eval.evaluation.features.extract import ReadingContext
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.play import Comparison, RuledComparisons, judge_by_rules, play_tournament
 from clara_eval.evaluation.result import EvaluationResult
