@@ -81,7 +81,7 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     return None
 
 
-async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
+async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[SentStep]:
     """Send every step and wait for it; limit and ether are checked before the first."""
     account = caller.account
     if account is None:
@@ -101,7 +101,8 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) 
     sent: list[SentStep] = []
     try:
         for number, planned in enumerate(started.plan.transactions):
-            await report(number, len(started.plan.transactions), planned.description)
+            if report is not None:
+                await report(number, len(started.plan.transactions), planned.description)
             with naming_sent(sent):
                 sent.append(await steps.send(number))
     except CannotAct:
@@ -109,7 +110,8 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) 
             await store.forget_entry(run, action.key)
         raise
     await store.forget_entry(run, action.key)
-    await report(len(sent), len(sent), "done")
+    if report is not None:
+        await report(len(sent), len(sent), "done")
     return sent
 
 
@@ -219,9 +221,6 @@ class _Steps:
         )
 
 
-async def report_nothing(_done: int, _total: int, _words: str) -> None: ...
-
-
 async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> Plan:
     """Plan an action, or go on with one that was begun; if only shown, a refusal of the wallet is a warning."""
     plan = await unfinished_plan(caller, action) or await action.plan(caller, None)
@@ -237,7 +236,7 @@ async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> 
 
 
 async def perform(
-    caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report = report_nothing
+    caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report | None = None
 ) -> ActResult:
     """Plan an action, and send it if there is a wallet and a yes."""
     if caller.account is None:

@@ -74,7 +74,14 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
     if registry is None or not app.sender.can_sign:
         return
     budget = Budget(app.settings.reputation_gas)
-    for address in await _final_and_ours(app):
+    rows = await app.store.items(app.chain_id, FEEDBACK)
+    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
+    final = [
+        (summary.scorePostedAt or 0, address)
+        for address, summary in (await summaries(app.store, app.chain_id)).items()
+        if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
+    ]
+    for _, address in sorted(final):
         plan = await _plan(app, registry, address)
         if plan is None:
             continue
@@ -133,18 +140,6 @@ async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
             del plan.given[str(earned.agent_id)]
     plan.is_settled = not plan.left
     await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
-
-
-async def _final_and_ours(app: App) -> list[Address]:
-    rows = await app.store.items(app.chain_id, FEEDBACK)
-    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
-    index = await summaries(app.store, app.chain_id)
-    final = [
-        (summary.scorePostedAt or 0, address)
-        for address, summary in index.items()
-        if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
-    ]
-    return [address for _, address in sorted(final)]
 
 
 async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:

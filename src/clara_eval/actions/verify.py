@@ -20,15 +20,14 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
-from clara_eval.evaluation.replay import Replay
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
 
 __all__ = ["Checked", "CheckedFolder", "JudgeEvidence"]
-Place = tuple[str, Callable[[], Awaitable[TraceFile | None]], str]
-"""Its name, how its trace is read, and what to say if it has none."""
+Place = tuple[str, Callable[[], Awaitable[TraceFile | None]]]
+"""Its name, and how its trace is read; None if it has none."""
 
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:
@@ -96,17 +95,17 @@ async def _served(address: Address, settings: Settings) -> TraceFile | None:
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
     """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
     told: list[str] = []
-    for name, place, if_none in _places(address, settings, uris):
+    for name, place in _places(address, settings, uris):
         try:
             lines = await place()
-        except NotFound as bad:
+        except (NotFound, BadInput) as bad:
             told.append(f"{name}: {bad.message}")
             continue
         except Temporary as bad:
             told.append(f"{name} could not be asked: {bad.message}")
             continue
         if lines is None:
-            told.append(f"{name}: {if_none}")
+            told.append(f"{name}: It has no trace of this challenge.")
             continue
         try:
             last = deque(read_entries(lines), maxlen=1)
@@ -123,29 +122,22 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
 
 
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
-    yield "The store here", partial(_stored, address, settings), "It has no trace of this challenge."
+    yield "The store here", partial(_stored, address, settings)
     if settings.api_url is not None:
-        service = f"The service at {settings.api_url}"
-        yield service, partial(_served, address, settings), "It shows no trace of this challenge."
-    yield "IPFS, by the scores,", partial(_from_scores, address, settings), "The scores name no CID."
+        yield f"The service at {settings.api_url}", partial(_served, address, settings)
+    yield "IPFS, by the scores,", partial(_from_scores, address, settings)
     for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
-        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings), ""
+        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
     for path in sorted(settings.trace_dir.glob(f"*{address}*.json")) if settings.trace_dir.is_dir() else ():
-        yield f"The file {path}", partial(_lines_in, path), ""
+        yield f"The file {path}", partial(find_trace, str(path), settings)
 
 
-async def _from_scores(address: Address, settings: Settings) -> TraceFile | None:
+async def _from_scores(address: Address, settings: Settings) -> TraceFile:
     async with open_caller(settings) as caller:
         scores = await caller.records.scores(address)
-    cid = scores.traceCid if scores else None
-    return await _from_ipfs(f"ipfs://{cid}", settings) if cid is not None else None
-
-
-async def _lines_in(path: Path) -> TraceFile:
-    try:
-        return TraceFile.at(path)
-    except OSError as bad:
-        raise NotFound(f"It cannot be read: {bad.strerror or bad}.") from None
+    if scores is None or scores.traceCid is None:
+        raise NotFound("The scores name no CID.")
+    return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
@@ -222,31 +214,21 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
 
 def verified_document(checked: Checked | CheckedFolder) -> dict[str, object]:
     """What was recomputed and compared, and what that does not prove."""
+    venue: dict[str, object]
     if isinstance(checked, CheckedFolder):
-        return {
-            **_replayed_document(checked),
-            "folder": checked.venue.given.name,
-            "notProven": list(checked.not_proven),
-            "winners": list(checked.winners),
+        venue = {"folder": checked.venue.given.name, "winners": list(checked.winners)}
+    else:
+        posted = checked.posted
+        venue = {
+            "challenge": checked.challenge.address,
+            "chainId": checked.challenge.chain_id,
+            "comparedWithChain": list(checked.compared),
+            "winners": [
+                {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+                for w in checked.winners.entries
+            ],
+            "onChain": posted and {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
         }
-    posted = checked.posted
-    return {
-        **_replayed_document(checked),
-        "challenge": checked.challenge.address,
-        "chainId": checked.challenge.chain_id,
-        "notProven": list(checked.not_proven),
-        "comparedWithChain": list(checked.compared),
-        "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
-            for w in checked.winners.entries
-        ],
-        "onChain": None
-        if posted is None
-        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
-    }
-
-
-def _replayed_document(checked: Replay) -> dict[str, object]:
     return {
         "ok": True,
         "executionChecked": checked.is_execution_checked,
@@ -274,4 +256,6 @@ def _replayed_document(checked: Replay) -> dict[str, object]:
             }
             for one in checked.judges
         ],
+        "notProven": list(checked.not_proven),
+        **venue,
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.challenges.misplaced import calibrations, prize_usd
 from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.recorded import RecordedResult
-from clara_eval.challenges.review import Review, lapse, moment_words, request_review
+from clara_eval.challenges.review import Review, moment_words, save_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
@@ -17,7 +17,7 @@ from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
-from clara_eval.evaluation.round import rule_by_clock
+from clara_eval.evaluation.round import CLOCK, rule_by_clock
 from clara_eval.judge.calibration_gate import why_not_alone
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."
@@ -52,7 +52,8 @@ async def _wait_for_review(
     if review.posts_at is not None and now >= review.posts_at:
         await case.journal.drop("digest")
         await rule_by_clock(case.journal, review.digest, review.posts_at)
-        await lapse(case.ports.store, case.challenge.chain_id, review)
+        lapsed = replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK)
+        await save_review(case.ports.store, case.challenge.chain_id, lapsed)
         return PostDecision("run again")
     reason, waits = MEANINGS["review"], list[float]()
     if review.posts_at is not None:
@@ -79,16 +80,16 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
     since = said.requested_at if said is not None else await case.chain_now()
     codes = [reason.code for reason in reasons]
     posts_at = default_moment(window_of(challenge), codes, since) if result.ranking else None
-    return await request_review(
-        case.ports.store,
-        challenge.chain_id,
+    review = Review(
         challenge.address,
         found.digest,
-        [reason.sentence for reason in reasons],
+        "waiting",
+        tuple(reason.sentence for reason in reasons),
         since,
         posts_at=posts_at,
         default="" if posts_at is None else _default_words(result),
     )
+    return await save_review(case.ports.store, challenge.chain_id, review)
 
 
 async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:

@@ -45,22 +45,19 @@ async def record_posted(store: SqlStore, results: PostedResults, challenge: Chal
         scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
     ours = scores if scores is not None and committed and scores.get("traceDigest") == committed else None
     if scores is None or not scores.get("postedBy") or (scores.get("traceDigest") and ours is None):
-        document = ours or await _on_chain(results, challenge, posted.by)
+        document = ours
+        if document is None:
+            winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
+            rows = [row.model_dump() for row in rows_on_chain(winners)]
+            paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
+            document = {"rankings": rows, "winners": paid if posted.by is PostedBy.EVALUATOR else []}
+            document |= {"margin": None, "consistency": None, "flags": [], "traceDigest": None}
         document |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
         document["publishedAt"] = challenge.score_posted_at
         await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
     reason = None if posted.by is PostedBy.EVALUATOR else f"Scores were posted by the {posted.by}."
     await writer.say("complete", reason=reason, posted_by=str(posted.by))
     return posted
-
-
-async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) -> dict[str, object]:
-    """The paid places as the contract holds them; winners only if we posted."""
-    winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
-    rows = [row.model_dump() for row in rows_on_chain(winners)]
-    paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
-    chosen = paid if by is PostedBy.EVALUATOR else []
-    return {"rankings": rows, "winners": chosen, "margin": None, "consistency": None, "flags": [], "traceDigest": None}
 
 
 async def record_closed(store: SqlStore, challenge: Challenge) -> None:

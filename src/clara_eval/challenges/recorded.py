@@ -43,7 +43,8 @@ class RecordedResult:
 async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:
     """Write the trace and the public keys. Raises Disagrees if an earlier run gave another digest."""
     challenge, store = case.challenge, case.ports.store
-    with drafted(entries(prepared.plan, result, prepared.venue.records(result))) as draft:
+    venue = prepared.venue
+    with drafted(entries(prepared.plan, result, venue.records(result))) as draft:
         await _check_posted(case, draft.digest)
         await close_unanswered(case.journal, result.unanswered)
         await case.journal.note("digest", draft.digest)
@@ -54,7 +55,6 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
     keys = public_keys(challenge.address, challenge.block.timestamp, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
-    venue = prepared.venue
     return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
 
 
