@@ -190,15 +190,15 @@ async def _checked(
         )
     kind, _, what = about.partition(":")
     if kind == "game" and (what not in places or what == signer):
-        raise BadInput(f"{what} is not another submitter of this challenge.", path="about", value=about)
+        raise BadInput(f"{what} is not another submitter of this challenge.", path="about")
     if kind in {"rejected", "copy"} and places[signer].status != "rejected":
-        raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about", value=about)
+        raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about")
     return draft.digest, Objection(Address(signer), about, reason, signed)
 
 
 def _check_words(about: str, reason: str) -> None:
     if not ABOUT.fullmatch(about):
-        raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about", value=about)
+        raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about")
     if not reason.strip() or len(reason) > MAX_REASON:
         raise BadInput(f"The reason has to have 1 to {MAX_REASON} characters.", path="reason")
     if escaped(reason) != reason:

@@ -79,7 +79,6 @@ def sender_of(caller: Caller, sender: str | None) -> Address | None:
         raise BadInput(
             f"The sender {named} is not the local wallet {caller.account.address}.",
             path="sender",
-            value=sender,
             remedy="Omit the sender, or remove CLARA_WALLET_KEY to get unsigned transactions.",
         )
     return caller.account.address

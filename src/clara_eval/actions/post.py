@@ -219,7 +219,7 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
 
 def _check_words(posting: Posting) -> None:
     if not posting.title.strip() or len(posting.title) > 200:
-        raise BadInput("The title is empty or longer than 200 characters.", path="title", value=posting.title[:80])
+        raise BadInput("The title is empty or longer than 200 characters.", path="title")
     if not posting.problem_statement.strip():
         raise BadInput("The problem statement is empty.", path="problemStatement", remedy="Say what agents should do.")
     if not 0 <= posting.max_participants < 2**256:
@@ -264,7 +264,6 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
         raise BadInput(
             f"At most {cap} participants cannot fill {len(shares)} winning places: no result could be posted.",
             path="maxParticipants",
-            value=cap,
             remedy="Allow more participants (at least 2), or pay fewer winners.",
         )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
@@ -327,7 +326,6 @@ async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
     raise BadInput(
         f"Which token {wanted[:20]!r} is on {network} is not known here.",
         path="token",
-        value=wanted,
         remedy="Give the token's address, or list it in CLARA_WALLET_TOKENS.",
     )
 

@@ -115,7 +115,7 @@ def is_waiting(status: EvalStatusResult) -> bool:
 async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
     """Show every place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
-        raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
+        raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit")
     challenge = await challenge_at(caller, address)
     scores, standings = await _standings(caller, challenge)
     return LeaderboardResult(

@@ -138,7 +138,6 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
         raise BadInput(
             f"{decree.account} did not submit to this challenge.",
             path="account",
-            value=decree.account,
             remedy="`clara-eval review show` lists who did.",
         )
 

@@ -183,7 +183,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
 
 async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
     if not 0 <= agent_id < 2**256:
-        raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
+        raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
     registry = caller.chain.agents.identity(challenge.identity_registry)
     (owner,) = await registry.owners_of(await caller.chain.blocks.head(), [agent_id])
     if owner is None:
@@ -216,7 +216,6 @@ async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
         raise BadInput(
             f"The content has {len(content):,} bytes; at most {DATA_URI_BYTES:,} can be stored on chain itself.",
             path="content",
-            value=len(content),
             remedy="Set CLARA_IPFS_API to pin it, or publish it and give its ipfs: or https: URI.",
         )
     if is_archive(content):
@@ -238,7 +237,7 @@ def draft_text(caller: Caller, content: str, file: str) -> str:
     try:
         return _read_file(caller, file).decode("utf-8") if file else content
     except UnicodeDecodeError:
-        raise BadInput(f"The file {file[:200]!r} is not UTF-8 text.", path="file", value=file) from None
+        raise BadInput(f"The file {file[:200]!r} is not UTF-8 text.", path="file") from None
 
 
 def _read_file(caller: Caller, name: str) -> bytes:
@@ -251,11 +250,11 @@ def _read_file(caller: Caller, name: str) -> bytes:
             content = file.read(FILE_BYTES + 1)
     except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
         told = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."
-        raise BadInput(told, path="file", value=name, remedy="Name a file that you can read.") from None
+        raise BadInput(told, path="file", remedy="Name a file that you can read.") from None
     if len(content) > FILE_BYTES:
-        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
+        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file")
     if not content:
-        raise BadInput(f"The file {name[:200]!r} is empty.", path="file", value=name)
+        raise BadInput(f"The file {name[:200]!r} is empty.", path="file")
     return content
 
 

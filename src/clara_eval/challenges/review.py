@@ -103,12 +103,11 @@ def signature(name: str) -> str:
 def check_waiting(review: Review, digest: str | None) -> Review:
     """The review, if it waits and this is the result that was looked at."""
     if review.state != "waiting":
-        raise BadInput(f"The review of {review.address} is already {review.state}.", value=review.state)
+        raise BadInput(f"The review of {review.address} is already {review.state}.")
     if digest is not None and digest.lower() != review.digest:
         raise BadInput(
             f"The result that waits is {review.digest}, not {digest[:80]}.",
             path="traceDigest",
-            value=digest,
             remedy="It changed since you looked: look at the trace again.",
         )
     return review
