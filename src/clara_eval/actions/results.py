@@ -49,6 +49,7 @@ from clara_eval.documents.results import (
     Scores,
     StageProgress,
     State,
+    Value,
 )
 from clara_eval.harness.model import feature_name
 from clara_eval.submissions.model import REJECTIONS
@@ -166,12 +167,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         entries=max(len(standings), challenge.submission_count),
         token=token_document(challenge.token),
         postedBy=await posted_by(caller, challenge),
-        # Numbers, booleans and short closed values; anything longer is not a typed fact.
-        features=[
-            FeatureValue(name=name[:40], value=value)
-            for name, value in (facts.features if facts else {}).items()
-            if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
-        ],
+        features=_features(facts.features if facts else {}),
         notes=[
             fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS)
             for name, value in (facts.text if facts else {}).items()
@@ -270,6 +266,15 @@ async def _comparisons(
         for (first, second), game in (
             await comparisons_of(caller.records, caller.chain_id, address, account, rivals)
         ).items()
+    ]
+
+
+def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
+    """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
+    return [
+        FeatureValue(name=name[:40], value=value)
+        for name, value in values.items()
+        if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
     ]
 
 

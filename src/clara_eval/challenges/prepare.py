@@ -129,9 +129,8 @@ async def _take_over(challenge: Challenge, store: SqlStore, journal: Journal) ->
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
             return True
-        await journal.drop("digest", "unanswered", VERSION)
+        await journal.drop("digest", "unanswered", VERSION, prefix="executed/")
         await journal.drop_unreadable("plan", PLAN)
-        await journal.drop_all("executed/")
         _log.warning("round_started_again", challenge=challenge.address, begun_by=begun_by, version=ours)
     await journal.keep(VERSION, TEXT, ours)
     return is_begun

@@ -85,18 +85,7 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     yield "plan", {key: one for key, one in planned.items() if one is not None or key not in _OPTIONAL}
     yield "rulings", RULINGS.body(result.rulings)
     yield from venue.disputes
-    metadata = result.given.metadata
-    yield (
-        "metadata",
-        {
-            "content": base64.b64encode(result.given.metadata_bytes).decode(),
-            "evalConfig": metadata.config_bytes.decode(),
-            "evalConfigHash": result.given.config_hash,
-            "hashKind": metadata.hash_kind,
-            "title": metadata.title,
-            "adapted": to_camel_json(metadata.adapted),
-        },
-    )
+    yield "metadata", _metadata(result.given)
     yield "schema", {**result.schema.to_json(), "typedByModel": list(result.typed_by_model)}
     yield "prompts", result.prompts
     for piece in result.pieces:
@@ -167,6 +156,18 @@ def _execution(result: EvaluationResult) -> Iterator[Entry]:
     )
     for account, executed in sorted(execution.executed.items()):
         yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
+
+
+def _metadata(given: Round) -> dict[str, object]:
+    metadata = given.metadata
+    return {
+        "content": base64.b64encode(given.metadata_bytes).decode(),
+        "evalConfig": metadata.config_bytes.decode(),
+        "evalConfigHash": given.config_hash,
+        "hashKind": metadata.hash_kind,
+        "title": metadata.title,
+        "adapted": to_camel_json(metadata.adapted),
+    }
 
 
 def _solution(piece: SubmissionResult) -> dict[str, object]:

@@ -274,12 +274,16 @@ async def extract_features(
             )
         read = await _read(llm, schema, solution, reading)
     vector, flags = choose_values(schema, kept, read.claims.values)
+    directed, too_good = [one for one in asked if one.better and one.type != "text"], []
+    if len(directed) >= MANY_CLAIMS and all(_is_best(one, read.claims.values.get(one.name)) for one in directed):
+        sentence = f"All {len(directed)} claimed features have their best value."
+        too_good.append(Flag("all_best", "review", sentence, evidence={"features": len(directed)}))
     return SubmissionFacts(
         vector=vector,
         text=read.claims.texts,
         measured=kept,
         claimed=read.claims.values,
-        flags=(*executed_flags(executed), *read.flags, *flags, *_too_good(schema, read.claims)),
+        flags=(*executed_flags(executed), *read.flags, *flags, *too_good),
         requests=read.requests,
         second_view=read.second_view,
         unsupported=read.unsupported,
@@ -388,14 +392,6 @@ async def _ask(
     code = CANARY if wrong_canary else UNEVALUABLE
     sentence = f"What only a model can tell about it is unknown. {asked.reason}"
     return None, Flag(code, "review", sentence), asked.requests
-
-
-def _too_good(schema: FeatureSchema, claims: Claims) -> list[Flag]:
-    directed = [feature for feature in asked_features(schema) if feature.better and feature.type != "text"]
-    if len(directed) < MANY_CLAIMS or not all(_is_best(one, claims.values.get(one.name)) for one in directed):
-        return []
-    sentence = f"All {len(directed)} claimed features have their best value."
-    return [Flag("all_best", "review", sentence, evidence={"features": len(directed)})]
 
 
 def _is_best(feature: Feature, value: Value) -> bool:
