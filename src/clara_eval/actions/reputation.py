@@ -73,7 +73,7 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
     registry = reputation_registry(app.settings)
     if registry is None or not app.sender.can_sign:
         return
-    budget = Budget(app.settings.reputation_gas)
+    gas = app.settings.reputation_gas
     rows = await app.store.items(app.chain_id, FEEDBACK)
     done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
     final = [
@@ -87,38 +87,26 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
             continue
         await _settle(app, address, plan)
         for earned in plan.left:
-            if budget.is_used_up:
-                _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left))
-                return
-            receipt = await _give(app, earned, plan, budget)
-            if receipt is not None:
-                yield receipt
-            if not budget.is_used_up:
-                await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+            agent = str(earned.agent_id)
+            try:
+                used = await estimate_gas(app.chain, earned.call(), app.sender.address)
+                if gas < used <= app.settings.reputation_gas:
+                    _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left))
+                    return
+                if used > app.settings.reputation_gas:
+                    plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
+                else:
+                    gas -= used
+                    yield await _give(app, earned, plan)
+            except ContractRefused as bad:
+                plan.refuse(agent, str(bad))
+            await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
 
 
-@dataclass(slots=True)
-class Budget:
-    gas: int
-    is_used_up: bool = False
-
-
-async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Budget) -> Receipt | None:
-    """Give one feedback and note the outcome in the plan; None if nothing was sent."""
+async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan) -> Receipt:
+    """Give one feedback and note the outcome in the plan."""
     agent = str(earned.agent_id)
-    try:
-        used = await estimate_gas(app.chain, earned.call(), app.sender.address)
-        if used > app.settings.reputation_gas:
-            plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
-            return None
-        if used > budget.gas:
-            budget.is_used_up = True
-            return None
-        budget.gas -= used
-        receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
-    except ContractRefused as bad:
-        plan.refuse(agent, str(bad))
-        return None
+    receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
     if receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE):
         plan.given[agent] = receipt.tx_hash
         plan.last_block, plan.is_settled = max(plan.last_block, receipt.block_number or 0), False
