@@ -75,31 +75,27 @@ def parse_span(text: str) -> int | None:
 
 def parse_deadline(text: str, now: int) -> int:
     """Read a future moment: a span from `now`, a timestamp, or a date with its time zone."""
-    moment = _moment(text.strip(), now)
+    if (span := parse_span(text)) is not None:
+        moment = now + span
+    elif re.fullmatch(r"[0-9]{9,11}", text.strip()):
+        moment = int(text)
+    else:
+        try:
+            date = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise BadInput(
+                f"deadline {text[:40]!r} is not a moment.",
+                remedy='Write "7 days", "36h", or a date with its time zone: "2026-12-01T12:00:00Z".',
+            ) from None
+        if date.tzinfo is None:
+            raise BadInput(f"deadline {text[:40]!r} has no time zone.", remedy='Add one, such as "Z" for UTC.')
+        moment = int(date.timestamp())
     if moment <= now:
         remedy = 'Say for example "7 days".'
         raise BadInput(f"The deadline {text[:40]!r} is not in the future.", remedy=remedy)
     if moment > now + 10 * 366 * 86400:
         raise BadInput(f"The deadline {text[:40]!r} is more than ten years away.")
     return moment
-
-
-def _moment(text: str, now: int) -> int:
-    span = parse_span(text)
-    if span is not None:
-        return now + span
-    if re.fullmatch(r"[0-9]{9,11}", text):
-        return int(text)
-    try:
-        date = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadInput(
-            f"deadline {text[:40]!r} is not a moment.",
-            remedy='Write "7 days", "36h", or a date with its time zone: "2026-12-01T12:00:00Z".',
-        ) from None
-    if date.tzinfo is None:
-        raise BadInput(f"deadline {text[:40]!r} has no time zone.", remedy='Add one, such as "Z" for UTC.')
-    return int(date.timestamp())
 
 
 def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -> tuple[int, ...]:

@@ -191,7 +191,14 @@ def post(posting: Posting, sender: str | None = None) -> Action:
 async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> Plan:
     poster = sender_of(caller, sender)
     _check_words(posting)
-    config, is_for_clara = _config(posting), posting.evaluator == "clara"
+    is_for_clara = posting.evaluator == "clara"
+    config = parse_eval_config(posting.eval_config) if posting.eval_config.strip() else None
+    if config is None and is_for_clara:
+        raise BadInput(
+            "An evaluation by Clara needs an eval config with features and criteria.",
+            path="evalConfigJSON",
+            remedy='Give {"version": 1, "features": […], "criteria": "…"}, or evaluator "self" to score yourself.',
+        )
     unchecked = await checked_harness(caller, posting, config)
     terms = await _terms(caller, posting, config, poster)
     await _refuse_twice(caller, posting, terms, poster)
@@ -234,18 +241,6 @@ def _check_words(posting: Posting) -> None:
     digits = posting.private_set_hash.removeprefix("0x")
     if len(digits) != 64 or not set(digits.lower()) <= set("0123456789abcdef"):
         raise BadInput("The private set hash is not 0x and 64 hex digits.", path="privateSetHash")
-
-
-def _config(posting: Posting) -> EvalConfig | None:
-    if posting.eval_config.strip():
-        return parse_eval_config(posting.eval_config)
-    if posting.evaluator == "clara":
-        raise BadInput(
-            "An evaluation by Clara needs an eval config with features and criteria.",
-            path="evalConfigJSON",
-            remedy='Give {"version": 1, "features": […], "criteria": "…"}, or evaluator "self" to score yourself.',
-        )
-    return None
 
 
 async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> ChallengeTerms:

@@ -149,31 +149,25 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
                 f"The registry of feedback {registry} is about other agents than those of {address}.",
                 remedy="Check CLARA_REPUTATION_REGISTRY.",
             )
-        chosen = _chosen(app, scores)
+        paid = {winner.account for winner in scores.winners}
+        is_for_all = app.settings.reputation != "winners"
+        best: dict[int, int] = {}
+        for row in scores.rankings:
+            is_meant = row.status == "ranked" and (is_for_all or row.address in paid)
+            if is_meant and row.agentId is not None and row.score is not None:
+                best.setdefault(row.agentId, row.score)
         identity = app.chain.agents.identity(challenge.identity_registry)
-        are_ours = await identity.authorized(safe, app.sender.address, [agent for agent, _ in chosen])
-        skipped = [agent for (agent, _), is_ours in zip(chosen, are_ours, strict=True) if is_ours is not False]
+        are_ours = await identity.authorized(safe, app.sender.address, list(best))
+        skipped = [agent for agent, is_ours in zip(best, are_ours, strict=True) if is_ours is not False]
         uri = await trace_uri(app.store, app.chain_id, address, archived.digest) or ""
         place = (uri, await trace_keccak(app.store, app.chain_id, address))
         skill = next(iter(skills_in(inline_metadata(challenge.challenge_uri))), "")
         where = f"eip155:{app.chain_id}:{address}"
         planned = [
             EarnedFeedback(challenge.run, registry, agent, score, skill, where, *place, challenge.score_posted_at)
-            for agent, score in chosen
+            for agent, score in best.items()
             if agent not in skipped
         ]
         plan = FeedbackPlan(planned, skipped, {})
     await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
     return plan
-
-
-def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
-    """Agents with their best score: all that were ranked, or the winners."""
-    paid = {winner.account for winner in scores.winners}
-    is_for_winners = app.settings.reputation == "winners"
-    rows = [row for row in scores.rankings if row.status == "ranked" and (row.address in paid or not is_for_winners)]
-    best: dict[int, int] = {}
-    for row in rows:
-        if row.agentId is not None and row.score is not None:
-            best.setdefault(row.agentId, row.score)
-    return list(best.items())

@@ -80,6 +80,11 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
     since = said.requested_at if said is not None else await case.chain_now()
     codes = [reason.code for reason in reasons]
     posts_at = default_moment(window_of(challenge), codes, since) if result.ranking else None
+    then = "it is posted as it is ranked"
+    if behind := result.behind_by_default:
+        named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
+        paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
+        then = f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
     review = Review(
         challenge.address,
         found.digest,
@@ -87,7 +92,7 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
         tuple(reason.sentence for reason in reasons),
         since,
         posts_at=posts_at,
-        default="" if posts_at is None else _default_words(result),
+        default="" if posts_at is None else then,
     )
     return await save_review(case.ports.store, challenge.chain_id, review)
 
@@ -105,15 +110,6 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
         uncalibrated,
         tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
     )
-
-
-def _default_words(result: EvaluationResult) -> str:
-    behind = result.behind_by_default
-    if not behind:
-        return "it is posted as it is ranked"
-    named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
-    paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
-    return f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
 
 
 async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:

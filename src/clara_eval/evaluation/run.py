@@ -22,6 +22,7 @@ from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_
 from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank, tally
+from clara_eval.submissions.model import Solution
 
 
 async def hold_tournament(
@@ -31,8 +32,8 @@ async def hold_tournament(
     sources: Sources,
     log: AnswerLog,
     *,
-    keccaks: Mapping[str, str],
-    vectors: Mapping[str, JudgeVector],
+    ranked: Sequence[Solution],
+    features: Mapping[Address, SubmissionFacts],
     families: Mapping[Address, Address],
     listener: ProgressListener,
 ) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
@@ -43,7 +44,8 @@ async def hold_tournament(
 
     literal, names = plan.elo == "literal", ("rules",) if given.config.judge == "rules" else plan.judges
     judges = {name: RulesJudge(schema) if name == "rules" else ModelJudge(*asked(name)) for name in names}
-    items = canonical_order(given.name, keccaks)
+    items = canonical_order(given.name, {s.submission.submitter: s.content_keccak for s in ranked})
+    vectors: Mapping[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
     schedule = choose_schedule(
         items,
         tuple(judges),
@@ -133,16 +135,9 @@ async def evaluate_round(
         await keep_features(features)
     rejected = in_order([*entries.rejected, *unevaluable(judged, features)])
     refused = accounts(rejected)
+    ranked, families = [s for s in judged if s.submission.submitter not in refused], likeness.families
     tournament, comparisons, ranking = await hold_tournament(
-        given,
-        plan,
-        schema,
-        sources,
-        log,
-        keccaks={s.submission.submitter: s.content_keccak for s in judged if s.submission.submitter not in refused},
-        vectors={account: facts.vector for account, facts in features.items()},
-        families=likeness.families,
-        listener=listener,
+        given, plan, schema, sources, log, ranked=ranked, features=features, families=families, listener=listener
     )
     found = JudgedRound(given, ranking, (), rejected, judged, likeness, features, comparisons, chosen)
     behind, by_default = giving_way(found), is_by_default(rulings)

@@ -62,12 +62,18 @@ def compare_field(
         for name in {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
     )
     capped = {account: _capped(schema, read[account], support, account in without) for account in sorted(read)}
-    field = _Field.of(schema, capped, paid)
+    field, others = _Field.of(schema, capped, paid), len(features) - 1
+
+    def info(flag: Flag) -> Flag:
+        """A disagreement of views that most others have too is only information."""
+        is_usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
+        return replace(flag, severity="info") if is_usual else flag
+
     return {
         account: replace(
             facts,
             flags=(
-                *_view_flags(facts, disagreeing, len(features) - 1),
+                *(info(flag) for flag in facts.flags),
                 *([_NO_VIEW] if account in without else []),
                 *_outliers(facts, field),
                 *_claims_stand_out(schema, account, field),
@@ -217,13 +223,6 @@ _NO_VIEW = Flag(
     "review",
     "It could not be read a second time in neutral words, so nothing bears out what it says.",
 )
-
-
-def _view_flags(facts: SubmissionFacts, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
-    """Yield the flags; a disagreement of views that most others have too is only information."""
-    for flag in facts.flags:
-        usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
-        yield replace(flag, severity="info") if usual else flag
 
 
 def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
