@@ -12,7 +12,7 @@ from tests.support.faulty_node import FaultyNode, answers, refuses
 from clara_eval.actions.plan import transaction, with_gas, would_be_refused
 from clara_eval.app import open_caller
 from clara_eval.chain.account import ContractRefused
-from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
+from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
 from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import keccak_hex
