@@ -26,8 +26,8 @@ from tests.support.api_service import (
 )
 from tests.support.browser import chromium, launched
 from tests.support.round_pages import account, put_round
+from tests.support.statuses import request_review
 
-from clara_eval.challenges.review import request_review
 from clara_eval.core.address import Address
 from clara_eval.documents.store_keys import index_key, status_key
 

@@ -40,7 +40,7 @@ class HarnessCall:
 @dataclass(frozen=True, slots=True)
 class SubmittedWork:
     text: str | None
-    """None if nothing was received, or it is not text."""
+    """Of an archive what its readers were shown; None if nothing was received, or it is not text."""
     submitted_at: int
     version: int
     outcome: str = ""
@@ -80,28 +80,24 @@ async def submitted_work(
 
 
 def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
+    received = base64.b64decode(found[f"solution/{account}"]["received"]["content"] or "")
+    try:
+        text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
+    except (UnicodeDecodeError, BadSubmission):
+        text = None
     run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
     copied = [_ADDRESS.search(row["reason"]) for row in found["rejected"]
               if row["account"] == account and row["code"] == "copy"]  # fmt: skip
     like = [match.group() for match in copied if match]
     like += [row["earlier"] for row in found["similar"] if row["later"] == account]
     return SubmittedWork(
-        text=_text(found[f"solution/{account}"]["received"]["content"]),
+        text=text,
         submitted_at=sent["submittedAt"],
         version=sent["version"],
         outcome=run["outcome"],
         calls=tuple(HarnessCall(**call) for call in run["calls"]),
         like=next(iter(like), ""),
     )
-
-
-def _text(content: str | None) -> str | None:
-    """The text of a submission; of an archive what its readers were shown."""
-    received = base64.b64decode(content or "")
-    try:
-        return read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
-    except (UnicodeDecodeError, BadSubmission):
-        return None
 
 
 def difference(old: str, new: str) -> list[str]:

@@ -136,17 +136,16 @@ def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidd
         if re.search(r"\bSubmission\b", _NOT_A_USE.sub("", harness.source)):
             warnings.append(TYPED_BY_SUBMISSION)
     elif not is_hidden:
-        warnings += _known(first, machine.run(replace(harness, seed=OTHER_SEED), submission))
+        # A metric has a known input if another seed changes neither value nor cost.
+        other = machine.run(replace(harness, seed=OTHER_SEED), submission)
+        warnings += [
+            f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
+            for call, again in zip(first.calls, other.calls, strict=True)
+            if call.kind == "metric" and call == again
+        ]
+        if other.outcome != RunOutcome.PASSED:
+            warnings.append(f"With another seed the reference does not pass: {other.outcome.value}.")
     return HarnessCheck(first, (), tuple(warnings))
-
-
-def _known(first: Executed, other: Executed) -> Iterator[str]:
-    """Metrics with a known input: another seed changes neither value nor cost."""
-    for call, again in zip(first.calls, other.calls, strict=True):
-        if call.kind == "metric" and call == again:
-            yield f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
-    if other.outcome != RunOutcome.PASSED:
-        yield f"With another seed the reference does not pass: {other.outcome.value}."
 
 
 def _unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[str]:

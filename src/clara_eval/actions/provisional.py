@@ -17,7 +17,7 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.documents.results import ProvisionalBoard, ProvisionalEntry, Value, read
 from clara_eval.documents.store_keys import provisional_key
-from clara_eval.evaluation.features.features import executed_values
+from clara_eval.evaluation.features.extract import executed_values
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.model import Rejected, SubmissionLimits, check_submission, is_data_uri, read_data_uri
 

@@ -283,20 +283,16 @@ def spend_report(spends: Iterable[Spend]) -> SpendReport:
 
 def spend_document(report: SpendReport) -> dict[str, object]:
     """Return the document of `clara-eval spend --json`: dollars as decimal strings."""
-    return {
-        "total": _line_json(report.total, "name"),
-        "byChallenge": [_line_json(line, "run") for line in report.by_challenge],
-        "byPoster": [_line_json(line, "poster") for line in report.by_poster],
-        "byMonth": [_line_json(line, "month") for line in report.by_month],
-    }
 
+    def row(line: SpendLine, name: str) -> dict[str, object]:
+        money = {"usd": usd(line.micro_usd), "openUsd": usd(line.open_micro_usd)}
+        return {name: line.name, **money, "evaluations": line.evaluations}
 
-def _line_json(line: SpendLine, name: str) -> dict[str, object]:
     return {
-        name: line.name,
-        "usd": usd(line.micro_usd),
-        "openUsd": usd(line.open_micro_usd),
-        "evaluations": line.evaluations,
+        "total": row(report.total, "name"),
+        "byChallenge": [row(line, "run") for line in report.by_challenge],
+        "byPoster": [row(line, "poster") for line in report.by_poster],
+        "byMonth": [row(line, "month") for line in report.by_month],
     }
 
 

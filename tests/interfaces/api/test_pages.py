@@ -27,11 +27,12 @@ from tests.support.api_service import (
     summary,
 )
 from tests.support.round_pages import CRITERIA, account, put_round
+from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.published import Spent
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
-from clara_eval.challenges.review import decide, request_review
+from clara_eval.challenges.review import decide
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
