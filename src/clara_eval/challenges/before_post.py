@@ -99,9 +99,8 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
 
 async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
     settings, judges = case.options.settings, await calibrations(case, result)
-    mode, floor, chance = settings.calibration, settings.calibration_floor, 1.0
-    if result.ranking is not None:
-        chance = result.ranking.margin.probability
+    mode, floor = settings.calibration, settings.calibration_floor
+    chance = result.ranking.margin.probability if result.ranking else 1.0
     uncalibrated = why_not_alone(list(judges), judges.values(), mode, floor, chance)
     raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
     return ReviewTerms(

@@ -68,11 +68,7 @@ async def play_tournament(
     at_once: int = 64,
     gives_up: bool = False,
 ) -> tuple[Comparison, ...]:
-    """Play until the schedule is finished; the result does not depend on the order of the answers.
-
-    An outage stops it, unless it `gives_up` waiting. `on_comparison` gets the questions done, and of how many at most.
-    `orderers` put several in order, for schedules that ask for it; an order becomes one comparison for each pair.
-    """
+    """Play until the schedule is finished, in any order of the answers; an outage stops it unless it `gives_up`."""
     table = _Table(judges, orderers or {}, vectors)
     played: list[Comparison] = []
     results: list[Result] = []

@@ -1,8 +1,4 @@
-"""What is posted when nobody decides a review, and when: one table (review_defaults.md) for code, pages and messages.
-
-Invariant: whatever an entry can cause has a default, so no entry keeps a round from being posted; an entry gives way
-only for what it did itself, so rivals move nobody.
-"""
+"""What is posted when nobody decides a review, and when: one table (review_defaults.md) for code and pages."""
 
 from __future__ import annotations
 
@@ -60,9 +56,7 @@ def _read_table() -> Iterator[tuple[str, ReviewDefault]]:
 TABLE = files(__package__).joinpath("review_defaults.md").read_text(encoding="utf-8")
 DEFAULTS = dict(_read_table())
 SIGNS = frozenset({"views_disagree", "claim_gap", "unsupported_claim", "invisible_characters"})
-"""Flags about an entry's own text: with them, claims that stand out are not believed unseen. Code that cannot be read
-without its comments and strings is such a sign, too.
-"""
+"""Flags about an entry's own text: with them, claims that stand out are not believed unseen."""
 GAVE_WAY = "gave_way"
 HIGHEST_SCORE = 10_000
 """The largest score of an entry (`ranking.elo.score`)."""

@@ -54,7 +54,7 @@ async def hold_tournament(
         payout_bps=given.payout_bps,
         name=plan.schedule,
         literal=literal,
-        in_turn=jury.plan.jury == "in-turn",
+        in_turn=plan.jury == "in-turn",
     )
     comparisons: Sequence[Comparison] | None = judge_by_rules(schedule, judges, items, vectors)
     if comparisons is None:

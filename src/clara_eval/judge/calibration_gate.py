@@ -47,16 +47,12 @@ class Guarantee:
 
 
 def guarantee(verdicts: Sequence[tuple[float, bool]], pairs: int, alpha: float) -> Guarantee | None:
-    """Find the least chance from which verdicts (chance, is wrong) are wrong in at most `alpha`; None if none is.
-
-    Chances are tested from the largest down until one fails, each by the exact binomial tail, so the confidence holds
-    for any number of labels (a fixed sequence of tests needs no correction).
-    """
-    found = None
+    """Find the least chance from which verdicts (chance, is wrong) are wrong in at most `alpha`; None if none is."""
+    found = None  # tested from the largest down until one fails: a fixed sequence needs no correction
     for chance in sorted({chance for chance, _ in verdicts}, reverse=True):
         accepted = [is_wrong for own, is_wrong in verdicts if own >= chance]
         count, wrong = len(accepted), sum(accepted)
-        if _at_most(wrong, count, alpha) > 1 - CONFIDENCE:
+        if not 0 < alpha < 1 or _at_most(wrong, count, alpha) > 1 - CONFIDENCE:
             break
         found = Guarantee(chance, alpha, CONFIDENCE, round(count / pairs, 6), count, wrong)
     return found
@@ -64,8 +60,6 @@ def guarantee(verdicts: Sequence[tuple[float, bool]], pairs: int, alpha: float) 
 
 def _at_most(wrong: int, count: int, share: float) -> float:
     """The chance of at most so many among `count` if each is wrong with this chance."""
-    if not 0 < share < 1:
-        return 1.0
     ways = (lgamma(count + 1) - lgamma(k + 1) - lgamma(count - k + 1) for k in range(wrong + 1))
     return fsum(exp(way + k * log(share) + (count - k) * log1p(-share)) for k, way in enumerate(ways))
 

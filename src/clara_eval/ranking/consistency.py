@@ -1,8 +1,4 @@
-"""How far the verdicts agree with one another, with swapped sides and between judges, and the flags about it.
-
-The thresholds for cycles are the study's: an 80 % judge makes .086 cyclic triples, a coin .25. If pairs were chosen,
-close ones are over-sampled and the share is too high by construction, so it only warns.
-"""
+"""How far the verdicts agree with one another, with swapped sides and between judges, and the flags about it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 """From verdicts to standings: Elo as specified decides who is paid, the model says how sure that is.
 
-Input: a `Tally`, a seed (the challenge) and the pay line. Output: a `Ranking`.
 Invariant: the same results give the same bytes in every order of arrival. Equal records have exactly equal Elo; among
-them the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index. In
-larger fields in which some never met, the strength orders the places below the pay line: Elo saw those too rarely.
-If orders of four only repeat the verdicts on pairs, Elo takes each sequence of two once.
+them the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index.
 """
 
 from __future__ import annotations
@@ -118,12 +115,7 @@ def rank(
     literal: bool = False,
     exact: bool = False,
 ) -> Ranking:
-    """Rank the items of a table.
-
-    The seed names the challenge; None takes a hash of the results. `literal`: the specification's single pass over the
-    rows as they are. `exact`: the verdicts are arithmetic, so if all met without a contradiction nothing is uncertain
-    but ties.
-    """
+    """Rank the items of a table: `literal` in a single pass over its rows, `exact` if the verdicts are arithmetic."""
     payout = checked_payout(winner_count, payout_bps)
     if not table.items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
@@ -187,10 +179,7 @@ class _Paying:
     def pivotal(
         self, table: Tally, order: Sequence[int], clusters: Mapping[str, str]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Unpaid items, and clusters of several, without which other items of the rest would be paid.
-
-        Single items only if that is cheap: in larger fields one is too small a part of any record.
-        """
+        """Unpaid items, if that is cheap, and clusters of several, without which others of the rest would be paid."""
         if table.size <= self.winner_count:
             return (), ()
         unpaid = order[self.winner_count :] if table.size * len(table.first) <= REPLAYED else []

@@ -1,8 +1,7 @@
 """Who is compared and paid, the questions to a judge, its answers as columns of small integers, and equal records.
 
 Invariant: the canonical order of items is a hash over challenge and submission, never arrival, so submitting early
-gains no side and no index. A question without a valid verdict has no result. Columns have one order whatever the order
-of arrival. Two items have equal records if they have the same points from opponents who are equal again.
+gains no side and no index. Columns have one order whatever the order of arrival.
 """
 
 from __future__ import annotations

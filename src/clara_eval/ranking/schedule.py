@@ -314,10 +314,6 @@ class InTurn:
         return self.stages[0].name
 
     @property
-    def reason(self) -> str:
-        return self.stages[0].reason
-
-    @property
     def most_questions(self) -> int:
         return sum(stage.most_questions for stage in self.stages)
 
