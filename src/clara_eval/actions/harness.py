@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -225,12 +225,12 @@ def run_document(executed: Executed) -> dict[str, object]:
 
 
 async def run_public(
-    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str
+    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: Callable[[str], str] | None = None
 ) -> tuple[Harness | None, Executed | None]:
-    """Run a text under the public harness of a config, as far as there is something to run."""
+    """Run a text, or the source of an archive by language, under the public harness of a config."""
     spec = config.harness
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, lambda _: text)
+    program = program_of(harness, config.language or guess_language(text), schema, source or (lambda _: text))
     return harness, await run_here(machine, harness, program) if program else None
 
 

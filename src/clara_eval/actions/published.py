@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from clara_eval.documents.results import (
     Features,
     Played,
     PrizeClaims,
+    ProvisionalBoard,
     Scores,
     Summary,
     read,
@@ -38,6 +40,7 @@ from clara_eval.documents.store_keys import (
     created_key,
     features_key,
     index_key,
+    provisional_key,
     public_harness_key,
     scores_key,
     status_key,
@@ -114,6 +117,8 @@ class ResultReader:
             summary.rules.harnessSource = await self.store.get(self.chain_id, public_harness_key(address))
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
+        is_early = scores is None and time.time() < summary.deadline
+        board = await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(address)) if is_early else None
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return ChallengeDetail.model_validate(
             {
@@ -121,6 +126,7 @@ class ResultReader:
                 "evaluation": await self.status(address, admin=admin),
                 "review": review.to_json() if review else None,
                 "leaderboard": scores if is_open else None,
+                "provisional": board,
                 "traceDigest": scores.traceDigest if scores and is_open else None,
             }
         )
