@@ -85,8 +85,9 @@ def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
               if row["account"] == account and row["code"] == "copy"]  # fmt: skip
     like = [match.group() for match in copied if match]
     like += [row["earlier"] for row in found["similar"] if row["later"] == account]
+    solution = found[f"solution/{account}"]
     return SubmittedWork(
-        text=_text(found[f"solution/{account}"]["received"]["content"]),
+        text=_text(solution.get("linked", solution["received"])["content"]),
         submitted_at=sent["submittedAt"],
         version=sent["version"],
         outcome=run["outcome"],

@@ -81,9 +81,8 @@ class Authors:
 
 def _fixing(solution: Solution) -> tuple[str, ...]:
     """The hashes that fix exactly this content: that of the bytes, and that of a URI which fixes them."""
-    if solution.hash_kind == "content" or not solution.pinned:
-        return (solution.content_keccak,)
-    return solution.content_keccak, solution.submission.solution_hash.lower()
+    own = (solution.content_keccak,)
+    return (*own, solution.submission.solution_hash.lower()) if solution.pinned else own
 
 
 CopyKind = Literal["exact", "normalised"]
