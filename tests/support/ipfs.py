@@ -58,6 +58,22 @@ def car(*blocks: tuple[bytes, bytes]) -> bytes:
     return varint(len(header)) + header + b"".join(varint(len(c) + len(b)) + c + b for c, b in blocks)
 
 
+def folder_of(files: dict[str, bytes]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """The CID of a directory of these files, and all its blocks."""
+    blocks, links = list[tuple[bytes, bytes]](), list[tuple[str, bytes]]()
+    for top in sorted({path.partition("/")[0] for path in files}):
+        if top in files:
+            links.append((top, raw_cid(files[top])))
+            blocks.append((raw_cid(files[top]), files[top]))
+        else:
+            below = {path.removeprefix(f"{top}/"): body for path, body in files.items() if path.startswith(f"{top}/")}
+            cid, more = folder_of(below)
+            links.append((top, cid))
+            blocks += more
+    node = unixfs(1, links=links)
+    return v0_cid(node), [(v0_cid(node), node), *blocks]
+
+
 def gateway(*, archive: bytes | None = None, block: bytes | None = None, plain: bytes | None = None) -> Answer:
     """A gateway that knows only the given forms."""
 

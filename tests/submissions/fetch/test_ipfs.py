@@ -15,7 +15,7 @@ from aiohttp import web as server
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.hostile_web import GOOD, HostileWeb
-from tests.support.ipfs import Answer, base32, base58, car, field, gateway, raw_cid, unixfs, v0_cid
+from tests.support.ipfs import Answer, base32, base58, car, field, folder_of, gateway, raw_cid, unixfs, v0_cid
 
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission, ConfigError
@@ -186,22 +186,6 @@ async def test_what_is_no_file_is_refused(hostile: HostileWeb) -> None:
 
 
 FILES = {"main.py": b"import parts.fee\n", "parts/fee.py": CONTENT, "parts/deep/notes é.md": b"Words, words.\n"}
-
-
-def folder_of(files: dict[str, bytes]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """The CID of a directory of these files, and all its blocks."""
-    blocks, links = list[tuple[bytes, bytes]](), list[tuple[str, bytes]]()
-    for top in sorted({path.partition("/")[0] for path in files}):
-        if top in files:
-            links.append((top, raw_cid(files[top])))
-            blocks.append((raw_cid(files[top]), files[top]))
-        else:
-            below = {path.removeprefix(f"{top}/"): body for path, body in files.items() if path.startswith(f"{top}/")}
-            cid, more = folder_of(below)
-            links.append((top, cid))
-            blocks += more
-    node = unixfs(1, links=links)
-    return v0_cid(node), [(v0_cid(node), node), *blocks]
 
 
 def trustless(blocks: list[tuple[bytes, bytes]]) -> Answer:
