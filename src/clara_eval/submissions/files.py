@@ -15,7 +15,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,6 +23,7 @@ from typing import Literal
 from clara_eval.code import language_name
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import sha256_hex
+from clara_eval.submissions.programs import one_program
 
 MOST_FILES = 1_000
 MOST_BYTES = 4 * 1024 * 1024
@@ -36,10 +37,6 @@ IGNORED = frozenset({".git", ".venv", "node_modules", "__pycache__", "__MACOSX",
 """Names that are not packed from a folder; in an archive they count as every other file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _ENDINGS = ("py", "js", "mjs", "jsx", "ts", "tsx", "sol", "rs", "go")
-_OWN_IMPORT = re.compile(r"^[ \t]*import\b[^;\"']{0,2000}[\"']\.{1,2}/[^\"'\n]*[\"'][^;\n]*;?[ \t]*$", re.MULTILINE)
-_LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILINE)
-_PROGRAMS = ("submission", "solution", "main")
-_LOADER = Path(__file__).with_name("python_tree.py")
 
 FileKind = Literal["code", "text", "binary", "omitted"]
 
@@ -86,16 +83,11 @@ class FileTree:
         return "".join(f"{mark} === {one.path} ===\n{_ended(one.text)}" for one in code)
 
     def program(self, language: str) -> str | None:
-        """One source to run. Python files import each other; others are joined, without imports of each other."""
+        """One source to run, whose files import each other."""
         code = self._code()
         if len(code) < 2 or language != self.language:
             return self.code
-        if language == "python":
-            return _python_program(code)
-        joined = _OWN_IMPORT.sub("", "".join(_ended(one.text) for one in code))
-        licenses = iter(_LICENSE.findall(joined))
-        first = f"{next(licenses, '')}\n" if language == "solidity" else ""
-        return first + _LICENSE.sub("", joined) if first else joined
+        return one_program({one.path: _ended(one.text) for one in code}, language)
 
     def _code(self) -> list[SubmittedFile]:
         return [one for one in self.files if one.kind == "code"]
@@ -224,14 +216,6 @@ def _language_of(path: str) -> str | None:
 
 def _ended(text: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"
-
-
-def _python_program(code: Sequence[SubmittedFile]) -> str:
-    tops = [one.path for one in code if "/" not in one.path]
-    known = [path for name in _PROGRAMS for path in tops if path == f"{name}.py"]
-    first = (known or tops or [code[0].path])[0]
-    modules = {one.path: one.text for one in code}
-    return f"{_LOADER.read_text(encoding='utf-8')}\nload({modules!r}, {first!r}, globals())\n"
 
 
 def checked_path(name: bytes) -> str:
