@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import random
 import tarfile
 import time
@@ -18,7 +19,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
-from clara_eval.redteam.archives import ATTACKS, measure_archives, special, tarred, zipped
+from clara_eval.redteam.archives import ATTACKS, measure_archives, tarred, zipped
 from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.files import MOST_BYTES, pack_folder, read_archive
 from clara_eval.submissions.model import Fetched, Rejected, Solution, check_submission
@@ -29,6 +30,15 @@ FILES = {
     "lib/queue.py": b"class Queue:\n    def __init__(self) -> None:\n        self.items: list[int] = []\n",
     "logo.png": b"\x89PNG\r\n\x1a\n\x00\x00",
 }
+
+
+def special(kind: bytes = tarfile.REGTYPE, target: str = "", **headers: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        entry = tarfile.TarInfo("a.py")
+        entry.type, entry.linkname, entry.pax_headers = kind, target, headers
+        tar.addfile(entry)
+    return gzip.compress(out.getvalue())
 
 
 def handed_in(content: bytes, name: str = "11") -> Submission:
@@ -87,6 +97,13 @@ def test_a_folder_is_packed_as_its_archive(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], bytes], str, str]] = {
     **ATTACKS,
+    "symbolic link": (lambda: special(tarfile.SYMTYPE, "/etc/passwd"), "bad_archive", "is a link or no plain file"),
+    "100,000 packed files": (
+        lambda: gzip.compress(ATTACKS["100,000 files"][0]()),
+        "too_large",
+        "more than",
+    ),
+    "two gzip streams": (lambda: gzip.compress(tarred(FILES)) + gzip.compress(b"more"), "bad_archive", "damaged"),
     "bomb of several": (lambda: zipped({f"{n}.py": b"#" * 80_000 for n in range(60)}), "too_large", "more than"),
     "too many files": (lambda: zipped({f"{n}.py": b"a" for n in range(1_001)}), "too_large", "more than 1,000 files"),
     "hard link": (lambda: special(tarfile.LNKTYPE, "b.py"), "bad_archive", "is a link or no plain file"),

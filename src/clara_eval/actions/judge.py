@@ -1,7 +1,4 @@
-"""Judge entries without a chain: one run that can be continued, and its results as files.
-
-Invariant: answers and runs of programs are kept in the folder of the results; a second run pays only for what is new.
-"""
+"""Judge entries without a chain, with results as files; a second run into the folder pays only for what is new."""
 
 from __future__ import annotations
 

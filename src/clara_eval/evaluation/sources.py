@@ -1,8 +1,4 @@
-"""Where a run gets what it cannot compute: the submitted bytes, runs of programs and the answers of models.
-
-`LiveSources` asks the world once and journals what it said; `TraceSources` gives back what a trace recorded, checked
-against what can be recomputed.
-"""
+"""Where a run gets the submitted bytes, runs of programs and answers of models: asked once, or from a trace."""
 
 from __future__ import annotations
 
@@ -364,10 +360,7 @@ class _RecordedAsker:
 
 def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
-    told = [f"{name} {_word(theirs, name)} (here: {_word(ours, name)})" for name in names[:SHOWN_DIFFERENCES]]
+    words = [[str(one.get(name, "none"))[:40] for one in (theirs, ours)] for name in names[:SHOWN_DIFFERENCES]]
+    told = [f"{name} {there} (here: {here})" for name, (there, here) in zip(names, words, strict=False)]
     more = f", and {len(names) - len(told)} more that differ" if len(names) > len(told) else ""
     return f"{', '.join(told)}{more}"
-
-
-def _word(machine: Mapping[str, object], name: str) -> str:
-    return str(machine[name])[:40] if name in machine else "none"

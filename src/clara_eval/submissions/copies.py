@@ -1,8 +1,4 @@
-"""Find entries that repeat one another: copies, which are refused, and similar work, which is ranked and shown.
-
-Refused are equal bytes, and equal tokens of a length that cannot be chance. The author is whom the chain shows first
-with this content.
-"""
+"""Find entries that repeat one another: copies, which are refused, and similar work, which is ranked and shown."""
 
 from __future__ import annotations
 
@@ -178,11 +174,12 @@ def find_likeness(
         )
         for one in alike
     ]
+    once = {pair.later: pair for pair in reversed(similar)}
     ranked = [one for one in ordered if one.submission.submitter not in heads]
     return Likeness(
         clusters,
         _families(ranked, similar),
-        _once(similar),
+        tuple(once[account] for account in sorted(once)),
         tuple(sorted(authors.taken(ranked))),
     )
 
@@ -207,14 +204,6 @@ def _oriented(authors: Authors, works: Sequence[Solution], kind: SimilarKind, sh
     contested = authors.may_be_first(later, earlier, works)
     accounts = earlier.submission.submitter, later.submission.submitter
     return Similar(*accounts, kind, round(share, 2), contested)
-
-
-def _once(similar: Iterable[Similar]) -> tuple[Similar, ...]:
-    """One for each later entry, in order of the later ones."""
-    found: dict[Address, Similar] = {}
-    for pair in similar:
-        found.setdefault(pair.later, pair)
-    return tuple(found[account] for account in sorted(found))
 
 
 def _families(ranked: Sequence[Solution], similar: Sequence[Similar]) -> dict[Address, Address]:

@@ -1,8 +1,4 @@
-"""Submissions of many files: read a tar, tar.gz or zip in memory, and write its files as one canonical text.
-
-Invariant: two readers see one tree. What is damaged, ambiguous, linked or leads outside is refused in words; what is
-unpacked is bounded. The order is that of the paths' bytes; one folder around everything is left out.
-"""
+"""Submissions of many files: read a tar, tar.gz or zip in memory, bounded, as one tree and one canonical text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Fetch the bytes behind a submission and check them: a `Solution`, or the reason why it is not judged (`Rejected`).
-
-Invariant: no content is cut or repaired, none raises; `data:` URIs are read strictly, so that two readers never see two
-contents.
-"""
+"""Fetch the bytes behind a submission and check them, none cut or repaired: a `Solution`, or why not (`Rejected`)."""
 
 from __future__ import annotations
 

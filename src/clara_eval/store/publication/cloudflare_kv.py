@@ -1,7 +1,4 @@
-"""Publish in one namespace of Cloudflare KV through the official SDK.
-
-Invariant: a bulk is written when `put_keys` returns; parts of a large trace are there before the key that lists them.
-"""
+"""Publish in one namespace of Cloudflare KV; parts of a large trace are there before the key that lists them."""
 
 from __future__ import annotations
 

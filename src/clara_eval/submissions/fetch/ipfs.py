@@ -1,7 +1,4 @@
-"""`ipfs:` URIs through the operator's gateways, with the CID recomputed from what came.
-
-Invariant: what a gateway does not prove, or says is missing, is an outage and no verdict.
-"""
+"""`ipfs:` URIs through gateways, with the CID recomputed: what is not proven or missing is an outage, no verdict."""
 
 from __future__ import annotations
 
