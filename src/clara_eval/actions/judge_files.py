@@ -119,9 +119,7 @@ def _csv(found: Judged) -> str:
     table.writerow(_COLUMNS)
     for row in found.document["rankings"]:
         cells = ["" if row.get(name) is None else str(row[name]) for name in _COLUMNS]
-        table.writerow(
-            f"'{cell}" if cell.startswith(_FORMULA) and not _NUMBER.fullmatch(cell) else cell for cell in cells
-        )
+        table.writerow(f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells)
     return lines.getvalue()
 
 

@@ -153,11 +153,7 @@ class Likeness:
 def find_likeness(
     solutions: Iterable[Solution], *, template: str = "", versions: Iterable[Version] = (), key: bytes = b""
 ) -> Likeness:
-    """Find copies among all, and similar ones among those that are no copies.
-
-    `template` is the problem statement. `key` is something that nobody knew when the submissions were written, so that
-    none is written to deceive the sample.
-    """
+    """Find copies, and similar ones among the rest; nobody knew `key` when the submissions were written."""
     held = tuple(solutions)
     authors = Authors.of(held, tuple(versions))
     ordered = sorted(held, key=authors.order)

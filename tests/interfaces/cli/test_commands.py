@@ -193,18 +193,3 @@ def test_a_demo_that_fails_leaves_no_folder_behind(tmp_path: Path, monkeypatch: 
 
 async def no_chain(*_words: object) -> None:
     raise ConfigError("No node can be started here.")
-
-
-def test_help_of_judge_loads_nothing_that_the_help_itself_does_not() -> None:
-    """`judge --help` starts as `--help` does: no pydantic, no settings, no evaluation."""
-    program = "import sys; from clara_eval.interfaces.cli import main; import atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
-    loaded = [
-        {name.partition(".")[0] for name in ran.stderr.split()} | {n for n in ran.stderr.split() if "clara_eval" in n}
-        for words in ((), ("judge",))
-        for ran in [
-            subprocess.run(
-                [sys.executable, "-c", program, *words, "--help"], capture_output=True, text=True, check=True
-            )
-        ]
-    ]
-    assert loaded[1] - loaded[0] <= {"clara_eval.interfaces.cli.judge"}

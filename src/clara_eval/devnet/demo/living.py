@@ -1,8 +1,4 @@
-"""`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next.
-
-The chain's time is this machine's time, so countdowns are right: what is over began in the past. The running round is
-judged by a slow endpoint on this machine; if its client is not installed, by rules at once.
-"""
+"""`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next."""
 
 from __future__ import annotations
 

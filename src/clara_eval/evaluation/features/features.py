@@ -1,8 +1,4 @@
-"""The facts of one submission: a measured value beats a claimed one, and several readings are merged to the worst.
-
-Without a direction: the mean of numbers, true if any part says so, the first known enum value. A gap between claim and
-measurement is a flag, and so are two views that differ by more than a tenth of the range.
-"""
+"""The facts of one submission: a measured value beats a claimed one, and several readings are merged to the worst."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 from pathlib import Path
-from typing import Any
 
 from clara_eval.actions.folder_entries import read_entries
 from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_judging
@@ -19,11 +18,14 @@ from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_
 from clara_eval.interfaces.cli.output import answer
 
 
-def run(source: str, config: Path, out: Path, *, dry_run: bool, as_json: bool, **asked: Any) -> None:
+def run(
+    source: str, config: Path, out: Path, asked: tuple[str, int | None, float | None], *, dry_run: bool, as_json: bool
+) -> None:
+    """Quote, or judge; `asked` has judges, winners and dollars."""
     settings = Settings.from_env()
     _, content = read_config(config, as_json=as_json)
     title = "Entries" if source == "-" else Path(source).resolve().stem
-    request = JudgeRequest(read_entries(source), content, title=title, **asked)
+    request = JudgeRequest(read_entries(source), content, *asked, title)
     if dry_run:
         quoted = quote_judging(request, settings)
         answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
