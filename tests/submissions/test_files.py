@@ -109,7 +109,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "hard link": (lambda: special(tarfile.LNKTYPE, "b.py"), "bad_archive", "is a link or no plain file"),
     "device": (lambda: special(tarfile.CHRTYPE), "bad_archive", "is a link or no plain file"),
     "sparse file": (
-        lambda: special(**{"GNU.sparse.major": "1", "GNU.sparse.realsize": str(2**40)}),
+        lambda: special(tarfile.REGTYPE, "", **{"GNU.sparse.major": "1", "GNU.sparse.realsize": str(2**40)}),
         "bad_archive",
         "what other readers may not read",
     ),

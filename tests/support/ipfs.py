@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web as server
 
-from clara_eval.submissions.fetch.cid import RAW
+from clara_eval.submissions.fetch.cid import RAW, FileCid
 
 Answer = Callable[[server.Request], Awaitable[server.StreamResponse]]
 
@@ -72,6 +72,12 @@ def folder_of(files: dict[str, bytes]) -> tuple[bytes, list[tuple[bytes, bytes]]
             blocks += more
     node = unixfs(1, links=links)
     return v0_cid(node), [(v0_cid(node), node), *blocks]
+
+
+def file_cid(data: bytes) -> str:
+    building = FileCid()
+    building.update(data)
+    return building.finish()
 
 
 def gateway(*, archive: bytes | None = None, block: bytes | None = None, plain: bytes | None = None) -> Answer:

@@ -43,7 +43,7 @@ def _first(files: Mapping[str, str], ending: str) -> str:
 
 def _in_order(files: Mapping[str, str]) -> Iterator[str]:
     """Every path after those that its file imports; of a circle in the order of the paths."""
-    seen, given, waiting = set[str](), set[str](), list(reversed(files))
+    seen, given, waiting = set[str](), set[str](), [*files][::-1]
     while waiting:
         path = waiting[-1]
         if path not in seen:

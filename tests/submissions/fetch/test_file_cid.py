@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.ipfs import file_cid
 
 from clara_eval.submissions.fetch.cid import LEAF_BYTES, FileCid, parse_cid
 from clara_eval.submissions.fetch.ipfs import read_work
@@ -20,12 +21,6 @@ REFERENCE = {
     174 * LEAF_BYTES + 1: "bafybeif3ags7mrdgg6h3rdclptsjiimybe3icbbt7zvao4ruggsvy3jpgq",
 }
 """By size, from the npm package ipfs-unixfs-importer 17 (raw leaves, CIDv1, chunks of 262144, at most 174 links)."""
-
-
-def file_cid(data: bytes) -> str:
-    building = FileCid()
-    building.update(data)
-    return building.finish()
 
 
 def content(size: int) -> bytes:

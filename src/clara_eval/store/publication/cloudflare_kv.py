@@ -199,7 +199,7 @@ def _answer(text: str) -> Pair | None:
     """An answer with its result, {} for none; None if it has another shape."""
     try:
         found = json.loads(text)
-        told = {"success": found.get("success") is True, "result": dict(found.get("result") or {})}
+        told: Pair = {"success": found.get("success") is True, "result": dict(found.get("result") or {})}
         return told if isinstance(told["result"].get("unsuccessful_keys") or [], list) else None
     except (ValueError, AttributeError, TypeError, RecursionError):
         return None
