@@ -1,7 +1,6 @@
-"""The trace as a document: one JSON file, one entry a line, each line chained to the one before.
+"""The trace as a document: one JSON file, one entry a line, each line chained to the one before (docs/trace-format.md).
 
 `hash` is the SHA-256 of the bytes of `entry` in the line, `prev` the hash of the line before, `digest` the last hash.
-Approvals follow the digest that they name. The whole format: docs/trace-format.md, section 1.
 """
 
 from __future__ import annotations
