@@ -95,12 +95,12 @@ async def verified(place: Path) -> dict[str, Any]:
 
 async def judged(place: Path, entries_count: int) -> dict[str, Any]:
     """CPU of `judge` on small files by rules, with store, trace and result files, and of the evaluation alone."""
-    from tests.support.large_round import program
+    from tests.support.large_round import no_listener, program
 
     from clara_eval.actions.judge import JudgeRequest, judge_entries
     from clara_eval.config.settings import Settings
     from clara_eval.evaluation.folder import FolderVenue, NamedContent
-    from clara_eval.evaluation.round import EvaluationPlan, no_listener
+    from clara_eval.evaluation.round import EvaluationPlan
     from clara_eval.evaluation.run import evaluate_round
     from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
     from clara_eval.submissions.model import Fetched

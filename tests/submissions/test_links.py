@@ -16,6 +16,7 @@ from aiohttp import web as server
 from tests.support.forged_trace import Entries, forged
 from tests.support.hostile_web import HostileWeb, ScriptedResolver
 from tests.support.ipfs_gateway import LocalGateway
+from tests.support.large_round import no_listener
 from tests.support.rounds import opened, run
 from tests.support.verifiers import node_refusals, refusal_of
 
@@ -29,7 +30,7 @@ from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.folder import FolderFetch, FolderVenue, NamedContent, account_of, check_folder
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import EvaluationPlan, no_listener
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, Received
 from clara_eval.evaluation.trace.document import read_entries
