@@ -1,4 +1,4 @@
-"""Why a result is flagged, and why a person looks at it before money moves."""
+"""Why a result is flagged (one function in `RULES` a flag), and why a person looks at it before money moves."""
 
 from __future__ import annotations
 
