@@ -116,11 +116,7 @@ function misshapen(value, shape, path = "") { // the first place that has anothe
   const first = (places) => { for (const [key, part, inner] of places) { const found = misshapen(part, inner, `${path}.${key}`); if (found) return found; } return null; };
   const told = shape[""]; if (told?.[0] === "=") return told.slice(1).split("|").includes(value === null ? "?" : value) ? null : path; if (told !== undefined) return [...told].some((type) => TYPES[type](value)) ? null : path || "the body"; if (shape["[]"]) return Array.isArray(value) ? first(value.map((one, i) => [i, one, shape["[]"]])) : path || "the body";
   if (value === null || typeof value !== "object" || Array.isArray(value) || isNumber(value)) return path || "the body"; const names = Object.keys(value); if (shape["*"]) return first(names.map((name) => [name, value[name], shape["*"]]));
-<<<<<<< HEAD
-  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo", "jury", "files", "sampling"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
-=======
-  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo", "files", "linked", "sampling"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
->>>>>>> int
+  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo", "jury", "files", "linked", "sampling"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
 }
 function checkEntries(bodies) { // all that section 2 names, in its order, and nothing else
   for (const [key, body] of bodies) {
