@@ -141,10 +141,8 @@ class Looked:
     """One labelled pair with the judge's verdict in both orders, as sides of the label; None is no verdict."""
 
     human: Side
-    shown_first: Side | None
-    """The verdict when `first` was shown first."""
-    shown_second: Side | None
-    """The verdict when `first` was shown second."""
+    shown_first: Side | None  # the verdict when `first` was shown first
+    shown_second: Side | None  # the verdict when `first` was shown second
     lengths: tuple[float, float] | None = None
 
     @property
@@ -303,17 +301,13 @@ class Foreseen:
 @dataclass(frozen=True, slots=True)
 class Rejudged:
     judge: str
-    seed: str
-    """The hash of the block after the post."""
+    seed: str  # the hash of the block after the post
     block_number: int
-    decided: int
-    """Comparisons of the trace that have a verdict: from these it was drawn."""
+    decided: int  # comparisons of the trace that have a verdict: from these it was drawn
     drawn: int
     unanswered: int
-    otherwise: tuple[Comparison, ...]
-    """As recorded, where the judge now decides otherwise."""
-    disagreement: Measured
-    """The share that comes out otherwise, with a 95 % interval for all comparisons of the round."""
+    otherwise: tuple[Comparison, ...]  # as recorded, where the judge now decides otherwise
+    disagreement: Measured  # the share that comes out otherwise, with a 95 % interval for all comparisons of the round
     cost: Foreseen
 
 

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from clara_eval.core.constants import Winner
 from clara_eval.ranking import Result, rate, tally
 
-LARGEST_FIELD = 25
-"""Beyond it the ratings are not made again for a page."""
+LARGEST_FIELD = 25  # beyond it the ratings are not made again for a page
 
 _WINNERS: dict[float, Winner] = {1.0: "first", 0.5: "tie", 0.0: "second"}
-Scored = tuple[str, str, float]
-"""Shown first, shown second, points of the first."""
+Scored = tuple[str, str, float]  # shown first, shown second, points of the first
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,7 @@ class RoundReader:
 
     llm: StructuredLlm | None
     money: ReadingBudget | None
-    keep: KeepFacts | None = None
-    """Called with the facts of each entry that a model has read."""
+    keep: KeepFacts | None = None  # called with the facts of each entry that a model has read
 
     @classmethod
     def of(cls, plan: EvaluationPlan, log: AnswerLog, models: ModelSource, keep: KeepFacts | None) -> RoundReader:

@@ -78,8 +78,7 @@ def choose_harness(given: Round, reveal: Reveal | None) -> ChosenHarness | None:
     return ChosenHarness("public" if public else "none", public, reason, reveal or Reveal(None))
 
 
-TRIES = 2
-"""A machine that fails is tried once more; then it is said, and a person looks."""
+TRIES = 2  # A machine that fails is tried once more; then it is said, and a person looks
 _FACTS: dict[str, tuple[Language, ...]] = {
     "compiles": ("solidity",),
     "deploy_gas": ("solidity",),

@@ -33,10 +33,8 @@ class NamedContent:
 
     id: str
     content: bytes = field(repr=False)
-    file: str = ""
-    """The name of its file, if that is not its id: it may tell the language."""
-    submitted_at: int = 0
-    """Unix seconds; 0 is not known."""
+    file: str = ""  # the name of its file, if that is not its id: it may tell the language
+    submitted_at: int = 0  # unix seconds; 0 is not known
     media_type: str = "text/plain"
 
     @property
@@ -47,8 +45,7 @@ class NamedContent:
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
     id: str
-    account: Address
-    """The name by which the evaluation knows it (`account_of`)."""
+    account: Address  # the name by which the evaluation knows it (`account_of`)
     solution_uri: str
     solution_hash: str
     submitted_at: int
@@ -59,8 +56,7 @@ class Folder:
     eval_config_hash: str
     winner_count: int
     payout_bps: tuple[int, ...]
-    entries: tuple[FolderEntry, ...]
-    """In order of account."""
+    entries: tuple[FolderEntry, ...]  # in order of account
 
 
 FOLDER = JsonCodec(Folder)

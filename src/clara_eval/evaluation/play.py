@@ -21,8 +21,7 @@ from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 from clara_eval.ranking.schedule import Fixed
 
-OUTAGE_SHARE = 0.5
-"""A ranking from fewer answers than this would be one of luck; later there may be answers."""
+OUTAGE_SHARE = 0.5  # A ranking from fewer answers than this would be one of luck; later there may be answers
 _WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
 
 
@@ -182,8 +181,7 @@ def compared(pairing: Pairing, decision: Decision) -> Comparison:
 
 
 Ints = npt.NDArray[np.int64]
-LISTED = 100
-"""Up to so many items the comparisons are listed one by one, as where models judge."""
+LISTED = 100  # up to so many items the comparisons are listed one by one, as where models judge
 _ROW = np.dtype([("first", "<u4"), ("second", "<u4"), ("half_points", "u1")])
 
 

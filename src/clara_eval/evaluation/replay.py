@@ -70,12 +70,9 @@ class Replay:
     result: EvaluationResult
     digest: str
     entries: int
-    unchecked: tuple[str, ...]
-    """Runs of programs that were taken as recorded, because they could not be repeated here."""
-    keys: Mapping[tuple[str, str], SigningKey]
-    """Those that signed answers, by judge and name."""
-    approvals: tuple[Approval, ...]
-    """Who approved exactly this result, by the trace's own word."""
+    unchecked: tuple[str, ...]  # runs of programs that were taken as recorded, because they could not be repeated here
+    keys: Mapping[tuple[str, str], SigningKey]  # those that signed answers, by judge and name
+    approvals: tuple[Approval, ...]  # who approved exactly this result, by the trace's own word
 
     @property
     def executed(self) -> int:

@@ -34,22 +34,17 @@ class EvaluationResult:
     pieces: tuple[SubmissionResult, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
-    execution: Execution | None
-    """None if nothing was to be run."""
+    execution: Execution | None  # None if nothing was to be run
     features: dict[Address, SubmissionFacts]
-    answers: Mapping[str, PaidAnswer]
-    """Read one at a time from a file."""
+    answers: Mapping[str, PaidAnswer]  # read one at a time from a file
     unanswered: dict[str, str]
-    key_reports: tuple[KeyReport, ...]
-    """The attestation of every key that signed an answer."""
+    key_reports: tuple[KeyReport, ...]  # the attestation of every key that signed an answer
     schedule: str
     schedule_reason: str
     comparisons: Sequence[Comparison]
-    ranking: Ranking | None
-    """None if every submission was rejected."""
+    ranking: Ranking | None  # None if every submission was rejected
     placed: tuple[Placed, ...]
-    behind_by_default: Mapping[Address, str]
-    """Accounts that give way if nobody decides, each with the code of the flag."""
+    behind_by_default: Mapping[Address, str]  # accounts that give way if nobody decides, each with the code of the flag
     flags: tuple[Flag, ...]
 
 
@@ -66,14 +61,10 @@ _OPTIONAL = frozenset({"tokens", "reading", "elo", "jury"})
 
 @dataclass(frozen=True, slots=True)
 class VenueRecords:
-    header: Mapping[str, object]
-    """The names under which the venue knows the round."""
-    facts: tuple[Entry, ...]
-    """What the venue says about the round; after the header."""
-    disputes: tuple[Entry, ...]
-    """What was objected to in an earlier result; after the rulings."""
-    outcome: tuple[Entry, ...]
-    """What the venue makes of the places; at the end."""
+    header: Mapping[str, object]  # the names under which the venue knows the round
+    facts: tuple[Entry, ...]  # what the venue says about the round; after the header
+    disputes: tuple[Entry, ...]  # what was objected to in an earlier result; after the rulings
+    outcome: tuple[Entry, ...]  # what the venue makes of the places; at the end
 
 
 def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> Iterator[Entry]:

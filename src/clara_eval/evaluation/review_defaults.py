@@ -58,8 +58,7 @@ DEFAULTS = dict(_read_table())
 SIGNS = frozenset({"views_disagree", "claim_gap", "unsupported_claim", "invisible_characters"})
 """Flags about an entry's own text: with them, claims that stand out are not believed unseen."""
 GAVE_WAY = "gave_way"
-HIGHEST_SCORE = 10_000
-"""The largest score of an entry (`ranking.elo.score`)."""
+HIGHEST_SCORE = 10_000  # the largest score of an entry (`ranking.elo.score`)
 
 
 def default_of(code: str) -> ReviewDefault:

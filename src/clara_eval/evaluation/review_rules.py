@@ -34,8 +34,7 @@ class JudgedRound:
     likeness: Likeness
     features: Mapping[Address, SubmissionFacts]
     comparisons: Sequence[Comparison]
-    harness: ChosenHarness | None = None
-    """The one that was run; None where the config has none."""
+    harness: ChosenHarness | None = None  # the one that was run; None where the config has none
 
     @property
     def paid(self) -> set[Address]:
@@ -221,19 +220,14 @@ class ReviewReason:
 class ReviewTerms:
     """What the venue knows beside the result that may ask for a person."""
 
-    prize_usd: float | None
-    """None if the worth is not known."""
-    review_above_usd: float | None
-    """None never asks because of the prize."""
-    misplaced: float = 0.0
-    """Share of the prize expected at wrong addresses."""
+    prize_usd: float | None  # None if the worth is not known
+    review_above_usd: float | None  # None never asks because of the prize
+    misplaced: float = 0.0  # share of the prize expected at wrong addresses
     doubt_usd: float | None = None
     """A person decides if more than this, and than `doubt_share`, is misplaced; None never asks because of it."""
     doubt_share: float = 0.2
-    uncalibrated: str | None = None
-    """Why the judges may not decide alone."""
-    objections: tuple[str, ...] = ()
-    """Objections that only a person can decide, one sentence each."""
+    uncalibrated: str | None = None  # why the judges may not decide alone
+    objections: tuple[str, ...] = ()  # objections that only a person can decide, one sentence each
 
 
 def review_reasons(flags: Sequence[Flag], rulings: Sequence[Ruling], terms: ReviewTerms) -> list[ReviewReason]:

@@ -20,18 +20,13 @@ from clara_eval.submissions.model import Rejected
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    run: str
-    """The id of the evaluation: the seed of the intervals."""
-    name: str
-    """What the venue calls it: the seed of the order of the entries and of the nonces in prompts."""
-    beacon: str
-    """A hash that no submitter knew before the deadline."""
+    run: str  # the id of the evaluation: the seed of the intervals
+    name: str  # what the venue calls it: the seed of the order of the entries and of the nonces in prompts
+    beacon: str  # A hash that no submitter knew before the deadline
     metadata_bytes: bytes
     metadata: Metadata
-    config_hash: str
-    """What the poster committed to."""
-    private_set_hash: str
-    """The commitment to a hidden harness."""
+    config_hash: str  # what the poster committed to
+    private_set_hash: str  # the commitment to a hidden harness
     winner_count: int
     payout_bps: tuple[int, ...]
     submissions: tuple[Submission, ...]
@@ -44,19 +39,15 @@ class Round:
 
 
 Stage = Literal["collecting", "executing", "extracting", "comparing"]
-ProgressListener = Callable[[Stage, int, int], None]
-"""Called after every step; must be cheap."""
+ProgressListener = Callable[[Stage, int, int], None]  # called after every step; must be cheap
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    judges: tuple[str, ...]
-    """As in CLARA_JUDGES; the first model among them also reads the submissions."""
+    judges: tuple[str, ...]  # as in CLARA_JUDGES; the first model among them also reads the submissions
     schedule: str = "auto"
-    max_games: int | None = None
-    """What money and time allow; None is no limit."""
-    reader: str | None = None
-    """Who reads the submissions, where a person ruled so; None is the models of the jury."""
+    max_games: int | None = None  # what money and time allow; None is no limit
+    reader: str | None = None  # who reads the submissions, where a person ruled so; None is the models of the jury
     tokens: TokenLimits | None = None
     """How long answers may be; None for a round planned before limits grew: a cut answer is asked for as it was."""
 
@@ -81,23 +72,18 @@ class EvaluationPlan:
 @dataclass(frozen=True, slots=True)
 class Ruling:
     kind: RulingKind | Literal["default"]
-    of: str
-    """The digest of the result that the person looked at."""
+    of: str  # the digest of the result that the person looked at
     at: int
-    account: Address | None = None
-    """Who is excluded, or who is the original."""
-    judge: str | None = None
-    """Who is asked instead, as in CLARA_JUDGES."""
+    account: Address | None = None  # who is excluded, or who is the original
+    judge: str | None = None  # who is asked instead, as in CLARA_JUDGES
     stage: RuledStage | None = None
     note: str = ""
-    by: str = ""
-    """Who ruled, as they called themselves."""
+    by: str = ""  # who ruled, as they called themselves
 
 
 RULINGS = JsonCodec(tuple[Ruling, ...])
 _KEY, _DEFAULT_KEY = "rulings", "default"
-CLOCK = "the clock"
-"""Who ruled, when the time for a decision was over."""
+CLOCK = "the clock"  # who ruled, when the time for a decision was over
 
 
 async def read_rulings(journal: Journal) -> tuple[Ruling, ...]:

@@ -9,14 +9,12 @@ SPARE_SHARE = 0.25
 LAST_SHARE = 0.1
 UNREAD_SHARE, UNREAD_SECONDS = 0.25, 12 * 3600
 """An entry that cannot be read while others can is waited for this share of the window, and not longer than this."""
-DECIDE_SHARE = 0.5
-"""A person has this share of the window to decide a review; then its default is posted."""
+DECIDE_SHARE = 0.5  # A person has this share of the window to decide a review; then its default is posted
 NOTICE_SHARE, NOTICE_SECONDS = 0.1, 6 * 3600
 """However late a review begins, a person has this share of the window, at most so long, while a tenth of it is left."""
 RECHECK_SHARE, RECHECK_SECONDS = 0.01, 900.0
 """Pause before an entry that could not be read is tried again; the second is the longest."""
-SAFETY = 2.0
-"""Speeds fall when providers are busy: plan with half of what was seen."""
+SAFETY = 2.0  # speeds fall when providers are busy: plan with half of what was seen
 PUBLISH_SECONDS = 120.0
 DEFAULT_CALL_SECONDS = 6.0
 LEAST_SECONDS = 60.0

@@ -40,15 +40,13 @@ from clara_eval.submissions.model import (
 class Received:
     """The bytes that came, or the code and reason why none came."""
 
-    content: str | None
-    """Base64, because bytes that are not text are evidence too."""
+    content: str | None  # base64, because bytes that are not text are evidence too
     media_type: str = ""
     immutable: bool = False
     note: str = ""
     code: str = ""
     reason: str = ""
-    is_outage: bool = False
-    """None came, and that may be us or the network: it was tried again for a while."""
+    is_outage: bool = False  # none came, and that may be us or the network: it was tried again for a while
 
     @classmethod
     def of(cls, fetched: Fetched | Rejected) -> Received:
@@ -68,8 +66,7 @@ class SubmissionResult:
     submission: Submission
     received: Received
     verdict: Solution | Rejected
-    linked: Received | None = None
-    """What the submission leads to, if the config asks for a URL and it is one."""
+    linked: Received | None = None  # what the submission leads to, if the config asks for a URL and it is one
 
     @classmethod
     def of(cls, submission: Submission, received: Received, config: EvalConfig) -> SubmissionResult:
@@ -117,12 +114,10 @@ class LiveSources:
     machine: Machine
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """Requests that a finished run left unanswered, each with the reason: they stay so."""
-    gives_up: bool = False
-    """Whether there is no time left to wait for what an outage withholds."""
+    gives_up: bool = False  # whether there is no time left to wait for what an outage withholds
     rulings: tuple[Ruling, ...] = ()
     reveal: Reveal | None = None
-    tries_again: bool = True
-    """Whether an entry that could not be read before is fetched once more."""
+    tries_again: bool = True  # whether an entry that could not be read before is fetched once more
 
     async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
         return await _followed(self._read, submission, config)
@@ -172,8 +167,7 @@ async def close_unanswered(journal: Journal, unanswered: dict[str, str]) -> None
     await journal.keep("unanswered", _UNANSWERED, unanswered)
 
 
-Bodies = Mapping[str, Any]
-"""The body of each entry of a trace by its key."""
+Bodies = Mapping[str, Any]  # the body of each entry of a trace by its key
 ANSWER = JsonCodec(Answer)
 SIGNED = JsonCodec(Signed)
 KEY_REPORT = JsonCodec(KeyReport)
@@ -188,8 +182,7 @@ class TraceSources:
     entries: Bodies
     machine: Machine | None = None
     unchecked: list[str] = field(default_factory=list)
-    gives_up: bool = True
-    """A trace is of a finished run: what it went without stays away."""
+    gives_up: bool = True  # A trace is of a finished run: what it went without stays away
     quotes: Quotes = field(default_factory=Quotes)
     keys: dict[tuple[str, str], SigningKey] = field(default_factory=dict)
     """Those whose enclave was checked, by judge and name."""

@@ -35,8 +35,7 @@ class Guarantee:
     chance: float
     alpha: float
     confidence: float
-    coverage: float
-    """The share of all labelled pairs that have such a verdict."""
+    coverage: float  # the share of all labelled pairs that have such a verdict
     count: int
     wrong: int
 
@@ -72,19 +71,15 @@ class Calibration:
     prompt: str
     work: str
     labels: int
-    undecided: int
-    """Pairs without a verdict in both orders: they are not in the figures."""
+    undecided: int  # pairs without a verdict in both orders: they are not in the figures
     agreement: Measured
-    base_rate: float
-    """The share of the people's most frequent choice: what always saying it would reach."""
+    base_rate: float  # the share of the people's most frequent choice: what always saying it would reach
     kappa: float | None
     clear: Measured
     position_bias: Measured
     """From -1 to 1: 0.1 means that being shown first won ten pairs in a hundred more than it lost."""
-    length_bias: Measured
-    """From -1 to 1: how much more than people the judge prefers the longer one."""
-    alone: Guarantee | None = None
-    """From which chance at the pay line it may post alone; None if the labels show none."""
+    length_bias: Measured  # from -1 to 1: how much more than people the judge prefers the longer one
+    alone: Guarantee | None = None  # from which chance at the pay line it may post alone; None if the labels show none
 
 
 CALIBRATION = JsonCodec(Calibration)

@@ -31,8 +31,7 @@ class PayMargin:
     item: str
     next_item: str
     set_chance: float
-    tied: bool = False
-    """Whether the two have equal records."""
+    tied: bool = False  # whether the two have equal records
 
     @property
     def sentence(self) -> str:
@@ -54,8 +53,7 @@ class Chances:
     p_rank: Floats
     rank_low: Ints
     rank_high: Ints
-    places: Ints
-    """Place of every item (columns) in every draw (rows), from 0."""
+    places: Ints  # place of every item (columns) in every draw (rows), from 0
     draws: Floats
 
 
