@@ -223,6 +223,8 @@ class RetryingLlm:
 
     def _failed(self, call: _Call, bad: BaseException) -> None:
         settle = self._budget.release
+        if isinstance(bad, Temporary):
+            self._admission.tell(str(bad))
         match bad:
             case RateLimited():
                 self._report(call, "rate_limited")

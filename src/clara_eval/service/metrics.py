@@ -127,11 +127,7 @@ class Telemetry:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        facts: dict[str, str | int] = {
-            "service.name": "clara-eval",
-            "service.version": version,
-            "clara.chain_id": chain_id,
-        }
+        facts = {"service.name": "clara-eval", "service.version": version, "clara.chain_id": chain_id}
         self._provider = TracerProvider(resource=Resource(facts))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=10)))
         self._tracer = self._provider.get_tracer("clara_eval", version)
