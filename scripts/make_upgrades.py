@@ -1,8 +1,8 @@
 """Write what the service of an earlier commit leaves when it is killed with a round in every stage.
 
 `python scripts/make_upgrades.py COMMIT…` writes `tests/service/upgrades/COMMIT-sqlite.xz` and `COMMIT-postgres.xz`.
-With `--back` nothing is written: the present program is killed in the same way, and the earlier one has to go on with
-what it left, or to refuse it in one sentence.
+With `--back` nothing is written: the present program is killed in the same way, and the earlier one goes on with what
+it left, or refuses it; what became of the rounds is printed.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tests.support.upgrades import (
     Stopped,
     holding_node,
     post_stage,
+    posts_by_round,
 )
 
 from clara_eval.core.address import Address
@@ -52,8 +53,8 @@ KINDS = ["sqlite", "postgres"]
 class Program:
     """One version of the command line, in a process of its own."""
 
-    def __init__(self, tree: Path, python: Path, log: Path) -> None:
-        self._tree, self._python, self.log = tree, python, log
+    def __init__(self, tree: Path, python: Path) -> None:
+        self._tree, self._python, self.log = tree, python, tree
         self.environ: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -197,26 +198,31 @@ async def database(kind: str, place: Path, server: Any) -> AsyncIterator[str]:
             yield url
 
 
-async def make(commit: str, tree: Path, python: Path, kind: str, server: Any) -> None:
+async def make(commit: str, program: Program, kind: str, server: Any, back: Program | None) -> None:
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-upgrade-")))
         url = await stack.enter_async_context(database(kind, place, server))
         chain = await stack.enter_async_context(local_chain(AnvilOptions(accounts=ACCOUNTS)))
         judge = HoldingJudge()
         await stack.enter_async_context(judge.running(PORT))
-        program = Program(tree, python, place / "log")
         stack.callback(program.kill)
         holding = HoldingNode({}, program.kill)
         node = await stack.enter_async_context(holding_node(chain, holding))
-        program.environ = settings_of(chain, node.url, url)
+        program.log, program.environ = place / "log", settings_of(chain, node.url, url)
         try:
             await hold_every_stage(chain, judge, holding, program, url)
         except SystemExit:
-            sys.stderr.write(program.log.read_text()[-6000:])
-            sys.stderr.write(f"{judge.answered} {judge.held} {holding.arrived}\n")
+            sys.stderr.write(f"{program.log.read_text()[-6000:]}{judge.answered} {judge.held} {holding.arrived}\n")
             raise
         statuses = {stage: status_in(url, address) for stage, address in holding.rounds.items()}
         sys.stderr.write(f"{commit} {kind}: {statuses}\n{dict(judge.answered)}\n")
+        if back is not None:
+            stack.callback(back.kill)
+            back.log, back.environ = place / "back", settings_of(chain, chain.rpc_url, url)
+            judge.allowed.clear()
+            await chain.node.rpc("evm_setAutomine", True)
+            await go_back(chain, back, url, holding.rounds)
+            return
         state = await chain.node.rpc("anvil_dumpState", True)
         stopped = Stopped(
             commit, asdict(chain.deployment), holding.rounds, dict(judge.answered), *dump(url, server),
@@ -225,7 +231,21 @@ async def make(commit: str, tree: Path, python: Path, kind: str, server: Any) ->
         stopped.save(FILES / f"{commit}-{kind}.xz")
 
 
-async def main(commits: list[str], kinds: list[str]) -> None:
+async def go_back(chain: LocalChain, earlier: Program, database_url: str, rounds: dict[str, Address]) -> None:
+    """Start the earlier program on what the present one left, and print what came of it."""
+    earlier.start()
+
+    async def is_over() -> bool:
+        waiting = [a for stage, a in rounds.items() if stage not in {"review", "discovered"}]
+        return earlier.ended is not None or all(status_in(database_url, a) == "complete" for a in waiting)
+
+    await until(is_over, "the earlier program goes on or ends")
+    posts = await posts_by_round(chain, rounds)
+    told = {stage: (status_in(database_url, address), posts[address]) for stage, address in rounds.items()}
+    sys.stderr.write(f"exit {earlier.ended}: {told}\n{earlier.log.read_text()[-400:]}\n")
+
+
+async def main(commits: list[str], kinds: list[str], *, back: bool) -> None:
     FILES.mkdir(exist_ok=True)
     with running_postgres() as server:
         for commit in commits:
@@ -233,7 +253,8 @@ async def main(commits: list[str], kinds: list[str]) -> None:
                 tree, python = await asyncio.to_thread(tree_of, commit, Path(above) / "tree")
                 try:
                     for kind in kinds:
-                        await make(commit, tree, python, kind, server)
+                        earlier, present = Program(tree, python), Program(ROOT, Path(sys.executable))
+                        await make(commit, present if back else earlier, kind, server, earlier if back else None)
                 finally:
                     await asyncio.to_thread(_git, "worktree", "remove", "--force", str(tree))
 
@@ -242,5 +263,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commits", nargs="+", metavar="COMMIT")
     parser.add_argument("--only", choices=KINDS, help="only this database")
+    parser.add_argument("--back", action="store_true", help="from the present program to the earlier one")
     given = parser.parse_args()
-    asyncio.run(main(given.commits, [given.only] if given.only else KINDS))
+    asyncio.run(main(given.commits, [given.only] if given.only else KINDS, back=given.back))

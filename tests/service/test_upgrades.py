@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections import Counter
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -15,7 +14,17 @@ import psycopg
 import pytest
 from tests.support.databases import fresh_database
 from tests.support.service import Turning, eventually, settings_of, turning
-from tests.support.upgrades import FILES, JUDGE, PORT, QUESTIONS, STAGES, HoldingJudge, Stopped, loaded_chain
+from tests.support.upgrades import (
+    FILES,
+    JUDGE,
+    PORT,
+    QUESTIONS,
+    STAGES,
+    HoldingJudge,
+    Stopped,
+    loaded_chain,
+    posts_by_round,
+)
 
 from clara_eval.actions.review import approve
 from clara_eval.chain.model import ChallengeStatus
@@ -24,7 +33,7 @@ from clara_eval.challenges.review import known_review
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace
-from clara_eval.devnet.local_chain import DAY, LocalChain
+from clara_eval.devnet.local_chain import DAY
 from clara_eval.store.trace_archive import stream_trace
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("upgrades")]
@@ -47,12 +56,6 @@ async def restored(stopped: Stopped, stack: AsyncExitStack, place: Path, request
         await connection.execute(stopped.store.encode())
         await connection.execute("UPDATE public.leases SET until_at = 0")
     return url
-
-
-async def posts_by_round(chain: LocalChain, stopped: Stopped) -> Counter[str]:
-    topic = chain.challenge(stopped.rounds["sent"]).abi.event("ScoresPosted").topic
-    wanted = {"fromBlock": "0x0", "address": list(stopped.rounds.values()), "topics": [topic]}
-    return Counter(log["address"] for log in await chain.node.rpc("eth_getLogs", wanted))
 
 
 async def all_complete(world: Turning, stopped: Stopped, stages: set[str]) -> None:
@@ -87,7 +90,7 @@ async def test_every_round_under_way_is_posted_once_by_the_next_version(
         await approve(world.app.store, world.app.chain_id, review, note="Looked at.", digest=found.digest, by="Ada")
         await chain.move_time(3 * DAY)
         await all_complete(world, stopped, set(STAGES))
-        assert await posts_by_round(chain, stopped) == dict.fromkeys(stopped.rounds.values(), 1)
+        assert await posts_by_round(chain, stopped.rounds) == dict.fromkeys(stopped.rounds.values(), 1)
         ended = await look_at_challenge(world.app.chain, stopped.rounds["finalizing"])
         assert ended.status is ChallengeStatus.FINALIZED
         for stage, address in stopped.rounds.items():

@@ -102,6 +102,12 @@ async def loaded_chain(stopped: Stopped, place: Path) -> AsyncIterator[LocalChai
             await node.close()
 
 
+async def posts_by_round(chain: LocalChain, rounds: dict[str, Address]) -> Counter[str]:
+    topic = chain.challenge(rounds["sent"]).abi.event("ScoresPosted").topic
+    wanted = {"fromBlock": "0x0", "address": list(rounds.values()), "topics": [topic]}
+    return Counter(log["address"] for log in await chain.node.rpc("eth_getLogs", wanted))
+
+
 async def post_stage(chain: LocalChain, stage: str) -> Address:
     """A round that names its stage in everything the judge is shown."""
     place = list(STAGES).index(stage)
