@@ -1,7 +1,4 @@
-"""Run one submission, under a harness or alone, in the machine of its language, and check that its engine works here.
-
-Calls block; several threads may run at once. Raises `MissingEngine` if the engine of a language is not installed.
-"""
+"""Run one submission, under a harness or alone, in the machine of its language, from any thread; the call blocks."""
 
 from __future__ import annotations
 
@@ -120,9 +117,10 @@ class Machine:
         """Whether nothing has to be compiled before the first run."""
         if language != "python":
             return True
-        from clara_eval.harness.cpython import is_prepared
+        from clara_eval.harness.cpython import kept_module
+        from clara_eval.harness.wasm import is_own
 
-        return is_prepared(self._engines)
+        return is_own(kept_module(self._engines))
 
     def _solidity_compiler(self) -> tuple[Compiler, str]:
         if self._compiler is not None:

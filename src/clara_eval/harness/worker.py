@@ -1,7 +1,4 @@
-"""The process that does all hostile work: one JSON job a line in, one JSON answer a line out.
-
-It has no environment, an empty working folder and limits of its own.
-"""
+"""The process that does all hostile work: one JSON job a line in, one JSON answer a line out, no environment."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ def answer(job: Job) -> Mapping[str, object]:
 
     if job["kind"] == "script":
         return scripts.answer(job)
-    cpython.prepare(Path(job["module"]), Path(job["cache"]))
+    cpython.CPython(Path(job["module"]), Path(job["cache"]))
     return {}
 
 
