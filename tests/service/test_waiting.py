@@ -134,7 +134,7 @@ async def test_a_judge_that_fails_is_named_while_it_is_asked_again(local_chain: 
         endpoint.script = None
 
         async def is_complete() -> bool:
-            return (await said())["status"] == "complete"
+            return bool((await said())["status"] == "complete")
 
         await eventually(is_complete)
         assert (await said())["reason"] is None

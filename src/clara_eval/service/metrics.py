@@ -127,7 +127,11 @@ class Telemetry:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        facts = {"service.name": "clara-eval", "service.version": version, "clara.chain_id": chain_id}
+        facts: dict[str, str | int] = {
+            "service.name": "clara-eval",
+            "service.version": version,
+            "clara.chain_id": chain_id,
+        }
         self._provider = TracerProvider(resource=Resource(facts))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=10)))
         self._tracer = self._provider.get_tracer("clara_eval", version)
@@ -162,7 +166,7 @@ def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
     app.store.answer_listeners.append(partial(_count_answer, metrics))
     app.models.watch = partial(_count_call, metrics)
     if not app.settings.otlp_url:
-        return _nothing
+        return partial(asyncio.sleep, 0)
     telemetry = Telemetry(app.settings.otlp_url, __version__, app.chain_id)
     metrics.evaluation_listeners.append(telemetry.evaluated)
 
@@ -172,9 +176,6 @@ def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
 
     app.models.watch = called
     return partial(asyncio.to_thread, telemetry.close)
-
-
-async def _nothing() -> None: ...
 
 
 def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:
