@@ -25,6 +25,7 @@ from tests.support.scenarios import (
     until_posted,
 )
 from tests.support.service import FAST, PACE, Turning, eventually, raised, settings_of
+from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
 from typer.testing import CliRunner
 
@@ -33,7 +34,7 @@ from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import scoring_function
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.status import read_attempts, read_status
+from clara_eval.challenges.status import read_attempts
 from clara_eval.challenges.venue import look_at_challenge, window_of
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain

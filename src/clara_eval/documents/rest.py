@@ -14,6 +14,7 @@ from clara_eval.documents.results import (
     EvalStatus,
     EvaluatorRecord,
     LeaderboardRow,
+    ProvisionalBoard,
     ReviewState,
     RuledStage,
     RulingKind,
@@ -161,6 +162,7 @@ class ChallengeDetail(ChallengeSummary):
     leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None
     evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
+    provisional: ProvisionalBoard | None = Field(None, description="While entries are accepted: public tests alone.")
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
