@@ -84,6 +84,7 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
         since,
         posts_at=posts_at,
         default="" if posts_at is None else _default_words(result),
+        scoring_deadline=challenge.scoring_deadline,
     )
 
 

@@ -37,6 +37,7 @@ class Review:
     """When the default is posted, by the chain's clock; None where only a person can have it posted."""
     default: str = ""
     """What is posted then, in words."""
+    scoring_deadline: int | None = None
 
     @property
     def unless_decided(self) -> str:
@@ -69,8 +70,10 @@ async def request_review(
     *,
     posts_at: int | None = None,
     default: str = "",
+    scoring_deadline: int | None = None,
 ) -> Review:
-    review = Review(address, digest, "waiting", tuple(reasons), now, posts_at=posts_at, default=default)
+    why = tuple(reasons)
+    review = Review(address, digest, "waiting", why, now, None, "", "", posts_at, default, scoring_deadline)
     await _write(keys, chain_id, review)
     return review
 

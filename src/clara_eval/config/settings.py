@@ -74,6 +74,17 @@ def _origins(text: str) -> str:
     return text
 
 
+SHORTEST_ADMIN_KEY = 16
+
+
+def _long(key: SecretStr | None) -> SecretStr | None:
+    if key is not None and len(key) < SHORTEST_ADMIN_KEY:
+        raise ValueError(
+            f"it is shorter than {SHORTEST_ADMIN_KEY} characters; use a random one, as of `openssl rand -hex 32`"
+        )
+    return key
+
+
 def _tick(seconds: int) -> int:
     """Ticks follow the clock, so that several processes agree on them."""
     units = ((1, 60), (60, 3600), (3600, 86_400))
@@ -171,7 +182,7 @@ class Settings(BaseModel):
     """The least agreement with people on clear pairs for a judge that posts alone."""
     fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
 
-    admin_api_key: SecretStr | None = Field(None, alias="CLARA_ADMIN_API_KEY")
+    admin_api_key: Annotated[SecretStr | None, AfterValidator(_long)] = Field(None, alias="CLARA_ADMIN_API_KEY")
     host: str = Field("127.0.0.1", alias="CLARA_HOST")
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
     tick_seconds: Annotated[int, AfterValidator(_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
@@ -305,7 +316,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(chosen)
         except ValidationError as bad:
-            raise ConfigError(_first_problem(bad), remedy="See .env.example for every setting.") from None
+            raise ConfigError(_first_problem(bad), remedy="`clara-eval settings --example` has them all.") from None
 
 
 SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)

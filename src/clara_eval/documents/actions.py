@@ -14,6 +14,7 @@ from clara_eval.documents.results import (
     ChainStatus,
     Document,
     EvaluationProgress,
+    Misplaced,
     RankedEntry,
     StageProgress,
     State,
@@ -245,6 +246,7 @@ class LeaderboardResult(Document):
     trace: str = ""
     """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
+    misplaced: Misplaced | None = None
     warning: str | None
     """What everybody should know about the round: a hidden harness that was withheld."""
     flags: list[Untrusted]

@@ -131,6 +131,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
         money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {show_count(sheet.winnerCount, 'place')}"
     print_lines(
         f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
+        *([f"doubt     {safe(sheet.misplaced.sentence, 400)}"] if sheet.misplaced else []),
         f"digest    {sheet.traceDigest}",
         f"money     {money}; {f'decide before {show_moment(due)}' if due else 'the deadline is not known here'}",
     )

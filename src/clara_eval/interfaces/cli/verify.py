@@ -14,8 +14,9 @@ from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, ver
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
+from clara_eval.core.untrusted import escaped
 from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, answer, emit_json, fail
-from clara_eval.interfaces.cli.screen import agree_to_cost, console, print_lines, safe
+from clara_eval.interfaces.cli.screen import agree_to_cost, console, print_lines, print_wrapped, safe
 
 
 def verify(
@@ -84,12 +85,12 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
     winners, scope, compared = _won(checked)
     answer = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
     print_lines(
-        f"{answer}: {result.given.name}",
-        *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)),
-        f"checked  {counts}{scope}",
-        *(f"unproven {safe(point, 600)}" for point in checked.not_proven),
-        f"digest   {checked.digest}",
+        f"{answer}: {result.given.name}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1))
     )
+    print_wrapped(f"{counts}{scope}", "checked  ")
+    for point in checked.not_proven:
+        print_wrapped(escaped(point[:600]), "unproven ")
+    print_lines(f"digest   {checked.digest}")
     if not details:
         return
     print_lines(
