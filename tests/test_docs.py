@@ -114,6 +114,18 @@ def test_links_in_the_pages_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_files_that_the_pages_name_exist() -> None:
+    """Every file of the repository that a page names is there, apart from those that a recipe adds."""
+    named = re.compile(r"(?<!- )`((?:src|tests|scripts|docs|bench|verifier|deploy|examples)/[^` *]+\.\w+)`")
+    missing = [
+        f"{page.relative_to(ROOT)} -> {name}"
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+        for name in named.findall(page.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 WALK = re.findall(r"^\| \d+ \| `([a-z_.A-Z]+)`", ARCHITECTURE, re.MULTILINE)
 RECIPES = re.findall(r"^### \d+\. (.*?)\n\n(.*?)(?=^#|\Z)", ARCHITECTURE, re.MULTILINE | re.DOTALL)

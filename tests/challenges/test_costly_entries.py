@@ -95,7 +95,7 @@ def endless(seen: Seen) -> int:
 @pytest.mark.parametrize(
     ("count", "size", "think", "model"),
     [
-        (50, 262_000, lambda _seen: 0, "m"),
+        (20, 262_000, lambda _seen: 0, "m"),
         (50, 900, endless, "m"),
         (50, 900, endless, "gpt-6-luna"),
         (8, 60_000, endless, "m"),

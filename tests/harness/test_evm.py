@@ -120,8 +120,8 @@ def test_without_a_harness_there_are_facts_about_the_code(machine: Machine) -> N
     assert two.features == {"compiles": True, "deploy_gas": None, "bytecode_bytes": None}
 
 
-def test_the_same_numbers_a_hundred_times_in_two_processes_under_load(machine: Machine) -> None:
-    """100 runs, from several threads while every core is busy, and a run of the command, all give the same numbers."""
+def test_the_same_numbers_every_time_under_load(machine: Machine) -> None:
+    """Runs from several threads while every core is busy give the same numbers; the bench does so a hundred times."""
     first = run(machine, PLAIN)
     stop = threading.Event()
 
@@ -134,7 +134,7 @@ def test_the_same_numbers_a_hundred_times_in_two_processes_under_load(machine: M
         thread.start()
     try:
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: run(machine, PLAIN), range(100)))
+            found = list(pool.map(lambda _: run(machine, PLAIN), range(20)))
     finally:
         stop.set()
         for thread in load:

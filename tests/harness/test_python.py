@@ -23,7 +23,7 @@ from clara_eval.harness import (
     RunOutcome,
     cpython,
 )
-from clara_eval.harness.wasm import CLOCK_SECONDS
+from clara_eval.harness.wasm import CLOCK_SECONDS, is_own
 from clara_eval.submissions.files import read_archive
 
 pytestmark = pytest.mark.xdist_group("python-engine")
@@ -261,16 +261,16 @@ def test_the_compiled_engine_is_only_taken_from_a_private_place(tmp_path: Path) 
     """Compiled code that somebody else could have written is not run."""
     cache = tmp_path / "wasm"
     cache.mkdir(mode=0o700)
-    file = cpython.compiled_file(cache)
-    assert not cpython.is_prepared(cache)
+    file = cpython.kept_module(cache)
+    assert not is_own(file)
     file.write_bytes(b"code")
     file.chmod(0o600)
-    assert cpython.is_prepared(cache)
+    assert is_own(file)
     file.chmod(0o666)
-    assert not cpython.is_prepared(cache)
+    assert not is_own(file)
     file.chmod(0o600)
     cache.chmod(0o777)
-    assert not cpython.is_prepared(cache)
+    assert not is_own(file)
 
 
 def test_a_missing_engine_names_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.judge import RetryPolicy
 
 QUALITY = {"name": "quality", "type": "integer", "min": 0, "max": 9, "better": "higher", "source": "llm"}
 
@@ -32,6 +33,7 @@ async def signed_round(
     changes = {"judges_as_set": judge, "prices": f"openai:m@{endpoint.url}=1/10", "pccs_url": endpoint.root}
     async with opened(chain, place, **changes) as app:
         app.models.quote_root = endpoint.enclave.root
+        app.models.patience = RetryPolicy(tries=2, first_pause_seconds=0.01, most_probes=1)
         done = await evaluate(app, address, EvaluationRequest(plan=EvaluationPlan((judge,)), dry_run=True))
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     return done, lines

@@ -6,10 +6,9 @@ import json
 from http import HTTPStatus
 
 import aiohttp
-from eth_account import Account
-from eth_account.messages import encode_defunct
 from pydantic import SecretStr
 
+from clara_eval.core.accounts import Account, encode_defunct
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
 from clara_eval.core.http_body import TooLong, read_at_most

@@ -297,7 +297,7 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
             "CLARA_EVALUATOR_KEYSTORE is set without a password.",
             remedy="Set CLARA_EVALUATOR_PASSWORD, or CLARA_EVALUATOR_PASSWORD_FILE.",
         )
-    from clara_eval.chain.accounts import Account
+    from clara_eval.core.accounts import Account
 
     _check_mode(path)
     try:
@@ -337,7 +337,7 @@ def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) ->
     """
     if not password.get_secret_value():
         raise ConfigError("The keystore's password is empty.", remedy="Set CLARA_EVALUATOR_PASSWORD.")
-    from clara_eval.chain.accounts import Account
+    from clara_eval.core.accounts import Account
 
     account = Account.create()
     content = json.dumps(account.encrypt(password.get_secret_value(), iterations=work))
@@ -352,7 +352,7 @@ def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) ->
 
 
 def _account(key: SecretStr, name: str) -> Any:
-    from clara_eval.chain.accounts import Account
+    from clara_eval.core.accounts import Account
 
     text = key.get_secret_value().strip().removeprefix("0x")
     try:

@@ -49,10 +49,9 @@ def normal_signature(signature: str) -> str | None:
 
 def signer_of(message: str, signature: str) -> str | None:
     """Recover the lower-case address that signed this text; None if the signature is none."""
-    from eth_account import Account
-    from eth_account.messages import encode_defunct
-    from eth_keys.exceptions import BadSignature
     from eth_utils.exceptions import ValidationError
+
+    from clara_eval.core.accounts import Account, BadSignature, encode_defunct
 
     try:
         return str(Account.recover_message(encode_defunct(text=message), signature=signature)).lower()

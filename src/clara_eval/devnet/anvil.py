@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession
 
-from clara_eval.chain.accounts import key_from_seed, seed_from_mnemonic
 from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
+from clara_eval.core.accounts import key_from_seed, seed_from_mnemonic
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
 

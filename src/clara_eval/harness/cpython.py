@@ -7,9 +7,7 @@ The submission's instance exchanges messages only with the frame that was there 
 from __future__ import annotations
 
 import json
-import os
 import struct
-import tempfile
 import threading
 from abc import abstractmethod
 from functools import partial
@@ -30,13 +28,14 @@ from clara_eval.harness.wasm import (
     HostFunction,
     LoadFailed,
     Stopped,
+    compiled_file,
     find_npm_file,
     guarded,
+    load_module,
     memory_of,
     new_engine,
     put,
     vectors_at,
-    wasmtime_version,
 )
 
 if TYPE_CHECKING:
@@ -65,48 +64,14 @@ def find_module() -> Path | None:
     return find_npm_file(f"{PACKAGE}/dist/python.wasm", SHA256)
 
 
-def compiled_file(cache: Path) -> Path:
-    """Where the compiled module is kept: by its hash, the version of the compiler and the settings."""
-    return cache / f"python-{SHA256[:32]}-{wasmtime_version()}-{STACK_BYTES}.cwasm"
-
-
-def is_prepared(cache: Path) -> bool:
-    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
-    file = compiled_file(cache)
-    try:
-        places = [file.lstat(), file.parent.lstat()]
-    except OSError:
-        return False
-    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
-
-
-def prepare(path: Path, cache: Path) -> None:
-    """Compile the module once for this machine; a cache that cannot be written only costs time."""
-    if is_prepared(cache):
-        return
-    import wasmtime
-
-    module = wasmtime.Module(new_engine(STACK_BYTES), path.read_bytes())
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=cache, delete=False) as part:
-            part.write(module.serialize())
-        Path(part.name).replace(compiled_file(cache))
-    except OSError:
-        return
+def kept_module(cache: Path) -> Path:
+    return compiled_file(cache, "python", SHA256, STACK_BYTES)
 
 
 class CPython:
     def __init__(self, path: Path, cache: Path) -> None:
-        import wasmtime
-
         self.engine = new_engine(STACK_BYTES)
-        prepare(path, cache)
-        self.module = (
-            wasmtime.Module.deserialize_file(self.engine, str(compiled_file(cache)))
-            if is_prepared(cache)
-            else wasmtime.Module(self.engine, path.read_bytes())
-        )
+        self.module = load_module(self.engine, path, kept_module(cache))
 
     def open(self, source: str, role: str, limits: RunLimits, ask: Ask | None = None) -> MessageGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""

@@ -120,9 +120,10 @@ class Machine:
         """Whether nothing has to be compiled before the first run."""
         if language != "python":
             return True
-        from clara_eval.harness.cpython import is_prepared
+        from clara_eval.harness.cpython import kept_module
+        from clara_eval.harness.wasm import is_own
 
-        return is_prepared(self._engines)
+        return is_own(kept_module(self._engines))
 
     def _solidity_compiler(self) -> tuple[Compiler, str]:
         if self._compiler is not None:

@@ -21,8 +21,10 @@ from clara_eval.harness.wasm import (
     HostFunction,
     LoadFailed,
     Stopped,
+    compiled_file,
     find_npm_file,
     guarded,
+    load_module,
     memory_of,
     new_engine,
     put,
@@ -47,11 +49,9 @@ def find_module() -> Path | None:
 
 
 class QuickJs:
-    def __init__(self, path: Path) -> None:
-        import wasmtime
-
+    def __init__(self, path: Path, cache: Path) -> None:
         self.engine = new_engine()
-        self.module = wasmtime.Module(self.engine, path.read_bytes())
+        self.module = load_module(self.engine, path, compiled_file(cache, "quickjs", SHA256))
 
     def open(self, source: str, role: str, limits: RunLimits, ask: Ask | None = None) -> JavaScriptGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""

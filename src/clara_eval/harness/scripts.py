@@ -137,7 +137,7 @@ def answer(job: ScriptJob) -> ScriptAnswer:
 @lru_cache(maxsize=2)
 def _engine(language: str, module: str, cache: str) -> Open:
     if language == "javascript":
-        return quickjs.QuickJs(Path(module)).open
+        return quickjs.QuickJs(Path(module), Path(cache)).open
     return cpython.CPython(Path(module), Path(cache)).open
 
 

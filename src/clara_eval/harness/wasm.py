@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from clara_eval.harness.model import RunLimits, RunOutcome
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Engine, Memory, TrapCode
+    from wasmtime import Caller, Engine, Memory, Module, TrapCode
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -162,6 +164,37 @@ def new_engine(stack_bytes: int = STACK_BYTES) -> Engine:
     config.wasm_threads = False
     config.wasm_relaxed_simd = False
     return wasmtime.Engine(config)
+
+
+def compiled_file(cache: Path, name: str, sha256: str, stack_bytes: int = STACK_BYTES) -> Path:
+    """Where a compiled module is kept: by its hash, the version of the compiler and the settings."""
+    return cache / f"{name}-{sha256[:32]}-{wasmtime_version()}-{stack_bytes}.cwasm"
+
+
+def is_own(file: Path) -> bool:
+    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+    try:
+        places = [file.lstat(), file.parent.lstat()]
+    except OSError:
+        return False
+    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
+
+
+def load_module(engine: Engine, source: Path, kept: Path) -> Module:
+    """Compile a module once for this machine; a folder that cannot be written only costs time."""
+    import wasmtime
+
+    if is_own(kept):
+        return wasmtime.Module.deserialize_file(engine, str(kept))
+    module = wasmtime.Module(engine, source.read_bytes())
+    try:
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
+            part.write(module.serialize())
+        Path(part.name).replace(kept)
+    except OSError:
+        pass
+    return module
 
 
 def guarded(call: Callable[[], T]) -> T:

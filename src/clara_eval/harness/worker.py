@@ -34,7 +34,7 @@ def answer(job: Job) -> Mapping[str, object]:
 
     if job["kind"] == "script":
         return scripts.answer(job)
-    cpython.prepare(Path(job["module"]), Path(job["cache"]))
+    cpython.CPython(Path(job["module"]), Path(job["cache"]))
     return {}
 
 

@@ -178,9 +178,7 @@ def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, by
 
 
 def _near_signature(proof: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
-    from eth_account import Account
-    from eth_account.messages import encode_defunct
-    from eth_keys.exceptions import BadSignature
+    from clara_eval.core.accounts import Account, BadSignature, encode_defunct
 
     text = str(proof.get("text"))
     *named, request, response = text.split(":")

@@ -12,7 +12,9 @@ _LIMIT = min(sys.getrecursionlimit(), 1000)
 
 from eth_account import Account  # noqa: E402 - the limit is read before and set after
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic  # noqa: E402
+from eth_account.messages import encode_defunct  # noqa: E402
+from eth_keys.exceptions import BadSignature  # noqa: E402
 
 sys.setrecursionlimit(_LIMIT)
 
-__all__ = ["Account", "key_from_seed", "seed_from_mnemonic"]
+__all__ = ["Account", "BadSignature", "encode_defunct", "key_from_seed", "seed_from_mnemonic"]
