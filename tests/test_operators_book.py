@@ -20,7 +20,7 @@ from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.version import __version__
 from clara_eval.devnet.demo.round import data_uri
-from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
+from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, PostedTerms
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -56,7 +56,9 @@ async def closed_round(chain: LocalChain) -> str:
     """A round that rules or a model may judge, after its deadline."""
     config = json.dumps({name: value for name, value in json.loads(RULES_CONFIG).items() if name != "judge"})
     uri = build_metadata(title="Sort", problem_statement="Sort.", skills=[], config_text=config)
-    terms = PostedTerms(challenge_uri=uri, eval_config_hash=config_hash(config.encode()), payout_bps=(10000,))
+    terms = PostedTerms(
+        challenge_uri=uri, eval_config_hash=config_hash(config.encode()), payout_bps=(10000,), prize_pool=100 * USDC
+    )
     address = await chain.post_challenge(terms)
     entries = zip(chain.agents, (GOOD_SOLUTION.encode(), POOR_SOLUTION.encode()), strict=False)
     await chain.submit_all(address, [Handed(agent, data_uri(text), keccak_hex(text)) for agent, text in entries])
@@ -76,8 +78,10 @@ async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, 
         "NEWER": str(second),
         "PIP_NO_DEPS": "1",  # what the wheel needs is in this environment
         "PIP_NO_INDEX": "1",
+        "PIP_NO_COMPILE": "1",
         "PYTHONPATH": str(libraries(tmp_path / "libraries")),
     }
+    del environ["CLARA_EVALUATOR_ADDRESS"]  # the key has it
     place, programs = tmp_path / "service", tmp_path / "programs"
     place.mkdir()
     programs.mkdir()

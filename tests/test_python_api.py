@@ -22,11 +22,11 @@ import clara_eval
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.errors import BadInput, BadTrace, NotFound, NotYet
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.local_chain import (
     DAY,
     HOUR,
     USDC,
-    DevAccount,
     Handed,
     LocalChain,
     PostedTerms,

@@ -108,7 +108,7 @@ def _attend(line: socket.socket) -> NoReturn:
         os.close(stream)
     line.sendall(struct.pack("i", pid))
     ended = os.pidfd_open(pid)
-    while ended not in select.select([line, ended], [], [])[0]:
+    while ended not in select.select([line.fileno(), ended], [], [])[0]:
         os.kill(pid, signal.SIGTERM)  # the client is gone
         select.select([ended], [], [])
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

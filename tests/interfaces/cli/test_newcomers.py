@@ -43,7 +43,7 @@ from clara_eval.interfaces.python import rank
 from clara_eval.store.sqlite import SqliteStore
 
 ADDRESS = "0x" + "ab" * 20
-USDC = Token(address="0x" + "22" * 20, symbol="USDC", decimals=6)
+USDC = Token(address="0x" + "22" * 20, symbol="USDC", decimals=6, isKnown=True)
 DOUBT = (
     "By this judge, $0.00 (0 %) of the prize is expected at wrong addresses; 1 verdict decides who is paid "
     "(rules: no calibration needed)."
