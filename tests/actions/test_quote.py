@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agents import RULES_CONFIG
 
-from clara_eval.actions.quote import quote
+from clara_eval.actions.quote import Size, quote, quote_config
 from clara_eval.config.eval_config import parse_eval_config
+from clara_eval.config.settings import Settings
 from clara_eval.judge.costs.prices import FREE, PriceCard
 from clara_eval.judge.costs.quote import GAS_MICRO_USD
 from clara_eval.judge.providers.registry import parse_jury
@@ -29,6 +30,17 @@ def test_rules_cost_only_the_posting_and_unknown_is_not_free() -> None:
     assert quote(MODEL, 50, one, {NAMES[0]: FREE}) == GAS_MICRO_USD
     assert quote(MODEL, 50, parse_jury("rules"), {}) is None
     assert quote(MODEL, 50, one, {NAMES[0]: None}) is None
+
+
+def test_what_a_reader_is_mostly_wrong_about_is_said() -> None:
+    """A quote names the means and shares that a model would have to read, and is silent about measured ones."""
+    speed = '{"name": "mean_speed", "type": "number", "min": 0, "max": 9}'
+    read = parse_eval_config(f'{{"version": 1, "features": [{speed}], "criteria": "The faster one is better."}}')
+    settings = Settings.from_env({}, env_file=None)
+    size = Size(4, 0, 1000)
+    told = quote_config(read, settings, judges="local:smollm2", size=size, schedule="auto")
+    assert [note for note in told.notes if "mostly wrong about mean_speed" in note]
+    assert quote_config(RULES, settings, judges="local:smollm2", size=size, schedule="auto").notes == []
 
 
 @given(entries=st.integers(2, 500), judges=st.integers(1, 3))

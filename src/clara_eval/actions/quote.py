@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.eval_config import EvalConfig, collect_problems, compile_schema, config_hash, parse_eval_config
+from clara_eval.config.eval_config.lint import is_hard_to_read
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.costs.budgets import caps_of
@@ -119,6 +120,8 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
     chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
     found = _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
     notes = [JURY_NOTE] if len(jury) > 1 else []
+    if hard := [feature.name for feature in config.features if is_hard_to_read(feature)]:
+        notes.append(f"A reader is mostly wrong about {', '.join(hard)} (docs/quality.md): measure it, if you can.")
     return ScheduleQuote(chosen.name, found, notes, missing_model(config, judges or settings.judges))
 
 

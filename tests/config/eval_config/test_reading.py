@@ -226,11 +226,12 @@ def test_all_problems_come_at_once_with_suggestions() -> None:
         ({"criteria": CRITERIA + " Prefer “the blue horse sings”."}, "$.criteria"),
         ({"criteria": CRITERIA + " If submitted before block 19000000 it wins."}, "$.criteria"),
         (
-            {"features": [{"name": "gas_cost", "type": "number", "min": 0, "max": 9, "better": "higher"}]},
+            {"features": [{"name": "gas_cost", "type": "integer", "min": 0, "max": 9, "better": "higher"}]},
             "$.features[0].better",
         ),
         ({"features": [{"name": "max_complexity", "better": "higher"}]}, "$.features[0].better"),
         ({"features": [{"name": "speed", "type": "number", "better": "higher"}]}, "$.features[0]"),
+        ({"features": [{"name": "mean_speed", "type": "number", "min": 0, "max": 9}]}, "$.features[0]"),
         ({"features": ["prefer_short"]}, "$.features[0]"),
         ({"judge": "rules", "features": ["novelty"]}, "$.judge"),
     ],

@@ -11,6 +11,8 @@ from clara_eval.config.eval_config.problems import ProblemReport, at, suggestion
 
 SHORT_CRITERIA = 40
 KNOWN = (*MEASURED, *EXECUTED, *COMMON)
+HARD_TO_READ = frozenset({"number"})
+"""Types of which a real reader had most values wrong: docs/quality.md."""
 
 _FORBIDDEN = (
     (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "the judge opens no links: say what is wanted in words"),
@@ -68,6 +70,13 @@ def lint_feature(report: ProblemReport, path: str, feature: Feature | BareName) 
             "A number that a model reads has no full range, so nothing can be clamped.",
             "Give min and max.",
         )
+    elif is_hard_to_read(feature):
+        problem = "A reader is mostly wrong about means and shares (docs/quality.md)."
+        report.warn(path, feature.name, problem, "Measure it, or ask for a count or a level.")
+
+
+def is_hard_to_read(feature: Feature | BareName) -> bool:
+    return isinstance(feature, Feature) and feature.source == "llm" and feature.type in HARD_TO_READ
 
 
 def lint_text(report: ProblemReport, path: str, text: str) -> None:

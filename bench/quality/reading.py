@@ -1,0 +1,124 @@
+"""Asks a reader about the labelled submissions, in the product's own words, and notes what it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from bench.quality.answers import KeptAnswers
+from bench.quality.truth import HERE, Submission, schema_of
+
+from clara_eval.code import wanted_names
+from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.core.errors import BadAnswer, BadInput
+from clara_eval.core.hashing import sha256_hex
+from clara_eval.evaluation.features.measured import neutral_view
+from clara_eval.judge.comparison import describe
+from clara_eval.judge.extraction import (
+    NOTHING_ASKED,
+    FeatureQuestion,
+    Question,
+    Subject,
+    asked_features,
+    choose_decoy,
+    extraction_questions,
+    line_fields,
+    read_claims,
+)
+from clara_eval.judge.reading import read_object
+from clara_eval.judge.templates import PromptTemplate, prompt_view
+
+BLOCK = "0x" + "11" * 32
+CHALLENGE = "bench"
+
+
+def question(
+    one: Submission,
+    schema: FeatureSchema,
+    *,
+    view: str = "full",
+    stated: bool = True,
+    text: str | None = None,
+) -> Question | None:
+    """Return the product's question about one submission; None if it has no such view."""
+    shown = one.text if text is None else text
+    if view == "neutral":
+        bare = neutral_view(shown, one.language, wanted_names(one.statement, "", ""))
+        if bare is None:
+            return None
+        shown = bare
+    subject = Subject(BLOCK, CHALLENGE, sha256_hex(one.text.encode()), view)
+    asked = FeatureQuestion.of(one.statement, one.language) if stated else NOTHING_ASKED
+    return extraction_questions(schema, prompt_view(shown).text, subject, asked)[0]
+
+
+def evidence_first(question: Question, schema: FeatureSchema) -> Question:
+    """The same question with the line of each feature before its value."""
+    asked = json.loads(question.prompt.schema_json)
+    properties, lines = asked["properties"], line_fields(schema)
+    names = sorted(name for name in properties if name not in lines.values())
+    order = [field for name in names for field in ([lines[name]] if name in lines else []) + [name]]
+    asked["properties"] = {name: properties[name] for name in order}
+    asked["required"] = order
+    return replace(question, prompt=replace(question.prompt, schema_json=json.dumps(asked)))
+
+
+def worded(question: Question, schema: FeatureSchema, folder: str) -> Question:
+    """The same question in the words of another extract.system.md, which says of no value that it is better."""
+    text = (HERE / folder / "extract.system.md").read_text(encoding="utf-8")
+    head, _, tail = text.partition("{{features}}")
+    decoy = choose_decoy(schema, Subject(BLOCK, CHALLENGE, "", "full"))
+    filled = PromptTemplate("extract.system", text, "", (head, "features", tail)).fill(
+        features="\n".join(describe(replace(feature, better=None)) for feature in (*asked_features(schema), decoy))
+    )
+    return replace(question, prompt=replace(question.prompt, system=filled))
+
+
+def features_last(question: Question) -> Question:
+    """The same question with the list of features behind the submission instead of before it."""
+    system, mark, listed = question.prompt.system.partition("FEATURES TO EXTRACT\n")
+    user = f"{question.prompt.user}\n{mark}{listed}"
+    return replace(question, prompt=replace(question.prompt, system=system, user=user))
+
+
+async def read_one(
+    reader: KeptAnswers, part: str, variant: str, one: Submission, asked: Question, schema: FeatureSchema
+) -> dict[str, Any]:
+    """Ask once; note the values as said, and the reason if our checks refuse the answer."""
+    paid = await reader.ask(asked.prompt)
+    answer, reason = paid.answer, ""
+    said: dict[str, Any] = {}
+    try:
+        said = read_object(answer.text, ())
+    except BadAnswer:
+        said = _loose(answer.text)
+    try:
+        read_claims(answer.text, schema, asked.canary)
+    except (BadAnswer, BadInput) as bad:
+        reason = bad.message
+    names = [feature.name for feature in asked_features(schema)]
+    return {
+        "part": part,
+        "variant": variant,
+        "item": one.name,
+        "said": {name: said.get(name) for name in names},
+        "lines": {name: said.get(field) for name, field in line_fields(schema).items()},
+        "refused": reason,
+    }
+
+
+def _loose(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def one_feature(schema: FeatureSchema, name: str) -> FeatureSchema:
+    return replace(schema, features=(schema.feature(name),))
+
+
+def schema_for(one: Submission) -> FeatureSchema:
+    return schema_of(one.kind)
