@@ -33,7 +33,7 @@ from clara_eval.actions.post import Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
 from clara_eval.actions.verify import verify_trace
 from clara_eval.app import App, Caller, open_app, open_caller
-from clara_eval.chain.node import Meaning, NodeRefusal
+from clara_eval.chain.rpc import Meaning, NodeRefusal
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address

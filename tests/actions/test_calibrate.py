@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 from clara_eval.actions.calibrate import Looked, calibrate, measure, proportion, read_labels
 from clara_eval.app import open_jury
+from clara_eval.challenges.misplaced import keep, known
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli import app as command
-from clara_eval.judge.calibration_gate import keep, known, prompt_hash
+from clara_eval.judge.calibration_gate import prompt_hash
 
 
 def labels_text(pairs: int) -> str:

@@ -11,8 +11,9 @@ import pytest
 from tests.support.labels import CONFIG, HEAD
 
 from clara_eval.actions.calibrate import Looked, Side, mean, measure, proportion, read_labels
+from clara_eval.challenges.misplaced import keep, known
 from clara_eval.core.errors import BadInput
-from clara_eval.judge.calibration_gate import Calibration, keep, known, why_not_alone
+from clara_eval.judge.calibration_gate import Calibration, why_not_alone
 from clara_eval.store.sqlite import SqliteStore
 
 PAIR = {"first": {"quality": 3}, "second": {"quality": 5}, "winner": "second", "lengths": [10, 20]}

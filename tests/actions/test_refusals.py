@@ -11,7 +11,7 @@ from tests.support.faulty_node import FaultyNode, answers, refuses
 
 from clara_eval.actions.plan import refusal_in_words, transaction, with_gas
 from clara_eval.app import open_caller
-from clara_eval.chain.contracts.refusals import decode_refusal
+from clara_eval.chain.contracts.abi import decode_refusal
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import LocalChain

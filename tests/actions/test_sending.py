@@ -24,7 +24,7 @@ from clara_eval.actions.post import Posting, plan_post, post
 from clara_eval.actions.submit import SubmissionInput, plan_submit, submit
 from clara_eval.app import Caller, open_caller
 from clara_eval.chain.contracts.abi import ContractName, abi
-from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall
+from clara_eval.chain.rpc import Meaning, NodeRefusal, RpcCall
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.chain.transaction import TransactionToSign
 from clara_eval.chain.wallet import SigningPolicy, agent_policy

@@ -23,8 +23,7 @@ from tests.support.faulty_node import (
 from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint, NewChallenge, PostedBy
-from clara_eval.chain.node import NodeRetries
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.challenges.venue import look_at_challenge, read_challenge
 from clara_eval.config.networks import NETWORKS
 from clara_eval.core.address import Address

@@ -32,9 +32,8 @@ from tests.support.signers import LocalWeb3Signer
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.node import NodeRetries
 from clara_eval.chain.remote_signers import RemoteSigner
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import FILLING, ContractCall, StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet, evaluator_policy

@@ -13,8 +13,7 @@ from clara_eval.app import open_app, open_caller
 from clara_eval.app.adapters import PERSON_RETRIES, SERVICE_RETRIES
 from clara_eval.chain.account import EthereumAccount, estimate_gas
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.node import NodeRetries
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.transaction import ContractCall
 from clara_eval.config.networks import NETWORKS
 from clara_eval.config.settings import Settings

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.chain.blocks import RANGES_AT_ONCE, split_range
-from clara_eval.chain.node import Meaning, meaning_of
+from clara_eval.chain.rpc import Meaning, meaning_of
 
 SEND = "eth_sendRawTransaction"
 

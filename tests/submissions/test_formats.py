@@ -12,7 +12,7 @@ from clara_eval.config.eval_config.model import SubmissionFormat
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.json_shape import json_shape
+from clara_eval.core.strict_json import json_shape
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.model import Fetched, Rejected, Solution, check_submission

@@ -16,8 +16,7 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.node import NodeRetries
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.chain.wallet import Wallet, evaluator_policy

@@ -29,8 +29,7 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.node import NodeRetries
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
 from clara_eval.chain.wallet import evaluator_policy, open_wallet
 from clara_eval.chain.winners import scoring_function

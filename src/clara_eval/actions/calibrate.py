@@ -12,6 +12,7 @@ from typing import Literal
 
 from clara_eval.actions.verify import open_chain_of
 from clara_eval.app import open_jury
+from clara_eval.challenges.misplaced import keep
 from clara_eval.challenges.replay import Checked
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
@@ -23,9 +24,7 @@ from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
     LEAST_LABELS,
     Calibration,
-    Calibrations,
     Measured,
-    keep,
     prompt_hash,
     why_not_alone,
     work_hash,
@@ -34,6 +33,7 @@ from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.store.sql_store import PublicKeys
 
 __all__ = ["LEAST_LABELS", "Calibration", "Measured"]
 Side = Literal["first", "second", "tie"]
@@ -234,7 +234,7 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[t
 
 
 async def calibrate(
-    labels: Labels, askers: Mapping[str, StructuredLlm | None], store: Calibrations, chain_id: int
+    labels: Labels, askers: Mapping[str, StructuredLlm | None], store: PublicKeys, chain_id: int
 ) -> list[Calibration]:
     """Calibrate each judge; an asker of None means rules."""
     found = []
@@ -246,7 +246,7 @@ async def calibrate(
     return found
 
 
-def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> Judge:
+def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> ModelJudge | RulesJudge:
     return RulesJudge(schema) if asker is None else ModelJudge(asker, config.criteria, schema)
 
 
@@ -342,7 +342,7 @@ def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
     return [number for number, one in enumerate(comparisons) if one.winner is not None]
 
 
-async def _again(checked: Checked, judge: Judge, one: Comparison) -> Comparison:
+async def _again(checked: Checked, judge: ModelJudge | RulesJudge, one: Comparison) -> Comparison:
     decision = await judge.compare(*_vectors(checked, one))
     if decision.outage:
         raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")

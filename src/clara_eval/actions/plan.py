@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from clara_eval.app import Caller
 from clara_eval.chain.account import ContractRefused, estimate_gas
-from clara_eval.chain.contracts.refusals import ContractRefusal
+from clara_eval.chain.contracts.abi import ContractRefusal
 from clara_eval.chain.model import PrizeToken
 from clara_eval.chain.transaction import ContractCall
 from clara_eval.core.address import Address, to_address

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.node import NodeRetries
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.wallet import SigningPolicy, Wallet, agent_policy, evaluator_policy
 from clara_eval.challenges.stored_results import MAX_TRACE_BYTES
 from clara_eval.config.networks import Network

@@ -1,7 +1,6 @@
 """Read blocks, receipts and contract getters at one block, and the events of a block range.
 
-Invariant: the views of one call are all answered at one block, by its hash if the nodes can. A refused range of events
-is asked again in smaller pieces, never skipped. The answer of a node without the last block of a range is not used.
+Invariant: the views of one call are answered at one block; a refused range is asked in smaller pieces, never skipped.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from typing import Any
 
 from clara_eval.chain.contracts.abi import View
 from clara_eval.chain.model import Block, Checkpoint
-from clara_eval.chain.node import Meaning, NodeRefusal, RpcCall, quantity, required
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import Meaning, NodeRefusal, Rpc, RpcCall, quantity, required
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
@@ -279,7 +277,11 @@ class Logs:
             return None
         refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
         if refused:
-            self._shrink(refused[0])
+            refusal = refused[0]
+            if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
+                self.span = max(self.span, FIRST_SPAN)
+                raise refusal
+            self._narrow(2)
             return None
         if isinstance(block, NodeRefusal):
             raise Temporary(f"No node has block {last} yet.", remedy="Try again shortly.")
@@ -289,12 +291,6 @@ class Logs:
             self._calm = 0
         entries = [entry for part in found for entry in _in_chain_order(part, wanted)]
         return LogGroup(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
-
-    def _shrink(self, refusal: NodeRefusal) -> None:
-        if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
-            self.span = max(self.span, FIRST_SPAN)
-            raise refusal
-        self._narrow(2)
 
     def _narrow(self, divisor: int) -> None:
         self.span, self._calm = max(1, self.span // divisor), 0

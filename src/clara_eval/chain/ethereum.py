@@ -1,7 +1,4 @@
-"""One network through its nodes: challenges, their events and results, registries of agents.
-
-Invariant: as many submitters are found as the contract counts, or the reading is not used.
-"""
+"""One network through its nodes: challenges, their events and results, registries of agents."""
 
 from __future__ import annotations
 
@@ -10,32 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from clara_eval.chain import model
 from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block
+from clara_eval.chain.contracts import clients
 from clara_eval.chain.contracts.abi import contract_version
-from clara_eval.chain.contracts.clients import (
-    ChallengeContract,
-    ChallengeFactoryContract,
-    ChallengeGetters,
-    GivenFeedback,
-    IdentityRegistryContract,
-    ReputationRegistryContract,
-    TokenContract,
-    describe_tokens,
-)
-from clara_eval.chain.model import (
-    Block,
-    Challenge,
-    Checkpoint,
-    NewChallenge,
-    NewClaim,
-    NewSubmission,
-    Posted,
-    PostedBy,
-    PrizeToken,
-    ScoringState,
-)
-from clara_eval.chain.node import NodeRefusal, required
-from clara_eval.chain.rpc import Rpc
+from clara_eval.chain.rpc import NodeRefusal, Rpc, required
 from clara_eval.chain.winners import WinnerPrize
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
@@ -59,21 +35,21 @@ class _Reader:
         self._logs = logs
         self._version = contract_version(blocks.network.contracts)
 
-    def contract(self, address: Address) -> ChallengeContract:
-        return ChallengeContract(self.blocks, address, self._version.challenge)
+    def contract(self, address: Address) -> clients.ChallengeContract:
+        return clients.ChallengeContract(self.blocks, address, self._version.challenge)
 
 
 class ChallengeReader(_Reader):
-    def factory(self, address: Address) -> ChallengeFactoryContract:
-        return ChallengeFactoryContract(self.blocks, address, self._version.factory)
+    def factory(self, address: Address) -> clients.ChallengeFactoryContract:
+        return clients.ChallengeFactoryContract(self.blocks, address, self._version.factory)
 
-    def token(self, address: Address) -> TokenContract:
-        return TokenContract(self.blocks, address)
+    def token(self, address: Address) -> clients.TokenContract:
+        return clients.TokenContract(self.blocks, address)
 
-    async def token_at(self, address: Address, block: Block) -> PrizeToken | None:
+    async def token_at(self, address: Address, block: model.Block) -> model.PrizeToken | None:
         return await self.token(address).describe(block, self.blocks.network)
 
-    async def evaluator(self, address: Address, block: Block) -> Address:
+    async def evaluator(self, address: Address, block: model.Block) -> Address:
         return Address((await self.contract(address).state(block, ("evaluator",)))["evaluator"])
 
     async def posters_of(self, addresses: Sequence[Address]) -> list[Address]:
@@ -92,7 +68,7 @@ class ChallengeReader(_Reader):
                 return True
         return False
 
-    async def challenge_at(self, address: Address, block: Block) -> Challenge:
+    async def challenge_at(self, address: Address, block: model.Block) -> model.Challenge:
         contract = self.contract(address)
         state = await contract.state(block)
         submitters = await self._submitters(contract, block, state)
@@ -100,10 +76,10 @@ class ChallengeReader(_Reader):
         challenge = (await self._challenges(block, [(contract, state)], {address: submissions}))[0]
         return replace(challenge, replaced=await self._replaced(contract, challenge))
 
-    async def challenges_at(self, addresses: Sequence[Address], block: Block) -> list[Challenge]:
+    async def challenges_at(self, addresses: Sequence[Address], block: model.Block) -> list[model.Challenge]:
         """Read many at one block, without their submissions, in as few requests as the nodes allow."""
         contracts = [self.contract(address) for address in addresses]
-        names = ChallengeContract.GETTERS
+        names = clients.ChallengeContract.GETTERS
         answers = await self.blocks.views([contract.view(name) for contract in contracts for name in names], block)
         rows = [answers[start : start + len(names)] for start in range(0, len(answers), len(names))]
         found = [(contract, contract.state_in(names, row)) for contract, row in zip(contracts, rows, strict=True)]
@@ -111,12 +87,12 @@ class ChallengeReader(_Reader):
 
     async def _challenges(
         self,
-        block: Block,
-        found: Sequence[tuple[ChallengeContract, ChallengeGetters]],
+        block: model.Block,
+        found: Sequence[tuple[clients.ChallengeContract, clients.ChallengeGetters]],
         submissions: Mapping[Address, tuple[Submission, ...]],
-    ) -> list[Challenge]:
+    ) -> list[model.Challenge]:
         network, addresses = self.blocks.network, [state["token"] for _, state in found]
-        tokens = await describe_tokens(self.blocks, block, addresses, network)
+        tokens = await clients.describe_tokens(self.blocks, block, addresses, network)
         asked = [contract.payout_views(state["winnerCount"]) for contract, state in found]
         answers = iter(await self.blocks.views([call for calls in asked for call in calls], block))
         shares = [
@@ -124,7 +100,7 @@ class ChallengeReader(_Reader):
             for (contract, _), calls in zip(found, asked, strict=True)
         ]
         return [
-            Challenge(
+            model.Challenge(
                 chain_id=self.blocks.rpc.chain_id,
                 address=contract.address,
                 block=block,
@@ -139,7 +115,9 @@ class ChallengeReader(_Reader):
             for (contract, state), payout in zip(found, shares, strict=True)
         ]
 
-    async def _submitters(self, contract: ChallengeContract, block: Block, state: ChallengeGetters) -> list[Address]:
+    async def _submitters(
+        self, contract: clients.ChallengeContract, block: model.Block, state: clients.ChallengeGetters
+    ) -> list[Address]:
         """Read the events backwards until as many submitters are known as the contract counts."""
         wanted, known = state["submissionCount"], set[Address]()
         if wanted == 0:
@@ -157,11 +135,11 @@ class ChallengeReader(_Reader):
             remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
         )
 
-    async def _replaced(self, contract: ChallengeContract, challenge: Challenge) -> tuple[Version, ...]:
+    async def _replaced(self, contract: clients.ChallengeContract, challenge: model.Challenge) -> tuple[Version, ...]:
         """Read replaced versions from the events, if the current versions say that there are any."""
         current = {one.submitter: one.version for one in challenge.submissions}
         missing = sum(version - 1 for version in current.values())
-        found: list[NewSubmission] = []
+        found: list[model.NewSubmission] = []
         if missing <= 0:
             return ()
         received = LogFilter((challenge.address,), (contract.abi.event("SubmissionReceived").topic,))
@@ -170,9 +148,6 @@ class ChallengeReader(_Reader):
             found += [one for one in read if one.version < current.get(one.submitter, 0)]
             if len(found) >= missing:
                 break
-        return await self._dated(found)
-
-    async def _dated(self, found: Sequence[NewSubmission]) -> tuple[Version, ...]:
         numbers = sorted({one.block_number for one in found})
         blocks = [read_block(required(raw)) for raw in await self.blocks.ask_blocks(numbers)]
         times = {block.number: block.timestamp for block in blocks}
@@ -182,9 +157,9 @@ class ChallengeReader(_Reader):
 
 class ChallengeEvents(_Reader):
     async def challenges_created(
-        self, factory: Address, first: int, last: Block
-    ) -> AsyncIterator[tuple[tuple[NewChallenge, ...], Checkpoint]]:
-        contract = ChallengeFactoryContract(self.blocks, factory, self._version.factory)
+        self, factory: Address, first: int, last: model.Block
+    ) -> AsyncIterator[tuple[tuple[model.NewChallenge, ...], model.Checkpoint]]:
+        contract = clients.ChallengeFactoryContract(self.blocks, factory, self._version.factory)
         wanted = LogFilter((factory,), (contract.abi.event("ChallengeCreated").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
             found = [contract.challenge_created(entry) for entry in group.entries]
@@ -192,16 +167,16 @@ class ChallengeEvents(_Reader):
             yield tuple(replace(one, created_at=times[one.block_number]) for one in found), group.upto
 
     async def prizes_claimed(
-        self, challenges: Sequence[Address], first: int, last: Block
-    ) -> AsyncIterator[tuple[tuple[NewClaim, ...], int]]:
+        self, challenges: Sequence[Address], first: int, last: model.Block
+    ) -> AsyncIterator[tuple[tuple[model.NewClaim, ...], int]]:
         spoken = self._version.challenge
         wanted = LogFilter(tuple(challenges), (spoken.event("PrizeClaimed").topic,))
         async for group in self._logs.groups(wanted, first, last.number):
-            found = [ChallengeContract.prize_claimed(spoken, entry) for entry in group.entries]
+            found = [clients.ChallengeContract.prize_claimed(spoken, entry) for entry in group.entries]
             times = await self._times(found)
             yield tuple(replace(one, claimed_at=times[one.block_number]) for one in found), group.upto.block_number
 
-    async def challenges_with_events(self, first: int, last: Block) -> set[Address]:
+    async def challenges_with_events(self, first: int, last: model.Block) -> set[Address]:
         """Return contracts that emitted an event that changes a challenge: a hint, since anybody can emit these."""
         names = ("SubmissionReceived", "ScoresPosted", "ChallengeFinalized", "ChallengeExpired", "ChallengeCancelled")
         topics = tuple(self._version.challenge.event(name).topic for name in names)
@@ -210,7 +185,7 @@ class ChallengeEvents(_Reader):
             found.update(Address(str(entry["address"]).lower()) for entry in group.entries)
         return found
 
-    async def _times(self, found: Iterable[NewChallenge | NewClaim]) -> dict[int, int]:
+    async def _times(self, found: Iterable[model.NewChallenge | model.NewClaim]) -> dict[int, int]:
         """Return the time of each event's block; 0 if no node has the block, because the event counts all the same."""
         numbers = sorted({one.block_number for one in found})
         blocks = [block_or_none(raw) for raw in await self.blocks.ask_blocks(numbers)]
@@ -226,11 +201,11 @@ MOST_LOOKS = 3
 
 
 class PostedResults(_Reader):
-    async def scoring_state(self, address: Address, head: Block | None = None) -> ScoringState:
+    async def scoring_state(self, address: Address, head: model.Block | None = None) -> model.ScoringState:
         """Return status and time of the post at the newest block, of a challenge that was read before."""
         newest = head
 
-        async def look() -> ScoringState | NotFound:
+        async def look() -> model.ScoringState | NotFound:
             nonlocal newest
             block, newest = newest or await self.blocks.head(), None
             try:
@@ -238,12 +213,12 @@ class PostedResults(_Reader):
             except NotFound as missing:
                 return missing  # for a moment, while a node is replacing blocks
 
-        found = await self.blocks.rpc.retries.until(lambda state: isinstance(state, ScoringState), look)
+        found = await self.blocks.rpc.retries.until(lambda state: isinstance(state, model.ScoringState), look)
         if isinstance(found, NotFound):
             raise found
         return found
 
-    async def posted_by(self, challenge: Challenge) -> Posted | None:
+    async def posted_by(self, challenge: model.Challenge) -> model.Posted | None:
         """Return the transaction that posted the scores and who sent it; None while nothing is posted."""
         for _ in range(MOST_LOOKS):
             head = await self.blocks.head()
@@ -257,7 +232,7 @@ class PostedResults(_Reader):
                 break  # else the node told the state of a block that it was just making
         raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
 
-    async def _post_until(self, challenge: Challenge, posted_at: int, head: Block) -> Posted | None:
+    async def _post_until(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> model.Posted | None:
         """Find the post that was made at this time, if its event is in a block up to this one."""
         first = (await self.blocks.first_block_at(posted_at, head)).number
         wanted = LogFilter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
@@ -270,11 +245,11 @@ class PostedResults(_Reader):
                     return await self._posted(challenge, entry, head)
         return None
 
-    async def _posted(self, challenge: Challenge, entry: Any, head: Block) -> Posted:
+    async def _posted(self, challenge: model.Challenge, entry: Any, head: model.Block) -> model.Posted:
         raw = await self.blocks.rpc.ask("eth_getTransactionByHash", entry["transactionHash"])
         sender, number = Address(raw["from"].lower()), int(entry["blockNumber"], 16)
-        return Posted(
-            by=PostedBy.of(sender, evaluator=challenge.evaluator, poster=challenge.poster),
+        return model.Posted(
+            by=model.PostedBy.of(sender, evaluator=challenge.evaluator, poster=challenge.poster),
             sender=sender,
             tx_hash=entry["transactionHash"],
             block_number=number,
@@ -283,7 +258,7 @@ class PostedResults(_Reader):
         )
 
     async def winners_on_chain(
-        self, address: Address, count: int, block: Block | None = None
+        self, address: Address, count: int, block: model.Block | None = None
     ) -> tuple[WinnerPrize, ...]:
         return await self.contract(address).winners(block or await self.blocks.head(), count)
 
@@ -292,30 +267,26 @@ class PostedResults(_Reader):
 
 
 class AgentRegistries(_Reader):
-    def identity(self, address: Address) -> IdentityRegistryContract:
-        return IdentityRegistryContract(self.blocks, address)
+    def identity(self, address: Address) -> clients.IdentityRegistryContract:
+        return clients.IdentityRegistryContract(self.blocks, address)
 
-    def reputation(self, address: Address) -> ReputationRegistryContract:
-        return ReputationRegistryContract(self.blocks, address)
+    def reputation(self, address: Address) -> clients.ReputationRegistryContract:
+        return clients.ReputationRegistryContract(self.blocks, address)
 
-    async def agents_of(self, registry: Address, owner: Address, block: Block) -> list[int]:
+    async def agents_of(self, registry: Address, owner: Address, block: model.Block) -> list[int]:
         """Return agent ids that the registry's events gave to an address and that it still owns, oldest first.
 
         If the registry emits no events, or the nodes do not have them, the registry itself is asked.
         """
-        topics = tuple(event.topic for event in IdentityRegistryContract.OWNING_EVENTS)
+        topics = tuple(event.topic for event in clients.IdentityRegistryContract.OWNING_EVENTS)
         wanted = LogFilter((registry,), (topics, None, _topic(owner)))
         with suppress(NodeRefusal):  # not every node has old events
             async for group in self._logs.groups(wanted, self.blocks.first, block.number, backwards=True):
-                ids = IdentityRegistryContract.agents_in(group.entries, registry, owner)
+                ids = clients.IdentityRegistryContract.agents_in(group.entries, registry, owner)
                 owners = await self.identity(registry).owners_of(block, ids)
                 owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
                 if owned:
                     return owned
-        return await self._asked_ids(registry, owner, block)
-
-    async def _asked_ids(self, registry: Address, owner: Address, block: Block) -> list[int]:
-        """Return the id that a rehearsed registration gives back, or the newest one before it, if the owner has it."""
         contract = self.identity(registry)
         request = {"from": owner, "to": registry, "data": "0x" + contract.register("").hex()}
         try:
@@ -331,17 +302,17 @@ class AgentRegistries(_Reader):
 
     async def feedback_since(
         self, registry: Address, agent_id: int, client: Address, since: int
-    ) -> tuple[GivenFeedback, ...]:
+    ) -> tuple[clients.GivenFeedback, ...]:
         """Return what a client said about an agent, from events since that time; deep or not."""
         head = await self.blocks.head()
         if await self.reputation(registry).last_index(head, agent_id, client) == 0:
             return ()
-        topic = ReputationRegistryContract.ABI.event("NewFeedback").topic
+        topic = clients.ReputationRegistryContract.ABI.event("NewFeedback").topic
         wanted = LogFilter((registry,), (topic, f"0x{agent_id:064x}", _topic(client)))
-        found: list[GivenFeedback] = []
+        found: list[clients.GivenFeedback] = []
         first = (await self.blocks.first_block_at(since, head)).number
         async for group in self._logs.groups(wanted, first, head.number):
-            found += ReputationRegistryContract.given(group.entries)
+            found += clients.ReputationRegistryContract.given(group.entries)
         return tuple(found)
 
 

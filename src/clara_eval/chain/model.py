@@ -1,7 +1,4 @@
-"""A challenge as read at one block, the events about it, and who posted its scores.
-
-Addresses are lower case; amounts are base units of the prize token; times are unix seconds.
-"""
+"""A challenge as read at one block, events about it, and who posted: lower-case addresses, base units, unix seconds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Keys elsewhere: behind web3signer's HTTP API, or in AWS KMS (ECC_SECG_P256K1, sign and verify).
 
-Invariant: what a signer gives back is the signature of exactly the configured address over this transaction; anything
-else is refused before it is recorded. An outage is Temporary, a signer that refuses or lies is a ConfigError. KMS signs
-digests: our policy decides before it is asked; region and credentials come from AWS's own settings.
+Invariant: what is not the signature of the configured address over this transaction is refused before it is recorded.
 """
 
 from __future__ import annotations

@@ -1,24 +1,323 @@
-"""JSON-RPC over several nodes, with batches and failover.
+"""JSON-RPC over several nodes, with batches and failover; results or refusals in the order asked.
 
-Output: for each call its result or the node's refusal, in the order asked; Temporary if all nodes fail, ConfigError if
-all are on another chain.
 Invariant: a node is asked for its chain id before it is believed and after each failure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Sequence
-from typing import Any
+import re
+import time
+import tomllib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import aiohttp
 
-from clara_eval.chain.node import Meaning, Node, NodeDown, NodeRefusal, NodeRetries, RpcCall, quantity, required
 from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.http_body import TooLong, read_at_most
 from clara_eval.core.tasks import gather_or_raise
 
 log = logging.getLogger(__name__)
+
+
+class Meaning(StrEnum):
+    REVERTED = "reverted"
+    RANGE_TOO_LARGE = "range_too_large"
+    BUSY = "busy"
+    MISSING = "missing"
+    UNSUPPORTED = "unsupported"
+    BATCH_REFUSED = "batch_refused"
+    ALREADY_KNOWN = "already_known"
+    NONCE_TOO_LOW = "nonce_too_low"
+    NONCE_TOO_HIGH = "nonce_too_high"
+    POOL_FULL = "pool_full"
+    REPLACEMENT_UNDERPRICED = "replacement_underpriced"
+    FEE_TOO_LOW = "fee_too_low"
+    INSUFFICIENT_FUNDS = "insufficient_funds"
+    OTHER = "other"
+
+
+_TABLES = resources.files("clara_eval.chain").joinpath("node_errors.toml").read_text(encoding="utf-8")
+_WORDINGS = {
+    table: {Meaning(name): re.compile("|".join(patterns), re.IGNORECASE) for name, patterns in listed.items()}
+    for table, listed in tomllib.loads(_TABLES).items()
+}
+
+
+def _named(table: str, message: str) -> Meaning | None:
+    return next((meaning for meaning, pattern in _WORDINGS[table].items() if pattern.search(message)), None)
+
+
+def meaning_of(method: str, code: int, message: str, data: object = None) -> Meaning:
+    runs_code = method in {"eth_call", "eth_estimateGas"}
+    has_revert_data = runs_code and isinstance(data, str) and re.match(r"0x[0-9a-f]{8}", data) is not None
+    if code == 3 or "revert" in message.lower() or has_revert_data:
+        return Meaning.REVERTED
+    if method == "batch" and "batch" in message.lower():
+        return Meaning.BATCH_REFUSED
+    found = _named("sent", message) if runs_code or method == "eth_sendRawTransaction" else None
+    found = _named("run", message) if found is None and runs_code else found
+    if found is not None:
+        return found
+    if method == "eth_getLogs" and (_named("logs", message) or code in {-32614, -32062, 35}):
+        return Meaning.RANGE_TOO_LARGE
+    if _named("state", message) and code != -32601:
+        return Meaning.MISSING
+    if _named("load", message) or code in {429, -32005, -32016, -32097, -32603}:
+        return Meaning.BUSY
+    return Meaning.UNSUPPORTED if code in {-32600, -32601, -32602} else Meaning.OTHER
+
+
+T = TypeVar("T")
+
+_deadline: ContextVar[float | None] = ContextVar("node_deadline", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRetries:
+    pauses: tuple[float, ...] = (0.1, 0.3, 0.6, 2.0)
+    """Seconds before each further round over all nodes, while none answers: 3 s bridge a restart or a rate limit."""
+    late_rounds: int = 3
+    """Further rounds while a node answers but is behind the others: a second, half of Base's block time."""
+    timeout_seconds: float = 20.0
+    """For one HTTP request."""
+    total_seconds: float = 60.0
+    """The longest wait for one question."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Let everything asked inside share one `total_seconds`; an outer limit stays the limit."""
+        if _deadline.get() is not None:
+            yield
+            return
+        token = _deadline.set(time.monotonic() + self.total_seconds)
+        try:
+            yield
+        finally:
+            _deadline.reset(token)
+
+    def request_seconds(self) -> float:
+        deadline = _deadline.get()
+        left = self.total_seconds if deadline is None else deadline - time.monotonic()
+        return max(0.0, min(self.timeout_seconds, left))
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait before the next round; False if the question has no time for one."""
+        if self.request_seconds() <= seconds:
+            return False
+        await self.sleep(seconds)
+        return True
+
+    async def until(self, is_settled: Callable[[T], bool], ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask again while a node is behind; return the last answer if it never settles."""
+        with self.limited():
+            for seconds in self.pauses[: self.late_rounds]:
+                answer = await ask()
+                if is_settled(answer) or not await self.pause(seconds):
+                    return answer
+            return await ask()
+
+
+NULL_MEANS_MISSING = frozenset(
+    {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
+)
+MAX_ANSWER_BYTES = 64_000_000
+LARGEST_BATCH = 50
+SMALL_BATCH = 10
+"""What a node is offered after it refused a larger batch; after that, single calls."""
+GROWS_AFTER_EXCHANGES = 20
+"""Before a larger batch is tried again: a node that never takes one is bothered with a twentieth more requests."""
+SINGLES_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RpcCall:
+    method: str
+    params: tuple[Any, ...] = ()
+
+
+class NodeRefusal(Temporary):
+    """A node understood the request and refused; `data` is a revert's data."""
+
+    def __init__(self, host: str, method: str, meaning: Meaning, message: str, data: object = None) -> None:
+        super().__init__(f"The node {host} refused {method} ({meaning}): {message[:300]}")
+        self.meaning = meaning
+        self.data = data
+
+
+class NodeDown(Temporary):
+    """This node gave no usable answer; the message says why, without its URL."""
+
+
+class Node:
+    def __init__(self, url: str, retries: NodeRetries) -> None:
+        parts, self.host = _parts(url)
+        self._retries = retries
+        self.url = url
+        self.batch_size = LARGEST_BATCH
+        self._exchanges_since_refusal = 0
+        self.is_checked = False
+        self.wrong_chain: int | None = None
+        """The chain it is on, if that is not ours: such a node is left out."""
+        self._secrets = _secrets(parts)
+
+    def __repr__(self) -> str:
+        return f"Node({self.host})"
+
+    async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
+        results: list[Any] = []
+        # A node that refused a large batch may have been in trouble: after many exchanges it is offered one again.
+        self._exchanges_since_refusal += 1
+        if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < LARGEST_BATCH:
+            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH
+            self._exchanges_since_refusal = 0
+        while len(results) < len(calls):
+            part = calls[len(results) : len(results) + self.batch_size]
+            if len(part) == 1 or self.batch_size == 1:
+                return [*results, *await self._singles(session, calls[len(results) :])]
+            answers = await self._batch(session, part)
+            if answers is None:
+                self._shrink_batches(SMALL_BATCH if len(part) > SMALL_BATCH else 1)
+                log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
+            else:
+                results += answers
+        return results
+
+    def _shrink_batches(self, size: int) -> None:
+        self.batch_size, self._exchanges_since_refusal = size, 0
+
+    async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
+        gate = asyncio.Semaphore(SINGLES_AT_ONCE)
+
+        async def one(call: RpcCall) -> Any:
+            async with gate:
+                return self._read(call, await self._post(session, _envelope(0, call)))
+
+        return await gather_or_raise(one(call) for call in calls)
+
+    async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
+        try:
+            answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
+        except NodeDown:
+            # It may be the size that broke it: the next try is smaller.
+            self._shrink_batches(min(self.batch_size, SMALL_BATCH))
+            raise
+        if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
+            answer = answer[0]
+        if isinstance(answer, dict):
+            refusal = self._read(RpcCall("batch"), answer)
+            if isinstance(refusal, NodeRefusal) and refusal.meaning is Meaning.BUSY:
+                raise NodeDown(refusal.message)
+            return None
+        if not isinstance(answer, list):
+            raise NodeDown("it answered a batch with something else")
+        by_id = {item.get("id"): item for item in answer if isinstance(item, dict)}
+        if set(by_id) != set(range(len(calls))):
+            raise NodeDown("its batch answer is incomplete")
+        return [self._read(call, by_id[number]) for number, call in enumerate(calls)]
+
+    def _read(self, call: RpcCall, answer: Any) -> Any:
+        if not isinstance(answer, dict):
+            raise NodeDown("its answer is not a JSON-RPC object")
+        error = answer.get("error")
+        if error is not None:
+            return self._refusal(call, error)
+        if "result" not in answer:
+            raise NodeDown("its answer has neither result nor error")
+        if answer["result"] is None:
+            if call.method in NULL_MEANS_MISSING:
+                return NodeRefusal(self.host, call.method, Meaning.MISSING, "not found")
+            raise NodeDown(f"it answered {call.method} with null")
+        return answer["result"]
+
+    def _refusal(self, call: RpcCall, error: Any) -> NodeRefusal:
+        fields = error if isinstance(error, dict) else {"message": str(error)}
+        code = fields.get("code", 0)
+        code = code if isinstance(code, int) else 0
+        message = str(fields.get("message", ""))
+        for secret in self._secrets:
+            message = message.replace(secret, "…")
+        meaning = meaning_of(call.method, code, message, fields.get("data"))
+        return NodeRefusal(self.host, call.method, meaning, f"{message} [{code}]", fields.get("data"))
+
+    async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
+        # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
+        seconds = self._retries.request_seconds()
+        if seconds <= 0:
+            raise NodeDown("no time is left to ask it")
+        limit = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with session.post(self.url, json=body, allow_redirects=False, timeout=limit) as response:
+                content = await read_at_most(response, MAX_ANSWER_BYTES)
+                status = response.status
+        except TooLong:
+            if isinstance(body, dict) and body["method"] != "eth_getLogs":
+                raise NodeDown("its answer is too long") from None
+            # A refusal, so that events are asked for in smaller ranges.
+            return {"error": {"code": -32600, "message": "batch response size exceeds the limit"}}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
+            raise NodeDown(type(bad).__name__) from None
+        if status in {401, 403, 429} or status >= 500:
+            raise NodeDown(f"HTTP {status}")
+        if status == 413 and isinstance(body, list):
+            return {"error": {"code": -32600, "message": "batch too large"}}
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            raise NodeDown(f"HTTP {status} without JSON") from None
+        if status != 200 and not (isinstance(answer, dict) and "error" in answer):
+            raise NodeDown(f"HTTP {status}")
+        return answer
+
+
+def _parts(url: str) -> tuple[SplitResult, str]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # an open bracket, a port that is none
+        host = None
+    if not host or parts.scheme not in {"http", "https"}:
+        raise ConfigError(
+            "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
+            remedy="Write http://host:port; several with commas between them.",
+        )
+    return parts, f"{host}:{port}" if port else host
+
+
+def _secrets(parts: SplitResult) -> list[str]:
+    """Return all parts of a URL that may be a key, also unquoted, longest first."""
+    values = [value for _, value in parse_qsl(parts.query)]
+    pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
+    found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
+    return sorted(found, key=len, reverse=True)
+
+
+def _envelope(number: int, call: RpcCall) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
+
+
+def required(answer: Any) -> Any:
+    if isinstance(answer, NodeRefusal):
+        raise answer
+    return answer
+
+
+def quantity(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]+", value):
+        return int(value, 16)
+    raise NodeDown(f"it gave {str(value)[:40]!r} where a number belongs")
+
+
 PIECES_AT_ONCE = 4
 
 

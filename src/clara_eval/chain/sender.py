@@ -1,9 +1,7 @@
 """Send contract calls from one wallet: each intention is carried out once.
 
-Invariant: one intention has one nonce. Signed bytes are recorded before they are sent, so that after a crash the same
-bytes go out again; a stuck attempt is replaced only by the same nonce and calldata with a higher fee; another nonce is
-taken only when it is certain that no attempt landed. The wallet's lease is held from the choice of a nonce until the
-signed bytes are recorded and sent, and not while they wait to be mined.
+Invariant: one intention has one nonce. Signed bytes are recorded before they are sent; a stuck attempt is replaced only
+by a higher fee; another nonce is taken only when it is certain that no attempt landed.
 """
 
 from __future__ import annotations
@@ -100,10 +98,6 @@ class TransactionLog(Protocol):
     async def drop_lease(self, name: str, holder: str) -> None: ...
 
 
-async def _sleep(seconds: float) -> None:
-    await asyncio.sleep(seconds)
-
-
 @dataclass(frozen=True, slots=True)
 class SendTimeouts:
     """How long to wait for what. Waiting for a transaction to be mined is not a retry of a node call."""
@@ -113,7 +107,7 @@ class SendTimeouts:
     give_up_after_seconds: float = 300.0
     lease_seconds: float = 120.0
     now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = _sleep
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 Notice = Callable[[str], Awaitable[None]]
@@ -295,7 +289,10 @@ class _Sending:
 
     async def run(self) -> Receipt:
         started = self._timeouts.now()
-        await self._mark_spent_nonces()
+        attempts = await self._log.transactions(self._call.run, self._call.intention)
+        for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._account.address}):
+            await self._mark_if_spent(nonce, attempts, may_be_reverted=True)
+        self._spent = {nonce: "before" if why == "taken" else why for nonce, why in self._spent.items()}
         while True:
             receipt = await self._step(await self._attempts())
             if receipt is not None:
@@ -333,12 +330,6 @@ class _Sending:
         if attempts := await self._attempts():
             return replace(receipt, tx_hash=attempts[-1].tx_hash)
         return self._last_contract_state or receipt
-
-    async def _mark_spent_nonces(self) -> None:
-        attempts = await self._log.transactions(self._call.run, self._call.intention)
-        for nonce in sorted({attempt.nonce for attempt in attempts if attempt.sender == self._account.address}):
-            await self._mark_if_spent(nonce, attempts, may_be_reverted=True)
-        self._spent = {nonce: "before" if why == "taken" else why for nonce, why in self._spent.items()}
 
     async def _mark_if_spent(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
         """Mark a nonce that reverted for good, or that somebody else used."""
@@ -407,7 +398,18 @@ class _Sending:
         """
         if current := self._current(attempts):
             return current[-1]
-        self._check_nonces_left()
+        what = f"{self._call.what} of {self._call.to} failed with"
+        reverted, taken = ([n for n, why in self._spent.items() if why == kind] for kind in ("reverted", "taken"))
+        if len(reverted) >= MOST_NONCES:
+            raise CannotPublish(
+                f"{what} {len(reverted)} nonces.", remedy="Look at the transactions before trying again."
+            )
+        if len(taken) >= MOST_NONCES:
+            raise Stalled(
+                f"{what} {len(taken)} nonces that another program used with this key.",
+                cause="nonces",
+                remedy="One key belongs to one service: stop the other. It goes on by itself.",
+            )
         if self._timeouts.now() - looked_at > STALE_SECONDS and await self._is_done(attempts) is not None:
             return None
         # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
@@ -424,20 +426,6 @@ class _Sending:
         kept = await self._record(tx)
         _check_same_call(self._call, kept)
         return kept
-
-    def _check_nonces_left(self) -> None:
-        what = f"{self._call.what} of {self._call.to} failed with"
-        reverted, taken = ([n for n, why in self._spent.items() if why == kind] for kind in ("reverted", "taken"))
-        if len(reverted) >= MOST_NONCES:
-            raise CannotPublish(
-                f"{what} {len(reverted)} nonces.", remedy="Look at the transactions before trying again."
-            )
-        if len(taken) >= MOST_NONCES:
-            raise Stalled(
-                f"{what} {len(taken)} nonces that another program used with this key.",
-                cause="nonces",
-                remedy="One key belongs to one service: stop the other. It goes on by itself.",
-            )
 
     async def _free_nonce(self) -> int:
         """Return the next nonce that is neither mined nor promised to another intention.

@@ -1,8 +1,7 @@
 """EIP-1559 transactions as signed and recorded, their fees and their nonces.
 
-Invariant: what a recorded transaction says is read from its own bytes; every other kind is refused. A replacement pays
-at least an eighth more, because nodes refuse less; no fee exceeds five times what the network asks, nor the cap. Signed
-bytes stay valid for ever: what is missing before them is filled with a transaction of zero to ourselves.
+Invariant: what a recorded transaction says is read from its own bytes. Signed bytes stay valid for ever: what is
+missing before them is filled with a transaction of zero to ourselves.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish
@@ -120,7 +120,13 @@ def read_signed(raw: str) -> TransactionToSign:
     if payload[:1] != b"\x02":
         raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")
     try:
-        chain_id, nonce, tip, fee, gas, to, value, data = _strings(payload[1:])[:8]
+        encoded = payload[1:]
+        start, end = _span(encoded, 0)
+        found: list[bytes] = []
+        while start < end:
+            inside, start = _span(encoded, start)
+            found.append(encoded[inside:start])
+        chain_id, nonce, tip, fee, gas, to, value, data = found[:8]
     except (IndexError, ValueError):
         raise CannotPublish(f"The recorded transaction {raw[:20]}… is not whole.") from None
     return TransactionToSign(
@@ -152,15 +158,6 @@ def _prefix(length: int, base: int) -> bytes:
     return bytes([base + 55 + len(size)]) + size
 
 
-def _strings(encoded: bytes) -> list[bytes]:
-    start, end = _span(encoded, 0)
-    found: list[bytes] = []
-    while start < end:
-        inside, start = _span(encoded, start)
-        found.append(encoded[inside:start])
-    return found
-
-
 def _span(encoded: bytes, at: int) -> tuple[int, int]:
     """Return where the content of the item at `at` starts and ends."""
     first = encoded[at]
@@ -179,8 +176,7 @@ HIGHEST_TIP = 10 * GWEI
 TIMES_THE_MARKET = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Fees:
+class Fees(NamedTuple):
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
 
@@ -193,25 +189,11 @@ def first_fees(base_fee: int, tip: int, cap: int) -> Fees:
 
 def raised_fees(before: Fees, base_fee: int, tip: int, cap: int) -> Fees | None:
     """Return fees for a replacement, or None if the bounds allow none that a node would take."""
-    market = first_fees(base_fee, tip, cap)
-    wanted_fee = max(market.max_fee_per_gas, _quarter_more(before.max_fee_per_gas))
-    wanted_tip = max(market.max_priority_fee_per_gas, _quarter_more(before.max_priority_fee_per_gas))
-    raised = Fees(
-        min(wanted_fee, TIMES_THE_MARKET * market.max_fee_per_gas, cap),
-        min(wanted_tip, TIMES_THE_MARKET * market.max_priority_fee_per_gas, cap),
-    )
-    is_enough = raised.max_fee_per_gas >= _eighth_more(before.max_fee_per_gas) and (
-        raised.max_priority_fee_per_gas >= _eighth_more(before.max_priority_fee_per_gas)
-    )
-    return raised if is_enough and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
-
-
-def _quarter_more(amount: int) -> int:
-    return amount + amount // 4 + 1
-
-
-def _eighth_more(amount: int) -> int:
-    return amount + amount // 8 + 1
+    pairs = list(zip(before, first_fees(base_fee, tip, cap), strict=True))
+    wanted = (min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs)
+    raised = Fees(*wanted)
+    is_an_eighth_more = all(new > paid + paid // 8 for new, (paid, _) in zip(raised, pairs, strict=True))
+    return raised if is_an_eighth_more and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
 
 
 MOST_FILLED = 256

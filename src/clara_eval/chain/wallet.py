@@ -1,8 +1,7 @@
 """The evaluator's key, here or with a signer elsewhere, and what a key may sign.
 
-Invariant: the key appears in no text, error or repr; a keystore file is readable by its owner alone and is never
-overwritten. A key signs for one chain, no ether, only targets that somebody vouched for, only the calls that are
-needed, capped fees, and a capped gas of a day, counted from recorded transactions so that it survives a restart.
+Invariant: the key is in no text, error or repr; it signs for one chain, no ether, vouched targets, needed calls, capped
+fees and a capped gas of a day, counted from recorded transactions so that it survives a restart.
 """
 
 from __future__ import annotations
@@ -17,24 +16,16 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
+from clara_eval.chain import transaction
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
-from clara_eval.chain.transaction import (
-    GWEI,
-    SignedBytes,
-    StoredTransaction,
-    TransactionToSign,
-    read_signed,
-    signed_bytes,
-    signing_hash,
-)
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotPublish, ConfigError, Stalled
 from clara_eval.core.private_file import write_private
 
-MAX_FEE_PER_GAS = 50 * GWEI
+MAX_FEE_PER_GAS = 50 * transaction.GWEI
 """A post of 25 winners then costs at most about 0.15 ETH; Base's usual fee is a thousandth of this."""
 MAX_GAS = 8_000_000
 MAX_AGENT_GAS = 30_000_000
@@ -44,7 +35,7 @@ MAX_WEI_PER_DAY = 5 * 10**17
 _DAY_SECONDS = 24 * 3600
 _TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
 
-Check = Callable[[TransactionToSign], str | None]
+Check = Callable[[transaction.TransactionToSign], str | None]
 """Returns why this must not be signed, or None."""
 
 
@@ -70,12 +61,18 @@ class SigningPolicy:
     max_wei_per_day: int
     now: Callable[[], float]
 
-    def check(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> None:
+    def check(self, tx: transaction.TransactionToSign, recorded: Sequence[transaction.StoredTransaction] = ()) -> None:
         """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
         problem = self._problem(tx)
         if problem:
             raise CannotPublish(f"The wallet does not sign this: {problem}.")
-        today = self._wei_of_day(tx, recorded)
+        # Of several attempts with one nonce only one is ever paid, so the dearest counts.
+        since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
+        for row in recorded:
+            if row.nonce != tx.nonce and row.signed_at > since:
+                cost = transaction.read_signed(row.raw).gas * row.max_fee_per_gas
+                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
+        today = sum(costs.values())
         if today > self.max_wei_per_day:
             over = f"gas for {today} wei in a day is above the cap of {self.max_wei_per_day}"
             raise Stalled(
@@ -84,7 +81,7 @@ class SigningPolicy:
                 remedy="It goes on when a day has passed since the oldest of them.",
             )
 
-    def _problem(self, tx: TransactionToSign) -> str | None:
+    def _problem(self, tx: transaction.TransactionToSign) -> str | None:
         if tx.chain_id != self.chain_id:
             return f"it is for chain {tx.chain_id}, not {self.chain_id}"
         if tx.value:
@@ -95,15 +92,6 @@ class SigningPolicy:
             return f"its gas limit {tx.gas} is above {self.max_gas}"
         fills_nonce = tx.to == self.vouched.own and not tx.data
         return None if fills_nonce else self.check_call(tx)
-
-    def _wei_of_day(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction]) -> int:
-        """Add up a day's gas; of several attempts with one nonce only one is ever paid, so the dearest counts."""
-        since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
-        for row in recorded:
-            if row.nonce != tx.nonce and row.signed_at > since:
-                cost = read_signed(row.raw).gas * row.max_fee_per_gas
-                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
-        return sum(costs.values())
 
 
 def evaluator_policy(
@@ -122,7 +110,7 @@ def evaluator_policy(
     post = scoring_function("postScores", contracts).selector
     give = abi("ReputationRegistry").function("giveFeedback").selector
 
-    def check_call(tx: TransactionToSign) -> str | None:
+    def check_call(tx: transaction.TransactionToSign) -> str | None:
         if reputation is not None and tx.to == reputation:
             return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
         if tx.to not in vouched.targets:
@@ -151,34 +139,26 @@ def agent_policy(
     register = abi("IdentityRegistry").function("register(string)").selector
     known = {create, register, *(version.challenge.function(name).selector for name in claims), *_TOKEN_CALLS}
 
-    def check_call(tx: TransactionToSign) -> str | None:
+    def check_call(tx: transaction.TransactionToSign) -> str | None:
         selector = tx.data[:4]
         if selector not in known:
             return f"0x{selector.hex()} is not a call that posting, submitting or claiming needs"
-        if selector in _TOKEN_CALLS:
-            return _token_problem(tx, factory, evaluator, vouched)
+        if called := _TOKEN_CALLS.get(selector):
+            try:
+                to, units = called.arguments(tx.data)
+            except Undecodable:
+                return f"its arguments are not those of {called.name}"
+            if called.name == "approve" and to != factory:
+                return f"it would let {to} take tokens, which is not the challenge factory"
+            if called.name == "transfer" and (evaluator is None or to != evaluator):
+                return f"it would pay {to}, which is not the evaluator that CLARA_EVALUATOR_ADDRESS names"
+            most = vouched.spending.get(tx.to, 0)
+            return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
         if selector == create and tx.to != factory:
             return f"{tx.to} is not the challenge factory"
         return None if tx.to in vouched.targets else f"{tx.to} is not a contract of the challenge factory"
 
     return SigningPolicy(chain_id, check_call, vouched, MAX_AGENT_GAS, MAX_FEE_PER_GAS, max_wei_per_day, now)
-
-
-def _token_problem(
-    tx: TransactionToSign, factory: Address | None, evaluator: Address | None, vouched: Vouched
-) -> str | None:
-    """Allow an allowance only for the factory, a payment only to the evaluator, neither above what was agreed to."""
-    called = _TOKEN_CALLS[tx.data[:4]]
-    try:
-        to, units = called.arguments(tx.data)
-    except Undecodable:
-        return f"its arguments are not those of {called.name}"
-    if called.name == "approve" and to != factory:
-        return f"it would let {to} take tokens, which is not the challenge factory"
-    if called.name == "transfer" and (evaluator is None or to != evaluator):
-        return f"it would pay {to}, which is not the evaluator that CLARA_EVALUATOR_ADDRESS names"
-    most = vouched.spending.get(tx.to, 0)
-    return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
 
 
 KMS = "aws-kms:"
@@ -193,7 +173,7 @@ class Signer(Protocol):
     what: str
     """Where the key is, in words; never the key."""
 
-    async def sign(self, tx: TransactionToSign) -> SignedBytes:
+    async def sign(self, tx: transaction.TransactionToSign) -> transaction.SignedBytes:
         """Sign; the hash is the one that nodes know the transaction by."""
         ...
 
@@ -216,9 +196,9 @@ class LocalKey:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A key is never written anywhere.")
 
-    async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        made = self._account.unsafe_sign_hash(signing_hash(tx))
-        return signed_bytes(tx, made.v - 27, made.r, made.s)
+    async def sign(self, tx: transaction.TransactionToSign) -> transaction.SignedBytes:
+        made = self._account.unsafe_sign_hash(transaction.signing_hash(tx))
+        return transaction.signed_bytes(tx, made.v - 27, made.r, made.s)
 
     async def check(self) -> None:
         """Nothing can be missing: the key is here."""
@@ -239,7 +219,9 @@ class Wallet:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A wallet is never written anywhere.")
 
-    async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
+    async def sign(
+        self, tx: transaction.TransactionToSign, recorded: Sequence[transaction.StoredTransaction] = ()
+    ) -> transaction.SignedBytes:
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 

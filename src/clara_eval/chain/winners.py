@@ -1,7 +1,6 @@
 """Choose the winners with their prizes, and encode them as `postScores` calldata.
 
-Output: exactly `winner_count` winners whose prizes sum to the pool to the last unit, or Unscorable; as calldata the
-contract's own encoding, then the four bytes `CLR1` and the 32 bytes of the trace digest, which Solidity ignores.
+Output: `winner_count` winners whose prizes sum to the pool; calldata ends in `CLR1` and the digest of the trace.
 """
 
 from __future__ import annotations

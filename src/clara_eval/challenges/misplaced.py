@@ -8,7 +8,26 @@ from clara_eval.documents.results import Misplaced
 from clara_eval.evaluation.play import RuledComparisons
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_rules import misplaced_money
-from clara_eval.judge.calibration_gate import Calibration, known, prompt_hash, work_hash
+from clara_eval.judge.calibration_gate import CALIBRATION, Calibration, prompt_hash, work_hash
+from clara_eval.store.sql_store import PublicKeys
+
+
+def _prefix(judge: str, prompt: str) -> str:
+    return f"calibration:{judge}:{prompt}:"
+
+
+async def keep(store: PublicKeys, chain_id: int, found: Calibration) -> None:
+    """Store a calibration, replacing the last of this judge, prompt and kind of work."""
+    key = f"{_prefix(found.judge, found.prompt)}{found.work}"
+    await store.put(chain_id, key, CALIBRATION.text(found))
+
+
+async def known(store: PublicKeys, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
+    """Return the calibration for this kind of work, else the one with most labels."""
+    rows = await store.items(chain_id, _prefix(judge, prompt))
+    found = [CALIBRATION.read_text(text) for _, text in rows]
+    exact = [one for one in found if one.work == work]
+    return max(exact or found, key=lambda one: (one.labels, one.work), default=None)
 
 
 async def calibrations(case: RoundCase, result: EvaluationResult) -> dict[str, Calibration | None]:

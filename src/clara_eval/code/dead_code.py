@@ -1,7 +1,4 @@
-"""Mark statements that do nothing (unreachable, without effect, or never read) in a syntax tree of plain objects.
-
-Invariant: a condition that only running would decide is left open.
-"""
+"""Mark statements that do nothing in a syntax tree; a condition that only running would decide is left open."""
 
 from __future__ import annotations
 
@@ -111,7 +108,21 @@ class DeadCode:
     def __init__(self, root: Item, source: bytes, language: str) -> None:
         self.root, self._source, self.language = root, source, language
         self._is_python, self.library = language == "python", LIBRARY[language]
-        self._constants = self._read_constants()
+        self._constants: dict[str, bool | None] = {}
+        """Names that get one plain value, once, in the whole text."""
+        bound = Counter[str]()
+        values: dict[str, Item] = {}
+        for item in inside(self.root):
+            if item.field in ("left", "name", "pattern", "alias", "argument") and item.kind in _NAMES:
+                bound[self.text(item)] += 1
+                value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
+                if value is not None and item.parent is not None and item.parent.kind in _BINDINGS:
+                    values[self.text(item)] = value
+            elif item.kind == "identifier" and item.parent is not None and "param" in item.parent.kind:
+                bound[self.text(item)] += 2
+        for name, value in values.items():
+            if bound[name] == 1 and bare(value).kind in _LITERALS:
+                self._constants[name] = self.truth(value)
 
     @classmethod
     def of(cls, source: bytes, language: str, kept: frozenset[str]) -> DeadCode | None:
@@ -137,11 +148,17 @@ class DeadCode:
     def drop_dead(self) -> None:
         for item in inside(self.root):
             if item.kind in _BLOCKS:
-                self._drop_after_end(item)
+                is_over = False
+                for child in item.named:
+                    if is_over and child.kind not in _HOISTED:
+                        child.drop()
+                    is_over = is_over or self._ends(child)
             elif item.kind in ("if_statement", "elif_clause"):
                 self._drop_branch(item)
             elif item.kind in _LOOPS:
-                self._drop_loop(item)
+                held = item.at("condition") or (item.at("right") if item.kind != "while_statement" else None)
+                if held is not None and held.kind != "empty_statement" and self.truth(held) is False:
+                    item.drop()
             if not item.is_dropped and self._does_nothing(item):
                 item.drop()
 
@@ -248,32 +265,6 @@ class DeadCode:
         order = (values[0] > values[1]) - (values[0] < values[1])
         return order in _ORDERS[operator] if operator in _ORDERS else None
 
-    def _read_constants(self) -> dict[str, bool | None]:
-        """Names that get one plain value, once, in the whole text."""
-        found: dict[str, bool | None] = {}
-        self._constants = found
-        bound = Counter[str]()
-        values: dict[str, Item] = {}
-        for item in inside(self.root):
-            if item.field in ("left", "name", "pattern", "alias", "argument") and item.kind in _NAMES:
-                bound[self.text(item)] += 1
-                value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
-                if value is not None and item.parent is not None and item.parent.kind in _BINDINGS:
-                    values[self.text(item)] = value
-            elif item.kind == "identifier" and item.parent is not None and "param" in item.parent.kind:
-                bound[self.text(item)] += 2
-        for name, value in values.items():
-            if bound[name] == 1 and bare(value).kind in _LITERALS:
-                found[name] = self.truth(value)
-        return found
-
-    def _drop_after_end(self, block: Item) -> None:
-        is_over = False
-        for child in block.named:
-            if is_over and child.kind not in _HOISTED:
-                child.drop()
-            is_over = is_over or self._ends(child)
-
     def _ends(self, item: Item, depth: int = 0) -> bool:
         """Whether nothing after this statement in its block is ever reached."""
         item = bare(item)
@@ -312,11 +303,6 @@ class DeadCode:
 
     def _is_statement(self, item: Item) -> bool:
         return item.parent is not None and item.parent.kind in (*_BLOCKS, "statement")
-
-    def _drop_loop(self, item: Item) -> None:
-        held = item.at("condition") or (item.at("right") if item.kind != "while_statement" else None)
-        if held is not None and held.kind != "empty_statement" and self.truth(held) is False:
-            item.drop()
 
     def _does_nothing(self, item: Item) -> bool:
         """A constant assertion, or an expression that is neither used nor does anything."""

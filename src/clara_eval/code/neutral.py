@@ -1,7 +1,4 @@
-"""Write code in neutral words: names replaced, comments and strings emptied, unreached code dropped.
-
-Invariant: only tokens, numbers, words of the language and names that the task asks for are kept.
-"""
+"""Write code in neutral words: names replaced, comments and strings emptied, unreached code dropped."""
 
 from __future__ import annotations
 
@@ -74,12 +71,6 @@ class _Writer:
         self._counts: dict[str, int] = {}
 
     def write(self) -> str:
-        self._name_definitions()
-        text = "".join(self._pieces())
-        return "\n".join(line.rstrip() for line in text.split("\n") if line.strip(" \t\r;")) + "\n"
-
-    def _name_definitions(self) -> None:
-        """Functions and classes first, so that a name says what it is; a library's word defined anew is none."""
         for item in inside(self._code.root):
             around = item.parent
             if item.field != "name" or around is None or item.children:
@@ -91,6 +82,8 @@ class _Writer:
                 self._neutral(name, "test_" if name in self._tests else "f")
             elif around.kind.startswith(("class", "contract", "library", "interface", "struct", "enum", "abstract")):
                 self._neutral(name, "C")
+        text = "".join(self._pieces())
+        return "\n".join(line.rstrip() for line in text.split("\n") if line.strip(" \t\r;")) + "\n"
 
     @staticmethod
     def _is_member(definition: Item) -> bool:

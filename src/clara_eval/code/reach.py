@@ -1,8 +1,6 @@
-"""Mark what of a program cannot be reached from the interface that the task asks for.
+"""Mark what of a program cannot be reached from the interface that the task asks for: names decide, not types.
 
-Names decide, not types, so too much may stay. If the task names nothing of the program, the interface is what it
-exports or leaves public, without parts less than half as large as the largest. A test stays if it asserts something
-about reached code.
+If the task names nothing of it, the interface is what is exported or public, without parts of less than half the size.
 """
 
 from __future__ import annotations

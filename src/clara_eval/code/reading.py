@@ -1,7 +1,5 @@
 """Write each statement in words common to all languages, and hold the structure of recent texts: each is parsed once.
 
-A statement is written without names, layout and order. Constants and sentences are kept; operands that commute are
-sorted, `a > b` is `b < a`, `x += 1` is `x = x + 1`.
 Invariant: time and memory are linear in the text, however deep it is nested.
 """
 

@@ -1,8 +1,6 @@
 """Compare all works of a round: which repeat one another, and which are too alike to be independent.
 
-Invariant: the problem statement, and what several unrelated works of the round hold, is no evidence. All pairs are
-counted exactly, by features as 64-bit numbers; a pair costs what it shares. Of a work with more than `LARGEST` features
-a sample is compared, drawn by the key of the hashes, equal for all works.
+Invariant: the problem statement, and what several unrelated works of the round hold, is no evidence.
 """
 
 from __future__ import annotations

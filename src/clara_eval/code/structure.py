@@ -1,8 +1,4 @@
-"""Read functions, branches, nesting, comments, names and tests from a syntax tree, by a table for each language.
-
-Cyclomatic complexity is 1 + branches of the innermost named function. Code outside functions is one more unit if it
-branches. `else if` is no deeper than its `if`.
-"""
+"""Read functions, branches, nesting, comments, names and tests from a syntax tree, by a table for each language."""
 
 from __future__ import annotations
 
@@ -194,7 +190,19 @@ class _Reader:
     def control(self, node: Node, role: int, depth: int, parent: int) -> None:
         self.leave(depth)
         if role & FUNCTION or (role & CLOSURE and parent in self.binders):
-            self._open_function(node, depth)
+            row = node.start_point[0]
+            opened = Unit(
+                parameters=self._parameters(node),
+                lines=node.end_point[0] - row + 1,
+                documented=row - self.documented_row <= 1 or _has_docstring(node),
+            )
+            self.units.append((depth, opened))
+            self.found.functions.append(opened)
+            named = node.child_by_field_name("name")
+            name = self._text(named).decode("utf-8", "replace") if named is not None else ""
+            by_name = bool(self.grammar.test_prefixes) and name.startswith(self.grammar.test_prefixes)
+            self.found.tests += by_name or row - self.test_attribute_row <= 2
+            self.test_attribute_row = self.documented_row = -9
         if role & NEST and not self._follows_else(node):
             self.nests.append(depth)
             self.found.max_nesting = max(self.found.max_nesting, len(self.nests))
@@ -215,31 +223,13 @@ class _Reader:
         if role & CALL:
             found.tests += self._is_test_call(node)
         if role & ATTRIBUTE:
-            self._attribute(node)
+            if node.start_point[0] - self.documented_row <= 1:
+                self.documented_row = node.end_point[0]
+            if self._text(node).strip(b"#[] ").rpartition(b"::")[2] == b"test":
+                self.test_attribute_row = node.end_point[0]
         if role & COMMENT or (role & PLAIN_STATEMENT and _is_docstring(node)):
             found.comments.append((node.start_byte, node.end_byte))
             self.documented_row = node.end_point[0]
-
-    def _attribute(self, node: Node) -> None:
-        if node.start_point[0] - self.documented_row <= 1:
-            self.documented_row = node.end_point[0]
-        if self._text(node).strip(b"#[] ").rpartition(b"::")[2] == b"test":
-            self.test_attribute_row = node.end_point[0]
-
-    def _open_function(self, node: Node, depth: int) -> None:
-        row = node.start_point[0]
-        unit = Unit(
-            parameters=self._parameters(node),
-            lines=node.end_point[0] - row + 1,
-            documented=row - self.documented_row <= 1 or _has_docstring(node),
-        )
-        self.units.append((depth, unit))
-        self.found.functions.append(unit)
-        named = node.child_by_field_name("name")
-        name = self._text(named).decode("utf-8", "replace") if named is not None else ""
-        by_name = bool(self.grammar.test_prefixes) and name.startswith(self.grammar.test_prefixes)
-        self.found.tests += by_name or row - self.test_attribute_row <= 2
-        self.test_attribute_row = self.documented_row = -9
 
     def _is_test_call(self, node: Node) -> bool:
         called = node.child_by_field_name("function")

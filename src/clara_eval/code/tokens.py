@@ -1,7 +1,4 @@
-"""Cut a text into tokens without formatting, comments and quotes, and hash windows of them.
-
-Invariant: every pattern is linear in the length of the text.
-"""
+"""Cut a text into tokens without formatting, comments and quotes, and hash windows of them, in linear time."""
 
 from __future__ import annotations
 
@@ -64,7 +61,11 @@ def token_stream(text: str, language: str | None = None) -> TokenStream:
     language = language if language in READ_AS_CODE else guess_language(text)
     plain = _same_letters(text)
     if language is None:
-        return TokenStream(tuple(re.findall(r"\w+", _without_remarks(plain).casefold())), None)
+        kept, position = list[str](), 0  # without comments, which Markdown does not show
+        while (start := plain.find("<!--", position)) >= 0 and (end := plain.find("-->", start)) >= 0:
+            kept.append(plain[position:start])
+            position = end + 3
+        return TokenStream(tuple(re.findall(r"\w+", " ".join((*kept, plain[position:])).casefold())), None)
     pattern, quotes = {"python": (_PYTHON, "'\""), "rust": (_RUST, "'\"")}.get(language, (_BRACES, "'\"`"))
     found = pattern.findall(plain)  # nothing for what is skipped
     tokens = [token if token[0] not in quotes else _one_quote(token, language) for token in found if token]
@@ -77,16 +78,6 @@ def _same_letters(text: str) -> str:
         return text
     folded = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
     return "".join(char for char in folded if unicodedata.category(char) != "Cf")
-
-
-def _without_remarks(text: str) -> str:
-    """Prose without what Markdown does not show."""
-    kept: list[str] = []
-    position = 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
-        kept.append(text[position:start])
-        position = end + 3
-    return " ".join((*kept, text[position:]))
 
 
 def _one_quote(text: str, language: str) -> str:
@@ -128,23 +119,22 @@ class Coded:
         kept = self.codes[is_name & (behind | before)]
         return _windows([kept] * width, len(kept), width)
 
-    def _without_holes(self) -> Hashes:
-        """The tokens, with sentences as they are whatever the names that they quote."""
+    def abstract_windows(self, width: int) -> Hashes:
+        """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
+        if self.language is None or len(self.codes) < width:
+            return NO_HASHES  # without its words, prose has nothing left to compare
+        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
         filled = {
             n: _HOLE.sub("{}", token) for n, token in enumerate(self.distinct) if token[0] == '"' and "{" in token
         }
         codes = self.codes.copy() if filled else self.codes
         for n, token in filled.items():
             codes[self.numbers == n] = keyed(token, self.key)
-        return codes
-
-    def abstract_windows(self, width: int) -> Hashes:
-        """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
-        if self.language is None or len(self.codes) < width:
-            return NO_HASHES  # without its words, prose has nothing left to compare
-        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
-        codes = self._without_holes()
-        since = _distance_back(self.numbers).astype(np.uint64)
+        order = np.argsort(self.numbers, kind="stable")
+        apart = np.zeros(len(self.numbers), dtype=np.int64)
+        again = self.numbers[order][1:] == self.numbers[order][:-1]
+        apart[order[1:][again]] = (order[1:] - order[:-1])[again]
+        since = apart.astype(np.uint64)
         offsets = np.arange(width, dtype=np.uint64)[:, None]
         back = np.where(since <= offsets, since, np.uint64(0))
         return _windows(np.where(is_name, back + np.uint64(1), codes), len(self.codes), width)
@@ -159,15 +149,6 @@ def keyed(text: str, key: bytes) -> int:
 
 _keyed_token = lru_cache(maxsize=16_384)(keyed)
 """Entries have most of their tokens in common; statements are rarely the same, and would only push tokens out."""
-
-
-def _distance_back(numbers: Numbers) -> Numbers:
-    """How many places before each token the same one stood last; 0 where it is the first."""
-    order = np.argsort(numbers, kind="stable")
-    since = np.zeros(len(numbers), dtype=np.int64)
-    again = numbers[order][1:] == numbers[order][:-1]
-    since[order[1:][again]] = (order[1:] - order[:-1])[again]
-    return since
 
 
 def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:

@@ -1,7 +1,4 @@
-"""The networks where challenges live, from `networks.json`: chain id, factory, first block, registry, USDC, explorer.
-
-`local` has no fixed addresses: a devnet prints them and the settings carry them.
-"""
+"""The networks where challenges live, from `networks.json`; `local` has no fixed addresses: the settings carry them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Load `eth_account` without its change of the recursion limit.
+"""Load `eth_account` without its change of the recursion limit for the whole process.
 
-It raises Python's limit to 100,000 for the whole process. The limit turns a stranger's deeply nested JSON into a
-`RecursionError`; without it the process dies. So the library is loaded here alone, and the limit is put back.
+Invariant: the limit stays, so that a stranger's deeply nested JSON is a `RecursionError` and ends no process.
 """
 
 from __future__ import annotations

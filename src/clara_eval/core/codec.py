@@ -1,7 +1,4 @@
-"""Write values as JSON with camelCase keys, and read them back.
-
-Invariant: what is written reads back as it was; an integer that may pass 2^53 is a decimal string (`DECIMAL`).
-"""
+"""Write values as JSON with camelCase keys, and read them back as they were."""
 
 from __future__ import annotations
 

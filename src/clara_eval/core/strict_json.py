@@ -7,8 +7,9 @@ import math
 import re
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
-from clara_eval.core.errors import BadInput
+from clara_eval.core.errors import BadInput, BadSubmission
 
 SAFE_INTEGER = 2**53 - 1
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
@@ -21,13 +22,21 @@ class JsonLimits:
     depth: int = 8
 
 
+DEEPEST = 64
+"""How deep a submission may be nested."""
+
+
+class JsonShape(NamedTuple):
+    depth: int
+    keys: int
+
+
 def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, what: str = "The document") -> object:
     """Read the one value in `text`, or raise BadInput with the reason and the place."""
     limits = limits or JsonLimits()
     decoded = _decode(text, limits, what)
     # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
-    marks = _BRACKET.findall(_STRING.sub("", decoded))
-    if max(accumulate(1 if mark in "[{" else -1 for mark in marks), default=0) > limits.depth:
+    if _nesting(decoded) > limits.depth:
         raise BadInput(f"{what} is nested deeper than {limits.depth} levels.", path="$", remedy="Flatten it.")
     try:
         value = _DECODER.decode(decoded)
@@ -41,6 +50,31 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
     if "\\u" in decoded and not is_encodable(value):  # UTF-8 holds none; only an escape can
         raise BadInput(f"{what} holds half a surrogate pair.", path="$", remedy="Remove the \\ud800–\\udfff escape.")
     return value
+
+
+def _nesting(text: str) -> int:
+    marks = _BRACKET.findall(_STRING.sub("", text))
+    return max(accumulate(1 if mark in "[{" else -1 for mark in marks), default=0)
+
+
+def json_shape(text: str) -> JsonShape:
+    """Measure a JSON text; raises BadSubmission if it is not JSON (RFC 8259), or nested too deep."""
+    depth, keys = _nesting(text), 0
+    if depth > DEEPEST:
+        raise BadSubmission(f"It is nested deeper than {DEEPEST} levels.", code="not_json")
+
+    def count(pairs: list[tuple[str, object]]) -> None:
+        nonlocal keys
+        keys += len(pairs)
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no value")
+
+    try:
+        json.loads(text, object_pairs_hook=count, parse_int=float, parse_constant=refuse)
+    except ValueError as bad:
+        raise BadSubmission(f"It is not JSON: {bad}.", code="not_json") from None
+    return JsonShape(depth, keys)
 
 
 def is_encodable(value: object) -> bool:

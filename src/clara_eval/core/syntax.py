@@ -1,7 +1,6 @@
 """Parse hostile text into a syntax tree, in bounded time.
 
-Invariant: the result does not depend on the speed of the machine. Text that takes longer than `CPU_SECONDS` has more
-errors than a tree may have; the two known ways to make valid Python slow are taken out before.
+Invariant: the result does not depend on the speed of the machine; the known ways to make Python slow are taken out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Mark strangers' text before an agent or a person reads it.
-
-Invariant: the nonce of the fence is made after the text, so the text cannot close its own fence.
-"""
+"""Mark strangers' text before a reader sees it; a nonce made after the text keeps it from closing its fence."""
 
 from __future__ import annotations
 

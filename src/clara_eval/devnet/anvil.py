@@ -1,7 +1,6 @@
 """Start anvil, a real EVM node, as a child process; send transactions as its accounts, move its time.
 
-Invariant: the node never outlives us: it is stopped on leaving the context and, on Linux, killed by the kernel when
-this process dies in any other way. A chain that is not anvil is refused, so nothing here can touch real money.
+Invariant: the node never outlives us. A chain that is not anvil is refused, so nothing here can touch real money.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession
 
-from clara_eval.chain.contracts.refusals import ContractRefusal, decode_refusal
+from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
 from clara_eval.core.accounts import key_from_seed, seed_from_mnemonic
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary

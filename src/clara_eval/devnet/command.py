@@ -1,7 +1,4 @@
-"""`clara-eval devnet`: run a local chain with every contract deployed, or move the time of a running one.
-
-All keys it prints are anvil's public development keys; `warp` refuses any chain that is not anvil.
-"""
+"""`clara-eval devnet`: run a local chain with every contract deployed, or move the time of a running one."""
 
 from __future__ import annotations
 
@@ -147,11 +144,11 @@ def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[st
     }
 
 
-def _exports(chain: LocalChain, agents: dict[int, DevAccount]) -> dict[str, str]:
-    """Return the settings of the other commands, then what a poster or an agent needs to try them."""
+async def _announce(chain: LocalChain, *, json_output: bool) -> None:
+    agents = {await chain.register(agent): agent for agent in chain.agents}
     deployment = chain.deployment
     token = to_checksum(deployment.token)
-    return {
+    exports = {
         "CLARA_NETWORK": "local",
         "CLARA_RPC_URL": chain.rpc_url,
         "CLARA_CHALLENGE_FACTORY": to_checksum(deployment.factory),
@@ -163,11 +160,6 @@ def _exports(chain: LocalChain, agents: dict[int, DevAccount]) -> dict[str, str]
         "CLARA_DEVNET_POSTER_KEY": chain.poster.key,
         **{f"CLARA_DEVNET_AGENT_{number}_KEY": agent.key for number, agent in agents.items()},
     }
-
-
-async def _announce(chain: LocalChain, *, json_output: bool) -> None:
-    agents = {await chain.register(agent): agent for agent in chain.agents}
-    exports = _exports(chain, agents)
     if json_output:
         emit_json(_describe(chain, agents, exports))
     else:

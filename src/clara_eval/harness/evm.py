@@ -1,9 +1,4 @@
-"""Run compiled code in revm, in a world of fixed numbers (`WORLD`) without a network.
-
-Each function of the harness is a transaction of its own after `setUp`: its gas is what a node would charge.
-To measure the dearest creation of the submission its transaction runs once more in a child process, because revm's
-Python binding writes its steps to standard output only.
-"""
+"""Run compiled code in revm, in a world of fixed numbers (`WORLD`) without a network; each call is a transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from clara_eval.harness.model import Call, Kind, RunLimits, RunOutcome
 from clara_eval.harness.workers import CompiledHarness, HarnessFunction
@@ -49,7 +44,14 @@ def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: s
     os.close(write)
     try:
         with os.fdopen(read, "rb") as steps:
-            costs = _costs(steps, len(code) // 2, built)
+            reader, left, missing = _Reader(len(code) // 2), MOST_BYTES, set(built)
+            while missing and (line := steps.readline(left)):
+                left -= len(line)
+                if left <= 0:
+                    raise TooManySteps
+                if found := _STEP.search(line):
+                    missing.discard(reader.step(int(found[1]), int(found[2]), line) or "")
+            costs = reader.sure or reader.likely
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -107,17 +109,6 @@ class _Reader:
             return None
         costs.append(before - gas)
         return f"0x{stack[-1]:040x}"
-
-
-def _costs(steps: IO[bytes], length: int, built: set[str]) -> list[int]:
-    reader, left, missing = _Reader(length), MOST_BYTES, set(built)
-    while missing and (line := steps.readline(left)):
-        left -= len(line)
-        if left <= 0:
-            raise TooManySteps
-        if found := _STEP.search(line):
-            missing.discard(reader.step(int(found[1]), int(found[2]), line) or "")
-    return reader.sure or reader.likely
 
 
 CALLER = "0x00000000000000000000000000000000c1a4a001"

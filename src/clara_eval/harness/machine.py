@@ -1,7 +1,4 @@
-"""Run one submission, under a harness or alone, in the machine of its language, and check that its engine works here.
-
-Calls block; several threads may run at once. Raises `MissingEngine` if the engine of a language is not installed.
-"""
+"""Run one submission, under a harness or alone, in the machine of its language, from any thread; the call blocks."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
@@ -87,15 +88,9 @@ class RunLimits:
     output_bytes: int = 65_536
     seconds: float = 120.0
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, object]:
         """What a result depends on; the guard in seconds is no part of it."""
-        return {
-            "sourceBytes": self.source_bytes,
-            "gas": self.gas,
-            "fuel": self.fuel,
-            "memoryBytes": self.memory_bytes,
-            "outputBytes": self.output_bytes,
-        }
+        return {name: value for name, value in to_camel_json(self).items() if name != "seconds"}
 
 
 class CallDocument(TypedDict):

@@ -1,7 +1,4 @@
-"""Translate plain values between the form of `marshal` and the tagged JSON that a harness reads.
-
-Invariant: hostile bytes are read without `marshal.loads`; an object that is not plain becomes a reference.
-"""
+"""Translate plain values between `marshal` and the tagged JSON of a harness, without `marshal.loads`."""
 
 from __future__ import annotations
 

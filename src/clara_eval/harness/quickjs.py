@@ -1,7 +1,4 @@
-"""Run JavaScript: QuickJS as WebAssembly, one instance for the submission, one for the harness.
-
-Invariant: every import of the module is defined here.
-"""
+"""Run JavaScript: QuickJS as WebAssembly, with every import of the module defined here."""
 
 from __future__ import annotations
 
@@ -10,29 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from clara_eval.core.extras import install
+from clara_eval.harness import wasm
 from clara_eval.harness.model import RunLimits, RunOutcome
-from clara_eval.harness.wasm import (
-    BADF,
-    CLOCK_SECONDS,
-    MAX_MESSAGE_BYTES,
-    NOSYS,
-    Ask,
-    Guest,
-    HostFunction,
-    LoadFailed,
-    Stopped,
-    compiled_file,
-    find_npm_file,
-    guarded,
-    load_module,
-    memory_of,
-    new_engine,
-    put,
-    vectors_at,
-)
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Func, Linker, Memory
+    from wasmtime import Caller, Func, Memory
 
 PACKAGE = "quickjs-wasi"
 VERSION = "3.6.2"
@@ -45,52 +24,31 @@ GUESTS = (Path(__file__).with_name("guest.js"),)
 
 
 def find_module() -> Path | None:
-    return find_npm_file(f"{PACKAGE}/quickjs.wasm", SHA256)
+    return wasm.find_npm_file(f"{PACKAGE}/quickjs.wasm", SHA256)
 
 
 class QuickJs:
     def __init__(self, path: Path, cache: Path) -> None:
-        self.engine = new_engine()
-        self.module = load_module(self.engine, path, compiled_file(cache, "quickjs", SHA256))
+        self.engine = wasm.new_engine()
+        self.module = wasm.load_module(self.engine, path, wasm.compiled_file(cache, "quickjs", SHA256))
 
-    def open(self, source: str, role: str, limits: RunLimits, ask: Ask | None = None) -> JavaScriptGuest:
+    def open(self, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> JavaScriptGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
         return JavaScriptGuest(self, source, role, limits, ask)
 
 
-class JavaScriptGuest(Guest):
-    def __init__(self, quickjs: QuickJs, source: str, role: str, limits: RunLimits, ask: Ask | None) -> None:
+class JavaScriptGuest(wasm.Guest):
+    def __init__(self, quickjs: QuickJs, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None) -> None:
         import wasmtime
 
         super().__init__(quickjs.engine, limits, ask)
         linker = wasmtime.Linker(quickjs.engine)
-        _define(linker, self)
+        wasm.define(linker, quickjs.module, _world(self))
         self._exports = linker.instantiate(self._store, quickjs.module).exports(self._store)
         self.memory = cast("Memory", self._exports["memory"])
         self._call("_initialize")
         self._call("qjs_init")
         self._call("qjs_set_max_stack_size", STACK_BYTES)
-        self._shim(role)
-        self.refuel(limits.fuel)
-        self._load(source)
-
-    def exchange(self, message: str) -> str:
-        """One message in, its answer out, after everything it started has come to rest."""
-        text = self._string(message)
-        sent = self._call_function(self._send, text)
-        self._free(text)
-        if self._call("qjs_is_exception", sent):
-            raise LoadFailed(self._exception())
-        self._finish_jobs()
-        answer = self._call_function(self._answer)
-        found = self._text(answer)
-        self._free(answer)
-        return found
-
-    def close(self) -> None:
-        """Nothing waits here: an instance ends with its last call."""
-
-    def _shim(self, role: str) -> None:
         made = self._eval(GUESTS[0].read_text(encoding="utf-8"), 0)
         name = self._bytes(b"host")
         host, text = self._call("qjs_new_host_function", name, 4, 0), self._string(role)
@@ -100,6 +58,24 @@ class JavaScriptGuest(Guest):
         self._begin, self._send, self._answer = (
             self._call("qjs_get_prop_string", guest, self._bytes(word)) for word in (b"begin", b"send", b"answer")
         )
+        self.refuel(limits.fuel)
+        self._load(source)
+
+    def exchange(self, message: str) -> str:
+        """One message in, its answer out, after everything it started has come to rest."""
+        text = self._string(message)
+        sent = self._call_function(self._send, text)
+        self._free(text)
+        if self._call("qjs_is_exception", sent):
+            raise wasm.LoadFailed(self._exception())
+        self._finish_jobs()
+        answer = self._call_function(self._answer)
+        found = self._text(answer)
+        self._free(answer)
+        return found
+
+    def close(self) -> None:
+        """Nothing waits here: an instance ends with its last call."""
 
     def _load(self, source: str) -> None:
         promise = self._eval(source, MODULE_FLAG)
@@ -107,7 +83,7 @@ class JavaScriptGuest(Guest):
         state = self._call("qjs_promise_state", promise)
         found = self._call("qjs_promise_result", promise)
         if state != 1:
-            raise LoadFailed(self._text(found) if state == 2 else "It never finishes loading.")
+            raise wasm.LoadFailed(self._text(found) if state == 2 else "It never finishes loading.")
         self._call_function(self._begin, found)
 
     def _eval(self, source: str, flags: int) -> int:
@@ -117,7 +93,7 @@ class JavaScriptGuest(Guest):
         self._call("wasm_free", text)
         self._call("wasm_free", name)
         if self._call("qjs_is_exception", made):
-            raise LoadFailed(self._exception())
+            raise wasm.LoadFailed(self._exception())
         return made
 
     def _exception(self) -> str:
@@ -126,11 +102,11 @@ class JavaScriptGuest(Guest):
     def _finish_jobs(self) -> None:
         while self._call("qjs_is_job_pending"):
             if self._call("qjs_execute_pending_job") < 0:
-                raise LoadFailed(self._exception())
+                raise wasm.LoadFailed(self._exception())
 
     def _call(self, name: str, *args: int) -> int:
         function = cast("Func", self._exports[name])
-        found: int = guarded(lambda: function(self._store, *args))
+        found: int = wasm.guarded(lambda: function(self._store, *args))
         return found
 
     def _call_function(self, function: int, *args: int) -> int:
@@ -151,7 +127,7 @@ class JavaScriptGuest(Guest):
         """Bytes in the guest's memory, ended by a zero."""
         at = self._call("wasm_malloc", len(raw) + 1)
         if at == 0:
-            raise Stopped(RunOutcome.OUT_OF_MEMORY)
+            raise wasm.Stopped(RunOutcome.OUT_OF_MEMORY)
         self.memory.write(self._store, raw + b"\0", at)
         return at
 
@@ -162,8 +138,8 @@ class JavaScriptGuest(Guest):
         self._call("wasm_free", length_at)
         if at == 0:
             return ""
-        if length > MAX_MESSAGE_BYTES:
-            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
+        if length > wasm.MAX_MESSAGE_BYTES:
+            raise wasm.Stopped(RunOutcome.TOO_MUCH_OUTPUT)
         found = bytes(self.memory.read(self._store, at, at + length)).decode("utf-8", "replace")
         self._call("qjs_free_cstring", at)
         return found
@@ -174,7 +150,7 @@ class JavaScriptGuest(Guest):
     def serve(self, argc: int, argv: int) -> int:
         """The host function as the guest calls it: `host(name, text)`."""
         if argc != 2:
-            raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
+            raise wasm.Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         places = struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8)))
         name, text = map(self._text, places)
         self.pay(len(text))
@@ -184,38 +160,27 @@ class JavaScriptGuest(Guest):
         return self._string("")
 
 
-def _define(linker: Linker, guest: JavaScriptGuest) -> None:
-    import wasmtime
-
-    i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
+def _world(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
+    """What the engine asks of its host: one time that never changes, no files, no other modules."""
 
     def clock(caller: Caller, _clock: int, _precision: int, at: int) -> int:
         guest.pay()
-        return put(caller, at, struct.pack("<Q", CLOCK_SECONDS * 10**9))
-
-    def random(caller: Caller, at: int, length: int) -> int:
-        return put(caller, at, guest.random(length))
+        return wasm.put(caller, at, struct.pack("<Q", wasm.CLOCK_SECONDS * 10**9))
 
     def write(caller: Caller, _fd: int, vectors: int, count: int, at: int) -> int:
         guest.pay()
-        parts = vectors_at(caller, vectors, count)
+        parts = wasm.vectors_at(caller, vectors, count)
         for start, length in parts:
-            guest.printed.write(bytes(memory_of(caller).read(caller, start, start + length)))
-        return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+            guest.printed.write(bytes(wasm.memory_of(caller).read(caller, start, start + length)))
+        return wasm.put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
-    imports: dict[tuple[str, str], tuple[list[wasmtime.ValType], list[wasmtime.ValType], HostFunction, bool]] = {
-        ("env", "host_get_timezone_offset"): ([i32, i32], [i32], lambda _high, _low: 0, False),
-        ("env", "host_interrupt"): ([], [i32], lambda: 0, False),
-        ("env", "host_promise_rejection"): ([i32, i32, i32], [], lambda *_: None, False),
-        ("env", "host_module_normalize"): ([i32, i32], [i32], lambda *_: 0, False),
-        ("env", "host_module_load"): ([i32, i32], [i32], lambda *_: 0, False),
-        ("env", "host_call"): ([i32] * 5, [i32], lambda _n, _l, _t, argc, argv: guest.serve(argc, argv), False),
-        ("wasi_snapshot_preview1", "clock_time_get"): ([i32, i64, i32], [i32], clock, True),
-        ("wasi_snapshot_preview1", "fd_close"): ([i32], [i32], lambda _: NOSYS, False),
-        ("wasi_snapshot_preview1", "fd_fdstat_get"): ([i32, i32], [i32], lambda *_: BADF, False),
-        ("wasi_snapshot_preview1", "fd_seek"): ([i32, i64, i32, i32], [i32], lambda *_: NOSYS, False),
-        ("wasi_snapshot_preview1", "fd_write"): ([i32] * 4, [i32], write, True),
-        ("wasi_snapshot_preview1", "random_get"): ([i32, i32], [i32], random, True),
+    return {
+        **dict.fromkeys(("host_get_timezone_offset", "host_interrupt"), lambda *_: 0),
+        **dict.fromkeys(("host_module_normalize", "host_module_load"), lambda *_: 0),
+        "host_promise_rejection": lambda *_: None,
+        "host_call": lambda _caller, _name, _length, _this, argc, argv: guest.serve(argc, argv),
+        "clock_time_get": clock,
+        "fd_fdstat_get": lambda *_: wasm.BADF,
+        "fd_write": write,
+        "random_get": lambda caller, at, length: wasm.put(caller, at, guest.random(length)),
     }
-    for (module, name), (takes, gives, function, needs_caller) in imports.items():
-        linker.define_func(module, name, wasmtime.FuncType(takes, gives), function, access_caller=needs_caller)

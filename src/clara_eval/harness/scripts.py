@@ -1,7 +1,4 @@
-"""Run JavaScript and Python harnesses: a fresh pair of instances for every function.
-
-Invariant: fuel is that of the submission's instance alone, from loading its source to the end of the function.
-"""
+"""Run JavaScript and Python harnesses: a fresh pair of instances for every function; fuel is the submission's alone."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from clara_eval.core.hashing import sha256_hex
-from clara_eval.harness import cpython, quickjs
+from clara_eval.harness import cpython, quickjs, wasm
 from clara_eval.harness.model import (
     Call,
     Harness,
@@ -25,18 +22,6 @@ from clara_eval.harness.model import (
     RunOutcome,
     flat,
     function_kind,
-)
-from clara_eval.harness.wasm import (
-    CLOCK_SECONDS,
-    HOST_BYTE_FUEL,
-    HOST_CALL_FUEL,
-    LEAST_WRITE_BYTES,
-    MAX_MESSAGE_BYTES,
-    SEED,
-    Guest,
-    LoadFailed,
-    Stopped,
-    wasmtime_version,
 )
 from clara_eval.harness.workers import PrepareJob, ScriptAnswer, ScriptJob
 
@@ -56,7 +41,7 @@ _NO_MODULE = ("could not load module", "ModuleNotFoundError")
 _MOST_DIGITS = 100
 
 
-Open = Callable[[str, str, RunLimits, Callable[[str], str] | None], Guest]
+Open = Callable[[str, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
 
 
 def missing(language: Language) -> tuple[str, str] | None:
@@ -90,16 +75,16 @@ def script_machine(language: Language, limits: RunLimits) -> dict[str, object]:
     """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
     engine = quickjs if language == "javascript" else cpython
     told = {
-        "engine": f"wasmtime {wasmtime_version()}",
+        "engine": f"wasmtime {wasm.wasmtime_version()}",
         "module": engine.SHA256,
         "guest": sha256_hex(b"".join(file.read_bytes() for file in engine.GUESTS)),
-        "world": {"clock": CLOCK_SECONDS, "seed": SEED},
-        "charges": {"hostCall": HOST_CALL_FUEL, "hostByte": HOST_BYTE_FUEL},
+        "world": {"clock": wasm.CLOCK_SECONDS, "seed": wasm.SEED},
+        "charges": {"hostCall": wasm.HOST_CALL_FUEL, "hostByte": wasm.HOST_BYTE_FUEL},
         "limits": {
             **{name: value for name, value in limits.to_json().items() if name != "gas"},
             "stackBytes": engine.STACK_BYTES,
-            "messageBytes": MAX_MESSAGE_BYTES,
-            "leastWriteBytes": LEAST_WRITE_BYTES,
+            "messageBytes": wasm.MAX_MESSAGE_BYTES,
+            "leastWriteBytes": wasm.LEAST_WRITE_BYTES,
             "harnessFactor": HARNESS_FACTOR,
             "exhaustedFunctions": MAX_EXHAUSTED,
         },
@@ -114,11 +99,11 @@ def answer(job: ScriptJob) -> ScriptAnswer:
     found: ScriptAnswer = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
     try:
         alone = open_guest(job["submission"], "submission", limits, None)
-    except LoadFailed as failed:
+    except wasm.LoadFailed as failed:
         is_import = any(words in str(failed) for words in _NO_MODULE)
         outcome = RunOutcome.FORBIDDEN_IMPORT if is_import else _limit(str(failed)) or RunOutcome.DOES_NOT_LOAD
         return {**found, "outcome": outcome.value, "detail": str(failed)}
-    except Stopped as stopped:
+    except wasm.Stopped as stopped:
         return {**found, "outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
     alone.close()
     found = {**found, "loads": True, "logs": alone.printed.lines()}
@@ -127,7 +112,7 @@ def answer(job: ScriptJob) -> ScriptAnswer:
     runs = _Runs(open_guest, job["harness"], job["submission"], job["seed"], limits)
     try:
         names = runs.names()
-    except (LoadFailed, Stopped) as bad:
+    except (wasm.LoadFailed, wasm.Stopped) as bad:
         detail = f"The harness does not load: {bad}"
         return {**found, "outcome": RunOutcome.DOES_NOT_FIT.value, "detail": detail}
     calls, logs = runs.all(names)
@@ -226,9 +211,9 @@ class _Pair:
         self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
         try:
             found = json.loads(self._harness.exchange(json.dumps({"do": "run", "name": name, "seed": self.seed})))
-        except Stopped as stopped:
+        except wasm.Stopped as stopped:
             return stopped.outcome, None
-        except LoadFailed as failed:
+        except wasm.LoadFailed as failed:
             self.logs.append(str(failed))
             return RunOutcome.FAILED, None
         if "value" in found:
@@ -241,7 +226,7 @@ class _Pair:
         """What the submission answers to one question of the harness."""
         try:
             answered = self._submission.exchange(message)
-        except LoadFailed as failed:
+        except wasm.LoadFailed as failed:
             answered = json.dumps({"error": {"name": "Error", "message": str(failed)}})
         found = json.loads(answered)
         if "pending" in found:

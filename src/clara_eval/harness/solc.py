@@ -144,22 +144,18 @@ def _version(compiler: Compiler) -> str:
 
 def _compile(compiler: Compiler, inputs: list[dict[str, object]]) -> tuple[str, list[dict[str, Any]]]:
     if compiler.native is not None:
-        return _native(compiler.native, inputs, compiler.seconds)
+        version = _plain_version(_call([compiler.native, "--version"], "", compiler.seconds))
+        outputs: list[dict[str, Any]] = []
+        for one in inputs:
+            command = [compiler.native, "--standard-json", "--no-import-callback"]
+            outputs.append(json.loads(_call(command, json.dumps(one), compiler.seconds)))
+            if _first_error(outputs[-1]):
+                break
+        return version, outputs
     command = [str(compiler.node), f"--max-old-space-size={NODE_HEAP_MEGABYTES}", str(_RUNNER)]
     job = {"solc": compiler.package, "inputs": inputs, "memory": MEMORY_BYTES, "output": MAX_OUTPUT_BYTES}
     answer = json.loads(_call(command, json.dumps(job), compiler.seconds))
     return _plain_version(answer["version"]), answer["outputs"]
-
-
-def _native(binary: str, inputs: list[dict[str, object]], seconds: float) -> tuple[str, list[dict[str, Any]]]:
-    version = _plain_version(_call([binary, "--version"], "", seconds))
-    outputs: list[dict[str, Any]] = []
-    for one in inputs:
-        command = [binary, "--standard-json", "--no-import-callback"]
-        outputs.append(json.loads(_call(command, json.dumps(one), seconds)))
-        if _first_error(outputs[-1]):
-            break
-    return version, outputs
 
 
 def _plain_version(text: str) -> str:
@@ -242,7 +238,11 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
     contracts = output.get("contracts", {}).get(HARNESS_FILE, {})
     tree = output["sources"][HARNESS_FILE]["ast"]
     nodes = [node for node in tree.get("nodes", ()) if node.get("nodeType") == "ContractDefinition"]
-    _refuse_inheritance(nodes)
+    ids = {one["id"] for one in nodes}
+    for one in nodes:
+        if set(one["linearizedBaseContracts"]) - ids:
+            remedy = f"Hold it in a variable: `{NAME} it = new {NAME}();`."
+            raise _DoesNotFit(f"The harness's contract {one['name']} inherits from the submission. {remedy}")
     _refuse_running_code(tree)
     # What the harness file itself declares: functions that a submission brings along by inheritance do not count.
     own = {node["name"]: _declared(node["nodes"]) for node in nodes}
@@ -260,15 +260,6 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
 
 def _declared(nodes: list[dict[str, Any]]) -> list[str]:
     return [one["name"] for one in nodes if one.get("nodeType") == "FunctionDefinition"]
-
-
-def _refuse_inheritance(nodes: list[dict[str, Any]]) -> None:
-    """A harness that is the submission would run the submission's code as its own."""
-    ids = {node["id"] for node in nodes}
-    for node in nodes:
-        if set(node["linearizedBaseContracts"]) - ids:
-            remedy = f"Hold it in a variable: `{NAME} it = new {NAME}();`."
-            raise _DoesNotFit(f"The harness's contract {node['name']} inherits from the submission. {remedy}")
 
 
 def _refuse_running_code(tree: Mapping[str, Any]) -> None:

@@ -1,7 +1,4 @@
-"""Solidity before it is compiled: refuse text that unfolds too far, write the stand-in that a harness is compiled with.
-
-Invariant: of the submission's words only names that the harness uses are compiled with the harness.
-"""
+"""Solidity before it is compiled: refuse text that unfolds too far, write the stand-in for a harness."""
 
 from __future__ import annotations
 
@@ -31,18 +28,6 @@ def too_much(source: str) -> str | None:
     if parsed is None:
         return None
     nodes = [node for node, _ in walk(parsed.tree)]
-    if (parts := _largest(nodes)) > MOST_PARTS:
-        return f"Its types, constants or contracts unfold to more than {MOST_PARTS:,} parts ({_about(parts)})."
-    if (copies := _most_copied(nodes)) > MOST_COPIES:
-        return f"Its modifiers repeat a function more than {MOST_COPIES:,} times ({_about(copies)})."
-    return None
-
-
-def _about(count: int) -> str:
-    return f"{count:,}" if count < 10**12 else "more than a million millions"
-
-
-def _largest(nodes: list[Node]) -> int:
     uses: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
     for node in nodes:
         if (name := _declared(node)) is not None:
@@ -51,7 +36,15 @@ def _largest(nodes: list[Node]) -> int:
     for name in uses:
         _size(name, uses, sizes)
     loose: list[int] = [1 << _array_depth(node) for node in nodes if node.type == "type_name"]
-    return max([*sizes.values(), *loose, 0])
+    if (parts := max([*sizes.values(), *loose, 0])) > MOST_PARTS:
+        return f"Its types, constants or contracts unfold to more than {MOST_PARTS:,} parts ({_about(parts)})."
+    if (copies := _most_copied(nodes)) > MOST_COPIES:
+        return f"Its modifiers repeat a function more than {MOST_COPIES:,} times ({_about(copies)})."
+    return None
+
+
+def _about(count: int) -> str:
+    return f"{count:,}" if count < 10**12 else "more than a million millions"
 
 
 def _size(name: str, uses: dict[str, list[list[tuple[str, int]]]], sizes: dict[str, int]) -> None:

@@ -7,8 +7,9 @@ import os
 import struct
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from clara_eval.harness.model import RunLimits, RunOutcome
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Engine, Memory, Module, TrapCode
+    from wasmtime import Caller, Engine, FuncType, Linker, Memory, Module, TrapCode
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -148,6 +149,21 @@ def vectors_at(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
     return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
 
 
+def define(
+    linker: Linker, module: Module, given: Mapping[str, HostFunction], before: Callable[[], None] = lambda: None
+) -> None:
+    """Define every import of a module: what is given, and for all others the answer that it is not there."""
+
+    def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
+        before()
+        return function(caller, *args)
+
+    for wanted in module.imports:
+        function = partial(call, given.get(wanted.name or "", lambda *_: NOSYS))
+        kind = cast("FuncType", wanted.type)
+        linker.define_func(wanted.module, wanted.name or "", kind, function, access_caller=True)
+
+
 def wasmtime_version() -> str:
     return version("wasmtime")
 
@@ -187,13 +203,11 @@ def load_module(engine: Engine, source: Path, kept: Path) -> Module:
     if is_own(kept):
         return wasmtime.Module.deserialize_file(engine, str(kept))
     module = wasmtime.Module(engine, source.read_bytes())
-    try:
+    with suppress(OSError):
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
             part.write(module.serialize())
         Path(part.name).replace(kept)
-    except OSError:
-        pass
     return module
 
 

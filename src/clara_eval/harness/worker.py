@@ -1,7 +1,4 @@
-"""The process that does all hostile work: one JSON job a line in, one JSON answer a line out.
-
-It has no environment, an empty working folder and limits of its own.
-"""
+"""The process that does all hostile work: one JSON job a line in, one JSON answer a line out, no environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check answers that were signed inside an enclave, alike for live answers and for traces.
-
-TDX quotes are parsed, and verified with `dcap-qvl` if the extra `attestation` is installed.
-"""
+"""Check answers that were signed inside an enclave, alike for live answers and for traces."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import hashlib
 import importlib.util
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from clara_eval.core.extras import install
@@ -98,7 +94,13 @@ class Quotes:
 
     def read(self, quote: bytes, collateral: str, at: int) -> tuple[bytes, Enclave]:
         """Return the carried bytes and the enclave; without the extra the status is empty."""
-        report_data, measurements = _parsed(quote)
+        version = int.from_bytes(quote[:2], "little")
+        start = _HEADER + (6 if version == 5 else 0)
+        body = quote[start : start + _REPORT]
+        if version not in (4, 5) or len(body) < _REPORT or int.from_bytes(quote[4:8], "little") != _TDX:
+            raise NotAttested("it is not a TDX quote of version 4 or 5")
+        report_data = body[-64:]
+        measurements = {name: body[place : place + 48].hex() for name, place in _PLACES.items()}
         if not self.can_check():
             return report_data, Enclave(measurements, "")
         import dcap_qvl
@@ -115,15 +117,6 @@ class Quotes:
         if found["status"] in REFUSED:
             raise NotAttested(f"the platform's state is {found['status']}")
         return report_data, Enclave(measurements, found["status"], tuple(found["advisory_ids"]))
-
-
-def _parsed(quote: bytes) -> tuple[bytes, dict[str, str]]:
-    version = int.from_bytes(quote[:2], "little")
-    start = _HEADER + (6 if version == 5 else 0)
-    report = quote[start : start + _REPORT]
-    if version not in (4, 5) or len(report) < _REPORT or int.from_bytes(quote[4:8], "little") != _TDX:
-        raise NotAttested("it is not a TDX quote of version 4 or 5")
-    return report[-64:], {name: report[place : place + 48].hex() for name, place in _PLACES.items()}
 
 
 _MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
@@ -163,7 +156,8 @@ def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
     quote = quote_of(interface, report.key, report.report)
     carried, enclave = quotes.read(quote, report.collateral, report.fetched_at)
     document = _object(report.report, "the attestation report")
-    public = _BINDINGS[interface](report.key, document, nonce, carried)
+    bound = _near_binding if interface == "near" else _aci_binding
+    public = bound(report.key, document, nonce, carried)
     return SigningKey(interface, report.key, public, enclave)
 
 
@@ -173,7 +167,8 @@ def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, by
         raise NotAttested("it is signed by another key than the attested one")
     request, response = _bytes(signed.request), _bytes(signed.response)
     hashes = hashlib.sha256(request).hexdigest(), hashlib.sha256(response).hexdigest()
-    _SIGNATURES[signed.interface](_object(signed.proof, "the signature"), key, model, hashes)
+    check = _near_signature if signed.interface == "near" else _aci_signature
+    check(_object(signed.proof, "the signature"), key, model, hashes)
     return request, response
 
 
@@ -242,8 +237,9 @@ def _keyset(attestation: object) -> tuple[dict[str, object], str]:
 
 def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
     events = {str(e.get("type")): e for e in _list(receipt.get("event_log")) if isinstance(e, dict)}
-    asked, answered = (_body_hash(events.get(name)) for name in ("request.received", "response.returned"))
-    if (asked, answered) != hashes:
+    exchanged = [events.get(name, {}) for name in ("request.received", "response.returned")]
+    named = (str(event.get("body_hash") or event.get("wire_hash")) for event in exchanged)
+    if tuple(text.removeprefix("sha256:").lower() for text in named) != hashes:
         raise NotAttested("the hashes in the receipt are not those of the bytes sent and received")
     if receipt.get("model") not in (None, model):
         raise NotAttested("the receipt is for another model")
@@ -273,11 +269,6 @@ def _check_ed25519(receipt: dict[str, object], public: str) -> None:
             continue
         return
     raise NotAttested("the receipt's signature is wrong")
-
-
-def _body_hash(event: dict[str, object] | None) -> str:
-    found = (event or {}).get("body_hash") or (event or {}).get("wire_hash")
-    return str(found).removeprefix("sha256:").lower()
 
 
 def _object(text: str, what: str) -> dict[str, object]:
@@ -316,10 +307,3 @@ def _bytes(encoded: str) -> bytes:
     if base64.b64encode(found).decode() != encoded:
         raise NotAttested("the recorded bytes are base64 in another form than ours")
     return found
-
-
-_BINDINGS: dict[str, Callable[[str, dict[str, object], str, bytes], str]] = {"near": _near_binding, "aci": _aci_binding}
-_SIGNATURES: dict[str, Callable[[dict[str, object], SigningKey, str, tuple[str, str]], None]] = {
-    "near": _near_signature,
-    "aci": _aci_signature,
-}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema
 from clara_eval.core.codec import JsonCodec
@@ -58,25 +58,6 @@ def prompt_hash() -> str:
     return template_hash("compare.system", "compare.user")
 
 
-class Calibrations(Protocol):
-    async def put(self, chain_id: int, key: str, value: str) -> None: ...
-    async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]: ...
-
-
-async def keep(store: Calibrations, chain_id: int, found: Calibration) -> None:
-    """Store a calibration, replacing the last of this judge, prompt and kind of work."""
-    key = f"{_prefix(found.judge, found.prompt)}{found.work}"
-    await store.put(chain_id, key, CALIBRATION.text(found))
-
-
-async def known(store: Calibrations, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
-    """Return the calibration for this kind of work, else the one with most labels."""
-    rows = await store.items(chain_id, _prefix(judge, prompt))
-    found = [CALIBRATION.read_text(text) for _, text in rows]
-    exact = [one for one in found if one.work == work]
-    return max(exact or found, key=lambda one: (one.labels, one.work), default=None)
-
-
 def why_not_alone(
     voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR
 ) -> str | None:
@@ -104,7 +85,3 @@ def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float) -> s
         )
         return f"{judge} does not post alone: {shown}, and {floor:.0%} are needed."
     return None
-
-
-def _prefix(judge: str, prompt: str) -> str:
-    return f"calibration:{judge}:{prompt}:"

@@ -1,7 +1,6 @@
 """Typed vectors of facts, and judges that compare two or order four of them.
 
-Every prompt matches one anchored grammar, so nothing that a submitter wrote is in it. An answer is read strictly: no
-default winner, no repaired number, no letter filled in.
+Invariant: every prompt matches one anchored grammar, so nothing that a submitter wrote is in it.
 """
 
 from __future__ import annotations
@@ -155,11 +154,7 @@ EQUAL = Decision(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was
 class Judge(Protocol):
     """Compares two vectors; `first` is shown as A."""
 
-    @property
-    def name(self) -> str: ...
-
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None: ...
-
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
 
 

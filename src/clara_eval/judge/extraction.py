@@ -1,7 +1,6 @@
-"""Prompts that show one submission to a model, or ask for the types of features, and the strict reading of the answers.
+"""Prompts that show one submission to a model, or ask for the types of features, and strict reading of the answers.
 
-A submission is between tags with a nonce that follows from a block after the deadline, so that no submitter can write
-the closing tag. An answer must repeat a check number and describe the length of the text, else it is not trusted.
+Invariant: a nonce from a block after the deadline is in the tags, so no submitter can write the closing one.
 """
 
 from __future__ import annotations

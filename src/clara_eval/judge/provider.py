@@ -10,7 +10,7 @@ from typing import Protocol
 from clara_eval.config.settings import Settings
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.port import AnswerBook, ConnectedLlm, Llm, Prompt
+from clara_eval.judge.port import AnswerBook, ConnectedLlm, JournalEntries, Llm, Prompt
 
 EFFORT = "low"
 """Effort of models that think: judges read short texts and compare a few typed facts."""
@@ -30,12 +30,8 @@ class JudgeName:
     """How its endpoint signs, the word after `#`; empty: not at all."""
 
 
-class JudgeStore(AnswerBook, Protocol):
+class JudgeStore(AnswerBook, JournalEntries, Protocol):
     """The answer book, and the journals of batches and of attested keys; the store fulfils it."""
-
-    async def entry(self, run: str, key: str) -> str | None: ...
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
-    async def add_entry(self, run: str, key: str, value: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """One model, called until it answers: pauses, probes, and the money of each call.
 
-Invariant: an outage is never an answer. A prompt that the provider refuses or fails on, while it answers others, is
-answered as refused (or as cut, if it took too long): that concerns one question and not the round.
+Invariant: an outage is never an answer; a prompt that alone is refused concerns one question, not the round.
 """
 
 from __future__ import annotations
@@ -15,25 +14,10 @@ from dataclasses import dataclass, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.tasks import check_lease
+from clara_eval.judge import port
 from clara_eval.judge.admission import Admission
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.port import (
-    Answer,
-    Garbled,
-    JudgeDown,
-    JudgeRefuses,
-    JudgeWaits,
-    Llm,
-    OutOfTime,
-    Prompt,
-    RateLimited,
-    RequestRefused,
-    ServerFailed,
-    Stop,
-    TooSlow,
-    Unanswered,
-)
 from clara_eval.judge.reading import is_cut, makes_sense, shown, without_thinking
 
 CallListener = Callable[[str, str, str, float], None]
@@ -52,20 +36,20 @@ MOST_BEYOND_LIMIT = 32_768
 class Charged:
     """An answer and its cost in millionths of a dollar; None if the model has no known price."""
 
-    answer: Answer
+    answer: port.Answer
     cost: int | None
 
 
 @dataclass(slots=True)
 class _Call:
-    prompt: Prompt
+    prompt: port.Prompt
     reserved: int
     is_probe: bool
     entered_at: float
     asked_at: float
     answered_before: int
     """Answers of this purpose when the call began."""
-    answer: Answer | None = None
+    answer: port.Answer | None = None
 
 
 class RetryingLlm:
@@ -73,14 +57,14 @@ class RetryingLlm:
 
     def __init__(
         self,
-        llm: Llm,
+        llm: port.Llm,
         admission: Admission,
         *,
         budget: RunBudget,
         card: PriceCard | None,
         watch: CallListener | None,
         beyond_limit: int,
-        keep: Callable[[Prompt, Charged], Awaitable[object]],
+        keep: Callable[[port.Prompt, Charged], Awaitable[object]],
     ) -> None:
         self._llm, self._name, self._budget, self._card = llm, llm.name, budget, card
         self._admission, self._policy, self._clock = admission, admission.policy, admission.clock
@@ -97,7 +81,7 @@ class RetryingLlm:
         self._probing = asyncio.Lock()
         self.answered = 0
 
-    async def complete(self, prompt: Prompt, *, yields: bool = False) -> Charged:
+    async def complete(self, prompt: port.Prompt, *, yields: bool = False) -> Charged:
         """Return the first answer. `yields`: another model can take over, so an open breaker is an error at once.
 
         Raises:
@@ -116,36 +100,36 @@ class RetryingLlm:
                     async with self._call(prompt, until, yields=yields) as call:
                         call.answer = await self._llm.complete(prompt)
                     return await self._accepted(call, until, yields=yields)
-                except (OutOfTime, OutOfBudget, JudgeDown, JudgeWaits, Garbled):
+                except (port.OutOfTime, OutOfBudget, port.JudgeDown, port.JudgeWaits, port.Garbled):
                     raise
                 except Temporary as bad:
-                    is_slow_again = isinstance(last, TooSlow) and isinstance(bad, TooSlow)
+                    is_slow_again = isinstance(last, port.TooSlow) and isinstance(bad, port.TooSlow)
                     last = bad
                     if is_slow_again or (yields and self._admission.breaker.is_open):
                         break
             raise self._gave_up(number + 1, last)
-        except (RequestRefused, ServerFailed, TooSlow) as bad:
-            is_down = isinstance(bad, TooSlow) and self._admission.breaker.is_open
+        except (port.RequestRefused, port.ServerFailed, port.TooSlow) as bad:
+            is_down = isinstance(bad, port.TooSlow) and self._admission.breaker.is_open
             if yields or is_down or not await self._answers_others(prompt, before, until):
                 raise
-            stop: Stop = "max_tokens" if isinstance(bad, TooSlow) else "refusal"
-            return Charged(Answer(bad.message, self._name, stop, 0, 0), 0)
+            stop: port.Stop = "max_tokens" if isinstance(bad, port.TooSlow) else "refusal"
+            return Charged(port.Answer(bad.message, self._name, stop, 0, 0), 0)
 
-    async def _pause(self, prompt: Prompt, number: int, last: Temporary, until: float, *, yields: bool) -> None:
+    async def _pause(self, prompt: port.Prompt, number: int, last: Temporary, until: float, *, yields: bool) -> None:
         """Wait before the next try. With an open breaker probe first: this prompt may be the reason for a 5xx."""
         seconds = max(self._policy.pause(number, self._rng), last.retry_after_seconds or 0.0)
         await self._admission.rest(seconds, until)
-        if isinstance(last, ServerFailed) and self._admission.breaker.is_open and not yields:
+        if isinstance(last, port.ServerFailed) and self._admission.breaker.is_open and not yields:
             await self._probe(prompt, until)
 
     def _gave_up(self, tries: int, last: Temporary | None) -> Temporary:
-        kind = type(last) if isinstance(last, (ServerFailed, TooSlow)) else Temporary
+        kind = type(last) if isinstance(last, (port.ServerFailed, port.TooSlow)) else Temporary
         return kind(
             f"{self._name} gave no answer; the last of {tries} tries: {last}",
             retry_after_seconds=last.retry_after_seconds if last else None,
         )
 
-    async def _answers_others(self, prompt: Prompt, before: int, until: float) -> bool:
+    async def _answers_others(self, prompt: port.Prompt, before: int, until: float) -> bool:
         """Return whether the model has answered others of this kind since, or answers a probe."""
         async with self._probing:
             if self._answered[prompt.purpose] > before:
@@ -154,14 +138,14 @@ class RetryingLlm:
                 return False
             try:
                 await self._probe(prompt, until)
-            except RequestRefused as bad:
+            except port.RequestRefused as bad:
                 self._admission.broken = bad
                 return False
             except Temporary:
                 return False
             return True
 
-    async def _probe(self, prompt: Prompt, until: float) -> None:
+    async def _probe(self, prompt: port.Prompt, until: float) -> None:
         """Ask the model about nothing, once; a Temporary or RequestRefused says that it does not answer."""
         control = replace(prompt, user=CONTROL, max_tokens=min(prompt.max_tokens, PROBE_TOKENS))
         async with self._call(control, until, yields=False) as call:
@@ -175,13 +159,22 @@ class RetryingLlm:
         await self._keep(control, charged)
 
     @asynccontextmanager
-    async def _call(self, prompt: Prompt, until: float, *, yields: bool) -> AsyncIterator[_Call]:
+    async def _call(self, prompt: port.Prompt, until: float, *, yields: bool) -> AsyncIterator[_Call]:
         """Surround one call: a place, a reservation, a time limit; and what its failure means for each."""
         entered_at = await self._admission.enter(until, yields=yields)
         breaker = self._admission.breaker
         is_probe = breaker.begin()
         try:
-            reserved = await self._reserve(prompt, until)
+            await check_lease()
+            longest = replace(prompt, max_tokens=prompt.max_tokens + self._beyond_limit)
+            try:
+                async with asyncio.timeout(until - self._clock()):
+                    reserved = await self._budget.reserve(self._name, self._card, longest)
+            except TimeoutError:
+                raise port.OutOfTime(f"{self._name} was not asked: no money became free in time.") from None
+            if self._clock() >= until:
+                self._budget.release(reserved, prompt.purpose)
+                raise port.OutOfTime(f"{self._name} was not asked: the round's time is over.")
             asked_at = self._clock()
             call = _Call(prompt, reserved, is_probe, entered_at, asked_at, self._answered[prompt.purpose])
             try:
@@ -189,9 +182,9 @@ class RetryingLlm:
                     yield call
             except BadAnswer as bad:
                 # The provider does not take this prompt (too long, filtered): an answer, kept like any other.
-                call.answer = Answer(bad.message, self._name, "refusal", 0, 0)
+                call.answer = port.Answer(bad.message, self._name, "refusal", 0, 0)
             except TimeoutError:
-                kind = TooSlow if until > self._clock() else Unanswered
+                kind = port.TooSlow if until > self._clock() else port.Unanswered
                 late = kind(f"{self._name} did not finish its answer in time.")
                 self._failed(call, late)
                 raise late from None
@@ -207,35 +200,21 @@ class RetryingLlm:
             breaker.abandoned(probe=is_probe)
             self._admission.gate.leave()
 
-    async def _reserve(self, prompt: Prompt, until: float) -> int:
-        """Reserve the worst case of a call that is made before `until`."""
-        await check_lease()
-        longest = replace(prompt, max_tokens=prompt.max_tokens + self._beyond_limit)
-        try:
-            async with asyncio.timeout(until - self._clock()):
-                reserved = await self._budget.reserve(self._name, self._card, longest)
-        except TimeoutError:
-            raise OutOfTime(f"{self._name} was not asked: no money became free in time.") from None
-        if self._clock() >= until:
-            self._budget.release(reserved, prompt.purpose)
-            raise OutOfTime(f"{self._name} was not asked: the round's time is over.")
-        return reserved
-
     def _failed(self, call: _Call, bad: BaseException) -> None:
         settle = self._budget.release
         match bad:
-            case RateLimited():
+            case port.RateLimited():
                 self._report(call, "rate_limited")
                 self._admission.gate.limited(call.entered_at)
                 self._admission.hold(bad.retry_after_seconds or 0.0)
             case Temporary():
-                is_unanswered = isinstance(bad, Unanswered)
+                is_unanswered = isinstance(bad, port.Unanswered)
                 self._report(call, "unanswered" if is_unanswered else "failed")
                 self._admission.breaker.failed(self._clock(), probe=call.is_probe)
                 settle = self._budget.unsure if is_unanswered else settle
             case ClaraError():
                 self._report(call, "refused")
-                if isinstance(bad, ConfigError) and not isinstance(bad, RequestRefused):
+                if isinstance(bad, ConfigError) and not isinstance(bad, port.RequestRefused):
                     self._admission.broken = bad
             case _:
                 settle = self._budget.unsure
@@ -254,8 +233,8 @@ class RetryingLlm:
         is_refused = charged.answer.stop == "refusal"
         if self._counts_as_nonsense(call) or is_refused:
             if is_refused and yields:
-                self._lose(call, charged)
-                raise RequestRefused(f"{self._name} refuses a question: {charged.answer.text}")
+                self._budget.lose(call.prompt.purpose, charged.cost or 0)
+                raise port.RequestRefused(f"{self._name} refuses a question: {charged.answer.text}")
             is_alone, trouble = False, None
             try:
                 is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.answered_before, until)
@@ -273,21 +252,18 @@ class RetryingLlm:
         self._is_garbled = self._is_garbled and self._nonsense > 0
         return self._nonsense > MOST_NONSENSE
 
-    def _garbled(self, call: _Call, charged: Charged) -> Garbled:
+    def _garbled(self, call: _Call, charged: Charged) -> port.Garbled:
         self._failed_to_help(call, charged)
-        return Garbled(f"{self._name} answers with something that is not what was asked for.")
+        return port.Garbled(f"{self._name} answers with something that is not what was asked for.")
 
-    def _refusing(self, call: _Call, charged: Charged) -> JudgeRefuses:
+    def _refusing(self, call: _Call, charged: Charged) -> port.JudgeRefuses:
         self._refuses = True
         self._failed_to_help(call, charged)
-        return JudgeRefuses(f"{self._name} refuses every question: {shown(charged.answer.text, 200)}")
+        return port.JudgeRefuses(f"{self._name} refuses every question: {shown(charged.answer.text, 200)}")
 
     def _failed_to_help(self, call: _Call, charged: Charged) -> None:
-        self._lose(call, charged)
-        self._admission.breaker.failed(self._clock(), probe=call.is_probe)
-
-    def _lose(self, call: _Call, charged: Charged) -> None:
         self._budget.lose(call.prompt.purpose, charged.cost or 0)
+        self._admission.breaker.failed(self._clock(), probe=call.is_probe)
 
     def _charged(self, call: _Call) -> Charged:
         answer, purpose = call.answer, call.prompt.purpose

@@ -1,9 +1,4 @@
-"""Measure who is called a copy: disguised copies, clones, ordinary files and honest entries.
-
-Input: real files of this machine, and the honest entries of `bench/honest`. Output: figures. Every way of
-`mutations.WAYS` is tried on every file, half of them with the poster's language; files of different packages in one
-language are unrelated.
-"""
+"""Measure who is called a copy: disguised copies, clones, ordinary files and honest entries."""
 
 from __future__ import annotations
 
@@ -135,7 +130,11 @@ def measure_clones(files: Sequence[RealFile]) -> list[Figure]:
         for kind, seats in gained.items():
             clones = [_clone(file, kind, rng) for _ in range(10)]
             texts = [file.text, *(rival.text for rival in rivals), *clones]
-            ranked = _ranked([solution_of(text, at, None) for at, text in enumerate(texts, start=1)])
+            solutions = [solution_of(text, at, None) for at, text in enumerate(texts, start=1)]
+            found = find_likeness(solutions)
+            out = {c.solution.submission.submitter for cluster in found.clusters for c in cluster.copies}
+            out |= {pair.later for pair in found.similar}
+            ranked = [one for one in solutions if one.submission.submitter not in out]
             seats.append(float(sum(one.submission.submitted_at > 1 + len(rivals) for one in ranked)))
     return [
         number(f"seats_of_{kind}_clones", f"seats that ten {kind} clones of one entry gain", gained[kind],
@@ -152,14 +151,6 @@ def _clone(file: RealFile, kind: str, rng: random.Random) -> str:
         lines.insert(rng.randrange(len(lines)), "")
     mark = "#" if file.language == "python" else "//"
     return "\n".join(lines) + f"\n{mark} version {rng.randrange(10**6)}\n"
-
-
-def _ranked(solutions: Sequence[Solution]) -> list[Solution]:
-    """Those that could be paid if nobody decides: neither refused nor the later of two similar ones."""
-    found = find_likeness(solutions)
-    out = {c.solution.submission.submitter for cluster in found.clusters for c in cluster.copies}
-    out |= {pair.later for pair in found.similar}
-    return [one for one in solutions if one.submission.submitter not in out]
 
 
 def measure_honest(folder: Path) -> list[Figure]:

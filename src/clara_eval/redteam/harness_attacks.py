@@ -1,7 +1,6 @@
 """Attack carelessly written harnesses in the real sandboxes, and measure what was gained.
 
 Input: `attacks/`, for each language a harness, the honest solution and its attacks under `//// KIND NAME: WHAT`.
-Invariant: an idle attack passes no test and has no number; one that works has no better number than the honest one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Measure whether the words of a submitter reach the model that decides.
-
-An obedient reader (M1), the attacker's own extractor (M2), a judge that follows any visible word (M3), and the
-operator's own model, beside control words of equal length.
-"""
+"""Measure whether the words of a submitter reach the model that decides, in simulated models and in one of your own."""
 
 from __future__ import annotations
 

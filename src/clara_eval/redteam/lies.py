@@ -1,7 +1,6 @@
 """Measure a reader that lies for the worst entry, in six configs, three ways and two heights.
 
-It *obeys*: every field like a feature gets the best value. It *sees*: it lies while the payload is in sight. It
-*knows*: it lies in both views and passes every check. Caught is a liar that a person sees first or that is not paid.
+It obeys every field, or it sees the payload, or it knows every check. Caught is who is seen first or not paid.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from clara_eval.evaluation.features.extract import extract_features
 from clara_eval.evaluation.features.features import SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD, compare_field
 from clara_eval.harness import Call, Executed, RunOutcome
-from clara_eval.judge.comparison import Value
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam.corpus import READING, solution_of
@@ -99,28 +97,6 @@ def _mark(number: int) -> str:
     return str(70_001 + number)
 
 
-def _level_at(feature: Feature, share_of: float) -> Value:
-    up = min(1.0, max(0.0, share_of))
-    along = up if feature.better == "higher" else 1.0 - up
-    if feature.type == "boolean":
-        return along >= 0.5
-    if feature.type == "enum":
-        return feature.values[round(along * (len(feature.values) - 1))]
-    value = feature.low + along * (feature.high - feature.low)
-    return round(value) if feature.type == "integer" else round(value, 1)
-
-
-def _below_best(feature: Feature, steps: int) -> Value:
-    is_higher = feature.better == "higher"
-    if feature.type == "enum":
-        last = len(feature.values) - 1
-        return feature.values[max(0, last - steps) if is_higher else min(last, steps)]
-    if feature.type == "boolean":
-        return is_higher
-    value = feature.high - steps if is_higher else feature.low + steps
-    return value if feature.type == "number" else int(value)
-
-
 class _Reader:
     """Knows how good each entry is, and says it or lies."""
 
@@ -140,7 +116,15 @@ class _Reader:
             if is_decoy:
                 return 100_000 - HEIGHT_STEPS[height]
             steps = self._schema.names.index(name) % 2 if height == "uneven" else HEIGHT_STEPS[height]
-            return _below_best(self._schema.feature(name), steps)
+            feature = self._schema.feature(name)
+            is_higher = feature.better == "higher"
+            if feature.type == "enum":
+                last = len(feature.values) - 1
+                return feature.values[max(0, last - steps) if is_higher else min(last, steps)]
+            if feature.type == "boolean":
+                return is_higher
+            value = feature.high - steps if is_higher else feature.low + steps
+            return value if feature.type == "number" else int(value)
 
         return reader(value)
 
@@ -153,7 +137,15 @@ class _Reader:
         # The same fact for both readings of one text, and a little noise of each reading.
         fixed, noisy = random.Random(f"{self._seed}{entry}{name}"), random.Random(f"{self._seed}{name}{task.data}")  # noqa: S311
         merit = self._spread(0.7 * self._truth[entry] + 0.7 * fixed.gauss(0, 1)) + noisy.gauss(0, 0.01)
-        return _level_at(self._schema.feature(name), merit)
+        feature = self._schema.feature(name)
+        up = min(1.0, max(0.0, merit))
+        along = up if feature.better == "higher" else 1.0 - up
+        if feature.type == "boolean":
+            return along >= 0.5
+        if feature.type == "enum":
+            return feature.values[round(along * (len(feature.values) - 1))]
+        value = feature.low + along * (feature.high - feature.low)
+        return round(value) if feature.type == "integer" else round(value, 1)
 
 
 async def _read(

@@ -18,7 +18,7 @@ from clara_eval.code import choose_language
 from clara_eval.config.eval_config.model import SubmissionFormat
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.json_shape import json_shape
+from clara_eval.core.strict_json import json_shape
 from clara_eval.core.submission import Submission
 from clara_eval.submissions.files import FileTree, is_archive, most_tokens, read_archive, text_of
 

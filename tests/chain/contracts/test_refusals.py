@@ -7,8 +7,7 @@ from eth_abi.abi import encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.contracts.abi import artifact
-from clara_eval.chain.contracts.refusals import decode_refusal, known_errors
+from clara_eval.chain.contracts.abi import artifact, decode_refusal, known_errors
 from clara_eval.core.hashing import keccak_hex
 
 

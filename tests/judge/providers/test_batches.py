@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,7 @@ async def test_a_killed_process_goes_on_with_its_batch(tmp_path: Path, moment: s
             if moment.startswith("while it"):
                 raise Killed
 
-        first = desk.batches(sleep=dying_sleep)
-        first.store = Dying()
+        first = replace(desk.batches(sleep=dying_sleep), store=Dying())
         with pytest.raises(Killed):
             await first.fill(PROMPTS)
         assert desk.budget.reserved == 0

@@ -1,7 +1,6 @@
 """Typed clients of the contracts, one class each, built from the shipped ABIs.
 
-Invariant: a contract that does not answer as its ABI says is NotFound; a stranger's contract (a token, a registry) is
-asked with little gas, its answer is cut off, and whatever it does it only ever gives None.
+Invariant: a stranger's contract is asked with little gas, its answer is cut off, and it only ever gives None.
 """
 
 from __future__ import annotations
@@ -10,18 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from clara_eval.chain import model
 from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.contracts.abi import Abi, Event, Function, Undecodable, View, abi
-from clara_eval.chain.model import (
-    Block,
-    ChallengeStatus,
-    NewChallenge,
-    NewClaim,
-    NewSubmission,
-    PrizeToken,
-    ScoringState,
-    poses_as_dollar,
-)
 from clara_eval.chain.winners import WinnerPrize, winner_of
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address, short
@@ -42,11 +32,11 @@ class _Contract:
     def view(self, name: str, *values: object) -> View:
         return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
 
-    async def _rows(self, block: Block, calls: Sequence[View]) -> list[tuple[Any, ...] | None]:
+    async def _rows(self, block: model.Block, calls: Sequence[View]) -> list[tuple[Any, ...] | None]:
         answers = await self._reader.views(calls, block)
         return [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
 
-    async def _one(self, block: Block, name: str, *values: object, remedy: str) -> Any:
+    async def _one(self, block: model.Block, name: str, *values: object, remedy: str) -> Any:
         (found,) = await self._rows(block, [self.view(name, *values)])
         if found is None:
             raise NotFound(f"The contract at {self.address} does not answer {name}().", remedy=remedy)
@@ -72,20 +62,20 @@ class ChallengeContract(_Contract):
         "submissionCount", "scorePostedAt",
     )  # fmt: skip
 
-    async def state(self, block: Block, names: Sequence[str] = GETTERS) -> ChallengeGetters:
+    async def state(self, block: model.Block, names: Sequence[str] = GETTERS) -> ChallengeGetters:
         answers = await self._reader.views([self.view(name) for name in names], block)
         return self.state_in(names, answers)
 
     def state_in(self, names: Sequence[str], answers: Sequence[object]) -> ChallengeGetters:
         return {name: self._value(name, found) for name, found in zip(names, answers, strict=True)}
 
-    async def scoring_state(self, block: Block) -> ScoringState:
+    async def scoring_state(self, block: model.Block) -> model.ScoringState:
         found = await self.state(block, ("status", "scorePostedAt", "deadline"))
-        return ScoringState(self.status_in(found), found["scorePostedAt"], found["deadline"])
+        return model.ScoringState(self.status_in(found), found["scorePostedAt"], found["deadline"])
 
-    def status_in(self, state: ChallengeGetters) -> ChallengeStatus:
+    def status_in(self, state: ChallengeGetters) -> model.ChallengeStatus:
         try:
-            return ChallengeStatus(state["status"])
+            return model.ChallengeStatus(state["status"])
         except ValueError:
             raise NotFound(f"No challenge at {self.address}: its status is {state['status']}.") from None
 
@@ -99,7 +89,7 @@ class ChallengeContract(_Contract):
             return tuple(int(share) for share in found[0])
         return tuple(int(self._value("payoutBps", answer)) for answer in answers[1:])
 
-    async def submissions(self, block: Block, submitters: Sequence[Address]) -> tuple[Submission, ...]:
+    async def submissions(self, block: model.Block, submitters: Sequence[Address]) -> tuple[Submission, ...]:
         read = await self._submissions(block, submitters, "getSubmission")
         missing = [who for who in submitters if read[who] is None]
         repaired = read | await self._submissions(block, missing, "submissions")
@@ -111,29 +101,29 @@ class ChallengeContract(_Contract):
             )
         return tuple(found for who in submitters if (found := repaired[who]) is not None)
 
-    async def submission_of(self, block: Block, submitter: Address) -> Submission | None:
+    async def submission_of(self, block: model.Block, submitter: Address) -> Submission | None:
         return (await self._submissions(block, [submitter], "getSubmission"))[submitter]
 
     async def _submissions(
-        self, block: Block, submitters: Sequence[Address], getter: str
+        self, block: model.Block, submitters: Sequence[Address], getter: str
     ) -> dict[Address, Submission | None]:
         rows = await self._rows(block, [self.view(getter, who) for who in submitters])
         function = self.abi.function(getter)
         return {who: _submission(who, function, row) for who, row in zip(submitters, rows, strict=True)}
 
-    async def winners(self, block: Block, count: int) -> tuple[WinnerPrize, ...]:
+    async def winners(self, block: model.Block, count: int) -> tuple[WinnerPrize, ...]:
         if (await self.state(block, ("scorePostedAt",)))["scorePostedAt"] == 0:
             return ()
         calls = [self.view("winners", place) for place in range(count)]
         rows = [self._values("winners", answer) for answer in await self._reader.views(calls, block)]
         return tuple(winner_of(self.view("winners").function.named_answer(row)) for row in rows)
 
-    async def has_claimed(self, block: Block, accounts: Sequence[Address]) -> dict[Address, bool]:
+    async def has_claimed(self, block: model.Block, accounts: Sequence[Address]) -> dict[Address, bool]:
         answers = await self._reader.views([self.view("hasClaimed", account) for account in accounts], block)
         claimed = [bool(self._value("hasClaimed", answer)) for answer in answers]
         return dict(zip(accounts, claimed, strict=True))
 
-    async def last_submission_time(self, block: Block, account: Address) -> int:
+    async def last_submission_time(self, block: model.Block, account: Address) -> int:
         (answer,) = await self._reader.views([self.view("lastSubmissionTime", account)], block)
         return int(self._value("lastSubmissionTime", answer))
 
@@ -156,9 +146,9 @@ class ChallengeContract(_Contract):
         """Encode a call without arguments: claimPrize, claimExpiredRefund, finalize, expire."""
         return self.abi.function(name).call()
 
-    def submission_received(self, entry: Mapping[str, Any]) -> NewSubmission:
+    def submission_received(self, entry: Mapping[str, Any]) -> model.NewSubmission:
         found = self.abi.event("SubmissionReceived").read(entry)
-        return NewSubmission(
+        return model.NewSubmission(
             submitter=Address(found["submitter"]),
             version=found["version"],
             solution_hash=found["solutionHash"],
@@ -166,9 +156,9 @@ class ChallengeContract(_Contract):
         )
 
     @staticmethod
-    def prize_claimed(spoken: Abi, entry: Mapping[str, Any]) -> NewClaim:
+    def prize_claimed(spoken: Abi, entry: Mapping[str, Any]) -> model.NewClaim:
         found = spoken.event("PrizeClaimed").read(entry)
-        return NewClaim(
+        return model.NewClaim(
             challenge=Address(entry["address"].lower()),
             winner=Address(found["winner"]),
             amount=found["amount"],
@@ -178,20 +168,20 @@ class ChallengeContract(_Contract):
 
 
 class ChallengeFactoryContract(_Contract):
-    async def count(self, block: Block) -> int:
+    async def count(self, block: model.Block) -> int:
         return int((await self._read(block, [("getChallengeCount",)]))[0])
 
-    async def challenges(self, block: Block, numbers: Sequence[int]) -> list[Address]:
+    async def challenges(self, block: model.Block, numbers: Sequence[int]) -> list[Address]:
         found = await self._read(block, [("challenges", number) for number in numbers])
         return [Address(address) for address in found]
 
-    async def poster_bond_rate(self, block: Block) -> int:
+    async def poster_bond_rate(self, block: model.Block) -> int:
         return int((await self._read(block, [("posterBondRate",)]))[0])
 
-    async def identity_registry(self, block: Block) -> Address:
+    async def identity_registry(self, block: model.Block) -> Address:
         return Address((await self._read(block, [("identityRegistry",)]))[0])
 
-    async def _read(self, block: Block, wanted: Sequence[tuple[Any, ...]]) -> list[Any]:
+    async def _read(self, block: model.Block, wanted: Sequence[tuple[Any, ...]]) -> list[Any]:
         calls = [self.view(name, *values) for name, *values in wanted]
         found: list[Any] = []
         for call, row in zip(calls, await self._rows(block, calls), strict=True):
@@ -207,9 +197,9 @@ class ChallengeFactoryContract(_Contract):
     def create_challenge(self, params: Mapping[str, object]) -> bytes:
         return self.abi.function("createChallenge").call(params)
 
-    def challenge_created(self, entry: Mapping[str, Any]) -> NewChallenge:
+    def challenge_created(self, entry: Mapping[str, Any]) -> model.NewChallenge:
         """Read the topics alone: texts may be garbled, and the challenge itself tells the rest."""
-        return NewChallenge(
+        return model.NewChallenge(
             address=Address(self.abi.event("ChallengeCreated").read_indexed(entry)["challengeAddress"]),
             block_number=int(entry["blockNumber"], 16),
             tx_hash=str(entry.get("transactionHash") or ""),
@@ -219,14 +209,14 @@ class ChallengeFactoryContract(_Contract):
 class TokenContract(_ForeignContract):
     ABI = abi("TestUSDC")
 
-    async def describe(self, block: Block, network: Network) -> PrizeToken | None:
+    async def describe(self, block: model.Block, network: Network) -> model.PrizeToken | None:
         found = (await describe_tokens(self._reader, block, [self.address], network))[self.address]
         return found if found.is_known else None
 
-    async def balance_of(self, block: Block, owner: Address) -> int:
+    async def balance_of(self, block: model.Block, owner: Address) -> int:
         return int(await self._one(block, "balanceOf", owner, remedy=_NOT_ERC20))
 
-    async def allowance(self, block: Block, owner: Address, spender: Address) -> int:
+    async def allowance(self, block: model.Block, owner: Address, spender: Address) -> int:
         return int(await self._one(block, "allowance", owner, spender, remedy=_NOT_ERC20))
 
     @classmethod
@@ -242,26 +232,23 @@ _NOT_ERC20 = "Give the address of an ERC-20 token on this network."
 
 
 async def describe_tokens(
-    reader: Blocks, block: Block, addresses: Sequence[Address], network: Network
-) -> dict[Address, PrizeToken]:
+    reader: Blocks, block: model.Block, addresses: Sequence[Address], network: Network
+) -> dict[Address, model.PrizeToken]:
     """Read symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
     tokens = [TokenContract(reader, address) for address in dict.fromkeys(addresses)]
     calls = [token.view(name) for token in tokens for name in ("symbol", "decimals")]
     answers = iter(zip(calls, await reader.views(calls, block) if calls else [], strict=True))
-    found: dict[Address, PrizeToken] = {}
+    found: dict[Address, model.PrizeToken] = {}
     for token in tokens:
         (call, symbol), (scale, decimals) = next(answers), next(answers)
-        found[token.address] = _token(token.address, _symbol(call, symbol), scale.read(decimals), network)
+        address, units = token.address, scale.read(decimals)
+        is_usdc = address == network.usdc
+        name = _symbol(call, symbol) or ("USDC" if is_usdc else short(address))
+        # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
+        places = int(units[0]) if units else 6 if is_usdc else 0
+        shown = short(address) if model.poses_as_dollar(address, name, network) else name
+        found[address] = model.PrizeToken(address, shown, places, is_known=units is not None)
     return found
-
-
-def _token(address: Address, symbol: str, scale: tuple[Any, ...] | None, network: Network) -> PrizeToken:
-    is_usdc = address == network.usdc
-    name = symbol or ("USDC" if is_usdc else short(address))
-    # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
-    places = int(scale[0]) if scale else 6 if is_usdc else 0
-    shown = short(address) if poses_as_dollar(address, name, network) else name
-    return PrizeToken(address, shown, places, is_known=scale is not None)
 
 
 def _symbol(call: View, answer: object) -> str:
@@ -280,15 +267,15 @@ class IdentityRegistryContract(_ForeignContract):
     OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))
     """Both name the owner in their third topic."""
 
-    async def owners_of(self, block: Block, agent_ids: Sequence[int]) -> list[Address | None]:
+    async def owners_of(self, block: model.Block, agent_ids: Sequence[int]) -> list[Address | None]:
         rows = await self._rows(block, [self.view("ownerOf", agent_id) for agent_id in agent_ids])
         return [Address(row[0]) if row else None for row in rows]
 
-    async def authorized(self, block: Block, account: Address, agent_ids: Sequence[int]) -> list[bool | None]:
+    async def authorized(self, block: model.Block, account: Address, agent_ids: Sequence[int]) -> list[bool | None]:
         rows = await self._rows(block, [self.view("isAuthorizedOrOwner", account, one) for one in agent_ids])
         return [bool(row[0]) if row else None for row in rows]
 
-    async def balance_of(self, block: Block, owner: Address) -> int:
+    async def balance_of(self, block: model.Block, owner: Address) -> int:
         remedy = "It is not an identity registry: check CLARA_NETWORK."
         return int(await self._one(block, "balanceOf", owner, remedy=remedy))
 
@@ -318,26 +305,22 @@ class ReputationRegistryContract(_ForeignContract):
 
     ABI = abi("ReputationRegistry")
 
-    async def identity_registry(self, block: Block) -> Address:
+    async def identity_registry(self, block: model.Block) -> Address:
         return Address(await self._one(block, "getIdentityRegistry", remedy=_NOT_ERC8004))
 
-    async def last_index(self, block: Block, agent_id: int, client: Address) -> int:
+    async def last_index(self, block: model.Block, agent_id: int, client: Address) -> int:
         """Read how many times a client has given feedback on an agent; the first has index 1."""
         return int(await self._one(block, "getLastIndex", agent_id, client, remedy=_NOT_ERC8004))
 
     @classmethod
     def given(cls, entries: Sequence[Mapping[str, Any]]) -> list[GivenFeedback]:
-        read = [(entry, cls.ABI.event("NewFeedback").read(entry)) for entry in entries]
-        return [
-            GivenFeedback(
-                found["feedbackIndex"],
-                found["endpoint"],
-                found["feedbackURI"],
-                str(entry["transactionHash"]),
-                int(entry["blockNumber"], 16),
-            )
-            for entry, found in read
-        ]
+        given = []
+        for entry in entries:
+            found = cls.ABI.event("NewFeedback").read(entry)
+            index, endpoint, uri = (found[name] for name in ("feedbackIndex", "endpoint", "feedbackURI"))
+            mined = str(entry["transactionHash"]), int(entry["blockNumber"], 16)
+            given.append(GivenFeedback(index, endpoint, uri, *mined))
+        return given
 
 
 _NOT_ERC8004 = "It is not a reputation registry of ERC-8004: check its address and CLARA_NETWORK."
@@ -356,11 +339,5 @@ def _submission(submitter: Address, getter: Function, row: tuple[Any, ...] | Non
     found = None if row is None else getter.named_answer(row)
     if found is None or not found["submittedAt"]:
         return None
-    return Submission(
-        submitter,
-        found["agentId"],
-        found["solutionURI"],
-        found["solutionHash"],
-        found["submittedAt"],
-        found["version"],
-    )
+    names = ("agentId", "solutionURI", "solutionHash", "submittedAt", "version")
+    return Submission(submitter, *(found[name] for name in names))

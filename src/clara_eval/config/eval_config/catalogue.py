@@ -1,8 +1,4 @@
-"""The built-in types of common feature names, from `catalogue.json`.
-
-`MEASURED` holds what tools compute, `EXECUTED` what compiling or loading tells without a harness, `COMMON` what a model
-reads: levels 0–4 with written anchors, closed enums, booleans. None is of type `text`.
-"""
+"""The built-in types of common feature names, from `catalogue.json`: measured, executed, or read by a model."""
 
 from __future__ import annotations
 

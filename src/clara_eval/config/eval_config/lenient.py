@@ -1,8 +1,4 @@
-"""Take a config that is escrowed already as far as the specification's schema allows.
-
-Output: a document that our own rules accept, with one `Adaptation` for everything that was renamed or left out.
-Names take our spelling (`gasUsage` becomes `gas_usage`; without Latin letters a number, the words as description).
-"""
+"""Take a config that is escrowed already as far as the specification's schema allows, and tell what was adapted."""
 
 from __future__ import annotations
 
@@ -40,15 +36,6 @@ def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, .
     """The config of a challenge that is posted already, as far as the specification's schema allows it."""
     report = ProblemReport(is_lenient=True)
     document = read_object(text, report)
-    adapted, told = adapt(document)
-    config = read_document(adapted, report) if not report.failed else None
-    if config is None or report.failed:
-        raise BadEvalConfig(report.problems)
-    told += tuple(Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
-    return replace(config, canonical=canonical_json(document)), told
-
-
-def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adaptation, ...]]:
     adapting = Adapting()
     taken = dict(_known_keys(adapting, "$", document, CONFIG_KEYS))
     wrong = faults(taken, "$")
@@ -62,7 +49,11 @@ def adapt(document: Mapping[str, object]) -> tuple[dict[str, object], tuple[Adap
         taken["features"] = list(_features(adapting, features, harness))
     if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
         adapting.tell("$.judge", taken.pop("judge"), "", "Not every feature has a direction, so the jury compares.")
-    return taken, tuple(adapting.told)
+    config = read_document(taken, report) if not report.failed else None
+    if config is None or report.failed:
+        raise BadEvalConfig(report.problems)
+    waived = (Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
+    return replace(config, canonical=canonical_json(document)), (*adapting.told, *waived)
 
 
 def _known_keys(

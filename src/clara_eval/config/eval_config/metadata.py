@@ -1,8 +1,4 @@
-"""The metadata behind `challengeURI`, with the config that the chain committed to.
-
-Invariant: a config whose hash is not the committed one is refused. A JSON string is hashed as its UTF-8 bytes, an
-object in canonical form.
-"""
+"""The metadata behind `challengeURI`; a config whose hash is not the committed one is refused."""
 
 from __future__ import annotations
 

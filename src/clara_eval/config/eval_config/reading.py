@@ -1,8 +1,4 @@
-"""Read an `EvalConfig` from a poster's text, and collect every problem in one pass.
-
-An unknown key is an error with a suggestion: a misspelt `weigth` must not count as 1 in silence. An item of `features`
-is a bare name, or an object with a type; the catalogue gives what is left out.
-"""
+"""Read an `EvalConfig` from a poster's text, and collect every problem in one pass; an unknown key is an error."""
 
 from __future__ import annotations
 
@@ -11,18 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from clara_eval.config.eval_config import shape
 from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, executed_feature, typed
 from clara_eval.config.eval_config.lint import lint_criteria, lint_feature, lint_judge
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature, FeatureType, HarnessSpec
 from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem, ProblemReport, at, suggestion
-from clara_eval.config.eval_config.shape import (
-    MAX_CRITERIA,
-    TYPES_WITH,
-    FeatureName,
-    FeatureShape,
-    HarnessShape,
-    faults,
-)
 from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json
@@ -68,20 +57,34 @@ def read_object(text: str | bytes, report: ProblemReport) -> dict[str, object]:
         report.error(bad.path or "$", bad.value, bad.message, bad.remedy)
         return {}
     if not isinstance(document, dict):
-        report.problems += [problem for _, problem in faults(document, "$").values()]
+        report.problems += [problem for _, problem in shape.faults(document, "$").values()]
         return {}
     return document
 
 
 def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalConfig | None:
-    wrong = _check_shape(report, document)
+    wrong: set[str] = set()
+    for path, (keyword, problem) in shape.faults(document, "$").items():
+        most = _MOST.get((path, keyword))
+        if path == "$.harness":
+            continue
+        if most is None:
+            report.problems.append(problem)
+            wrong.add(path)
+            continue
+        size = len(document[path.removeprefix("$.")])
+        judge = report.forbid if size <= most else report.error
+        if keyword in _SIZES:
+            judge(path, size, _SIZES[keyword].format(size), problem.remedy)
+        else:
+            judge(path, problem.value, problem.reason, problem.remedy)
     harness = read_harness(report, document["harness"]) if "harness" in document else None
     items = document["features"][:MOST_FEATURES] if not wrong & {"$.features"} else []
     features = _read_features(items, report, harness.language if harness else None)
     if harness is not None:
         check_functions(report, harness, {feature.name: _path_of(feature.name, items) for feature in features})
     criteria = document["criteria"] if not wrong & {"$.criteria"} else ""
-    lint_criteria(report, criteria[:MAX_CRITERIA])
+    lint_criteria(report, criteria[: shape.MAX_CRITERIA])
     if document.get("judge") == "rules":
         _check_rules(features, items, report)
     config = EvalConfig(
@@ -96,26 +99,6 @@ def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalCon
     )
     lint_judge(report, config)
     return config
-
-
-def _check_shape(report: ProblemReport, document: Mapping[str, Any]) -> set[str]:
-    """Hold all but features and harness, which have readers of their own, to the schema; the paths of what is wrong."""
-    wrong: set[str] = set()
-    for path, (keyword, problem) in faults(document, "$").items():
-        most = _MOST.get((path, keyword))
-        if path == "$.harness":
-            continue
-        if most is None:
-            report.problems.append(problem)
-            wrong.add(path)
-            continue
-        size = len(document[path.removeprefix("$.")])
-        judge = report.forbid if size <= most else report.error
-        if keyword in _SIZES:
-            judge(path, size, _SIZES[keyword].format(size), problem.remedy)
-        else:
-            judge(path, problem.value, problem.reason, problem.remedy)
-    return wrong
 
 
 def _read_features(
@@ -162,7 +145,7 @@ def read_feature(
     report: ProblemReport, path: str, item: object, harness: HarnessLanguage | None = None
 ) -> Feature | BareName | None:
     """Return the feature, or None with an error in the report; a harness measures names like `tests_passed`."""
-    wrong = faults(item, path, FeatureName if isinstance(item, str) else FeatureShape)
+    wrong = shape.faults(item, path, shape.FeatureName if isinstance(item, str) else shape.FeatureShape)
     before = len(report.problems)
     report.problems += [problem for _, problem in wrong.values()]
     if isinstance(item, str):
@@ -203,7 +186,20 @@ def _read_typed(
     if {"min", "max"} & given.keys() and "anchors" not in given and start.anchors:
         given["anchors"] = ()  # the catalogue's anchors belong to the catalogue's range
     feature = dataclasses.replace(start, **given)
-    _check_range(report, path, feature)
+    if feature.min is not None and feature.max is not None and not feature.min < feature.max:
+        report.error(
+            at(path, "min"),
+            feature.min,
+            f"min ({feature.min}) is not below max ({feature.max}).",
+            "Swap them.",
+        )
+    elif feature.anchors and len(feature.anchors) != feature.high - feature.low + 1:
+        report.error(
+            at(path, "anchors"),
+            len(feature.anchors),
+            f"There are {len(feature.anchors)} anchors for {feature.high - feature.low + 1:g} levels.",
+            "Give min, max, and one anchor for each level from min to max.",
+        )
     _check_measured(report, path, feature, ran)
     return feature
 
@@ -223,7 +219,7 @@ def _check_list(report: ProblemReport, path: str, items: tuple[str, ...]) -> Non
 
 
 def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], kind: FeatureType) -> None:
-    for key, kinds in TYPES_WITH.items():
+    for key, kinds in shape.TYPES_WITH.items():
         if key in item and kind not in kinds:
             report.error(
                 at(path, key),
@@ -236,23 +232,6 @@ def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], ki
         report.error(at(path, "values"), None, "An enum needs its values.", 'For example ["low", "medium", "high"].')
     if kind == "text" and "better" in item:
         report.error(at(path, "better"), item["better"], "A text has no better end.", "Remove it: no judge sees it.")
-
-
-def _check_range(report: ProblemReport, path: str, feature: Feature) -> None:
-    if feature.min is not None and feature.max is not None and not feature.min < feature.max:
-        report.error(
-            at(path, "min"),
-            feature.min,
-            f"min ({feature.min}) is not below max ({feature.max}).",
-            "Swap them.",
-        )
-    elif feature.anchors and len(feature.anchors) != feature.high - feature.low + 1:
-        report.error(
-            at(path, "anchors"),
-            len(feature.anchors),
-            f"There are {len(feature.anchors)} anchors for {feature.high - feature.low + 1:g} levels.",
-            "Give min, max, and one anchor for each level from min to max.",
-        )
 
 
 def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Feature | None) -> None:
@@ -272,7 +251,7 @@ def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Fea
 def read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
     path = "$.harness"
     before = len(report.problems)
-    report.problems += [problem for _, problem in faults(value, path, HarnessShape).values()]
+    report.problems += [problem for _, problem in shape.faults(value, path, shape.HarnessShape).values()]
     if not isinstance(value, dict):
         return None
     if value.get("hidden") is not True:

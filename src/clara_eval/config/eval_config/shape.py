@@ -1,7 +1,6 @@
 """The shape of an eval config: models, the JSON Schema made from them, and the faults of a document.
 
-The models say what a single value may be. What depends on several values (unique names, min below max, what a type
-allows, names that no tool measures) is checked in `reading`; the parser refuses everything that the schema refuses.
+What depends on several values (unique names, min below max, what a type allows) is checked in `reading`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from clara_eval.code import READ_AS_CODE, Code, guess_language, is_held, language_name, neutral_code, read_code
 from clara_eval.core.errors import BadSubmission
-from clara_eval.core.json_shape import json_shape
+from clara_eval.core.strict_json import json_shape
 
 LONG_LINE = 120
 _WORD = re.compile(r"\w+(?:['’]\w+)?")

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import Disagrees
 from clara_eval.core.hashing import plain_json
+from clara_eval.judge.port import JournalEntries
 
 T = TypeVar("T")
 _RESTART = (
     "The code or its data changed while this evaluation was running: use the version that began it, or start the "
     "evaluation again with `evaluate --restart`."
 )
-
-
-class JournalEntries(Protocol):
-    async def entry(self, run: str, key: str) -> str | None: ...
-    async def add_entry(self, run: str, key: str, value: str) -> str: ...
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]: ...
-
-    async def forget_entry(self, run: str, key: str) -> None: ...
-
-    async def forget_run(self, run: str) -> None: ...
 
 
 class Journal:

@@ -1,7 +1,6 @@
 """The caps and the ledger of spending, the money of one run, and the share of it that reads one entry.
 
-Invariant: an amount is reserved under all caps before anything is paid, and settled afterwards; spent plus reserved
-never exceeds a run's cap. Calls that were sent and never answered count in full.
+Invariant: an amount is reserved under all caps before it is paid; calls that were never answered count in full.
 """
 
 from __future__ import annotations

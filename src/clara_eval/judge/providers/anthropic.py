@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -16,10 +16,9 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import OutOfBudget, Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import PriceCard, public_price
+from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, described, request_hash
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, JudgeStore, Provider
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider
 from clara_eval.judge.providers.registry import endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
 
@@ -133,9 +132,8 @@ async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_le
     """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
     assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
     is_worth_it = should_batch(seconds_left, len(prompts))
-    batches = MessageBatches(
-        run.llm, run.store, run.run, run.budget, run.card, seconds=seconds_left / 2, poll_seconds=run.poll_seconds
-    )
+    llm, seconds = run.llm, seconds_left / 2
+    batches = MessageBatches(llm, run.store, run.run, run.budget, run.card, run.poll_seconds, seconds=seconds)
     await batches.fill(prompts, only_earlier=not is_worth_it)
     return is_worth_it
 
@@ -149,21 +147,17 @@ class _Planned:
     done: bool = False
 
 
-@dataclass(slots=True)
-class MessageBatches:
+@dataclass(frozen=True, slots=True)
+class MessageBatches(BatchRun):
     """Fills the answer book of one run through one Claude model; answers get the request hashes of single calls.
 
     Invariant: a batch is journalled before it is submitted, so a killed process goes on with the batch it paid for.
     """
 
     llm: AnthropicLlm
-    store: JudgeStore
-    run: str
-    budget: RunBudget
-    card: PriceCard | None
+    _: KW_ONLY
     seconds: float
     """How long to wait for batches in all; then they are cancelled."""
-    poll_seconds: float = 20.0
     tries: int = 6
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = time.time
@@ -187,30 +181,27 @@ class MessageBatches:
             open_ones = {request: prompt for request, prompt in missing.items() if request not in planned}
             plans += [await self._plan(chunk, len(journalled)) for chunk in _chunks(open_ones)]
         for plan in plans:
-            await self._carry_out(plan, missing, deadline)
+            asked = {request: missing[request] for request in plan.requests if request in missing}
+            reserved = await self._set_aside(plan, asked)
+            give_back: Callable[[int, str], None] = self.budget.release
+            try:
+                if reserved:
+                    batch_id = plan.batch_id or await self._submit(plan, asked)
+                    # From here to the last answer the provider may charge for what we have not seen. It is looked for.
+                    give_back = partial(self.budget.unsure, is_looked_for=True)
+                    await self._until_ended(batch_id, deadline)
+                    await self._collect(batch_id, asked, reserved)
+                    give_back = self.budget.release
+            finally:
+                for request, amount in reserved.items():
+                    give_back(amount, asked[request].purpose)
+            await self.store.add_entry(self._journal, f"done/{plan.name}", "1")
 
     async def _found_again(self, plan: _Planned) -> _Planned:
         if plan.batch_id is not None:
             return plan
         batch_id = await self._created_before(plan, len(plan.requests))
         return plan if batch_id is None else replace(plan, batch_id=await self._keep_id(plan, batch_id))
-
-    async def _carry_out(self, plan: _Planned, missing: dict[str, Prompt], deadline: float) -> None:
-        asked = {request: missing[request] for request in plan.requests if request in missing}
-        reserved = await self._set_aside(plan, asked)
-        give_back: Callable[[int, str], None] = self.budget.release
-        try:
-            if reserved:
-                batch_id = plan.batch_id or await self._submit(plan, asked)
-                # From here to the last answer the provider may charge for what we have not seen. It is looked for.
-                give_back = partial(self.budget.unsure, is_looked_for=True)
-                await self._until_ended(batch_id, deadline)
-                await self._collect(batch_id, asked, reserved)
-                give_back = self.budget.release
-        finally:
-            for request, amount in reserved.items():
-                give_back(amount, asked[request].purpose)
-        await self.store.add_entry(self._journal, f"done/{plan.name}", "1")
 
     async def _set_aside(self, plan: _Planned, asked: dict[str, Prompt]) -> dict[str, int]:
         """Reserve the worst case of each item; nothing if it does not fit as a whole: single calls may."""

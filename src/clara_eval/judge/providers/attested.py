@@ -12,25 +12,14 @@ from urllib.parse import quote
 
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
-from clara_eval.judge.attestation import (
-    INSTALL,
-    KeyReport,
-    NotAttested,
-    Quotes,
-    Signed,
-    SigningKey,
-    check_key,
-    key_name,
-    nonce_for,
-    quote_of,
-)
+from clara_eval.judge import attestation
 from clara_eval.judge.completion import check_signed
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
 from clara_eval.judge.provider import JudgeName, JudgeStore
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.providers.wire import ModelReply
 
-REPORT = JsonCodec(KeyReport)
+REPORT = JsonCodec(attestation.KeyReport)
 PROOF_TRIES = 3
 PROOF_PAUSE_SECONDS = 0.3
 """A signature may be a moment later than its answer."""
@@ -54,11 +43,11 @@ class SigningOpenAi(OpenAiLlm):
         place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
         proof = await self._document(place, params, "signature")
         try:
-            key = key_name(self.interface, proof)
-        except NotAttested as bad:
+            key = attestation.key_name(self.interface, proof)
+        except attestation.NotAttested as bad:
             raise UnsignedAnswer(f"{self.name}: the answer's signature cannot be used: {bad}.") from None
         request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
-        return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
+        return replace(answer, signed=attestation.Signed(self.interface, key, request_text, response_text, proof))
 
     def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
         if self.interface == "aci":
@@ -94,8 +83,8 @@ class SigningOpenAi(OpenAiLlm):
 
 def build_signing(judge: JudgeName, key: str) -> SigningOpenAi:
     assert judge.base_url is not None
-    if not Quotes.can_check():
-        raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=INSTALL)
+    if not attestation.Quotes.can_check():
+        raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=attestation.INSTALL)
     return SigningOpenAi(judge.model, api_key=key, base_url=judge.base_url, interface=judge.attestation)
 
 
@@ -106,9 +95,9 @@ class Attested:
     llm: SigningOpenAi
     run: str
     store: JudgeStore
-    quotes: Quotes = field(default_factory=Quotes)
+    quotes: attestation.Quotes = field(default_factory=attestation.Quotes)
     now: Callable[[], float] = time.time
-    _keys: dict[str, tuple[KeyReport, SigningKey]] = field(default_factory=dict)
+    _keys: dict[str, tuple[attestation.KeyReport, attestation.SigningKey]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -121,15 +110,15 @@ class Attested:
             raise UnsignedAnswer(f"{self.name}: the answer came without a signature.")
         try:
             check_signed(prompt, answer, (await self._key(answer.signed.key))[1], self.llm.model)
-        except NotAttested as bad:
+        except attestation.NotAttested as bad:
             raise UnsignedAnswer(f"{self.name}: the answer's signature does not hold: {bad}.") from None
         return answer
 
-    async def key_report(self, key: str) -> KeyReport:
+    async def key_report(self, key: str) -> attestation.KeyReport:
         """Return the attestation of one key of this judge, as it goes into the trace."""
         return (await self._key(key))[0]
 
-    async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:
+    async def _key(self, key: str) -> tuple[attestation.KeyReport, attestation.SigningKey]:
         async with self._turn:
             if key not in self._keys:
                 text = await self.store.entry(PLACE, f"{self.name}/{key}/{self.run}")
@@ -137,7 +126,7 @@ class Attested:
                 self._keys[key] = report, self._checked(report)
             return self._keys[key]
 
-    async def _fetched(self, key: str) -> KeyReport:
+    async def _fetched(self, key: str) -> attestation.KeyReport:
         try:
             report = await self._ask(key)
             self._checked(report)
@@ -149,16 +138,16 @@ class Attested:
         kept = await self.store.add_entry(PLACE, f"{self.name}/{key}/{self.run}", REPORT.text(report))
         return REPORT.read_text(kept)
 
-    async def _ask(self, key: str) -> KeyReport:
-        text = await self.llm.report(key, nonce_for(self.run, self.name))
+    async def _ask(self, key: str) -> attestation.KeyReport:
+        text = await self.llm.report(key, attestation.nonce_for(self.run, self.name))
         try:
-            collateral = await self.quotes.collateral(quote_of(self.llm.interface, key, text))
-        except NotAttested as bad:
+            collateral = await self.quotes.collateral(attestation.quote_of(self.llm.interface, key, text))
+        except attestation.NotAttested as bad:
             raise UnsignedAnswer(f"{self.name}: the key {key} is not attested: {bad}.") from None
-        return KeyReport(self.run, self.name, key, text, collateral, int(self.now()))
+        return attestation.KeyReport(self.run, self.name, key, text, collateral, int(self.now()))
 
-    def _checked(self, report: KeyReport) -> SigningKey:
+    def _checked(self, report: attestation.KeyReport) -> attestation.SigningKey:
         try:
-            return check_key(self.llm.interface, report, self.quotes)
-        except NotAttested as bad:
+            return attestation.check_key(self.llm.interface, report, self.quotes)
+        except attestation.NotAttested as bad:
             raise UnsignedAnswer(f"{self.name}: the key {report.key} is not attested: {bad}.") from None

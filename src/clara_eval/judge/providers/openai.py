@@ -1,7 +1,4 @@
-"""Any OpenAI-compatible endpoint over HTTP.
-
-An endpoint that refuses an option (temperature, seed, response format, effort) is asked once more without it.
-"""
+"""Any OpenAI-compatible endpoint over HTTP; one that refuses an option is asked once more without it."""
 
 from __future__ import annotations
 

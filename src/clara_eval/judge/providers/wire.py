@@ -16,6 +16,7 @@ from aiohttp import ClientConnectorError, ConnectionTimeoutError, InvalidURL
 from yarl import URL
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
+from clara_eval.core.http_body import read_at_most
 from clara_eval.core.version import __version__
 from clara_eval.judge.port import RateLimited, RequestRefused, ServerFailed, Unanswered
 
@@ -109,10 +110,6 @@ MOST_BYTES = 16 * 2**20
 """A judge answers with some hundred bytes, an attestation has some hundred thousand."""
 MOST_BYTES_IN_A_LINE = 2**20
 CONNECT_SECONDS = 20.0
-
-
-class AnswerTooLong(aiohttp.ClientError):
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +218,4 @@ def _proxy(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
 
 
 async def _read(response: aiohttp.ClientResponse) -> ModelReply:
-    content = await response.content.readany()
-    if not response.content.at_eof():
-        parts, size = [content], len(content)
-        async for part in response.content.iter_any():
-            parts.append(part)
-            size += len(part)
-            if size > MOST_BYTES:
-                raise AnswerTooLong
-        content = b"".join(parts)
-    return ModelReply(response.status, response.headers, content)
+    return ModelReply(response.status, response.headers, await read_at_most(response, MOST_BYTES))
