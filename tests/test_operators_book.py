@@ -66,7 +66,7 @@ async def closed_round(chain: LocalChain) -> str:
     return address
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, tmp_path: Path) -> None:
     """Install, upgrade, roll back, a stuck round, an empty wallet, back up, restore, another key: in this order."""
     address = await closed_round(local_chain)

@@ -35,6 +35,7 @@ def _none_is_no_bound(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in {"", "none"} else value
 
 
+SHORTEST_ADMIN_KEY = 16
 _HOST_NAME = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?")
 OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
 Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_none_is_no_bound)]
@@ -74,14 +75,9 @@ def _origins(text: str) -> str:
     return text
 
 
-SHORTEST_ADMIN_KEY = 16
-
-
 def _long(key: SecretStr | None) -> SecretStr | None:
     if key is not None and len(key) < SHORTEST_ADMIN_KEY:
-        raise ValueError(
-            f"it is shorter than {SHORTEST_ADMIN_KEY} characters; use a random one, as of `openssl rand -hex 32`"
-        )
+        raise ValueError(f"it is shorter than {SHORTEST_ADMIN_KEY} characters; `openssl rand -hex 32` makes one")
     return key
 
 

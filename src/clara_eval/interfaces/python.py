@@ -59,11 +59,8 @@ async def challenge_try(address: str, draft: str | Path, settings: Settings | No
     """Measure a draft, a text or the path of a file, on this machine; nothing is sent."""
     from clara_eval.actions.submit import draft_text, try_draft
 
-    async def measure(caller: Caller) -> TryResult:
-        content, file = ("", str(draft)) if isinstance(draft, Path) else (draft, "")
-        return await try_draft(caller, address, draft_text(caller, content, file))
-
-    return await _call(settings, measure)
+    content, file = ("", str(draft)) if isinstance(draft, Path) else (draft, "")
+    return await _call(settings, lambda caller: try_draft(caller, address, draft_text(caller, content, file)))
 
 
 async def challenge_submit(

@@ -25,8 +25,8 @@ def console(*, stderr: bool = True) -> Console:
     """Standard error, for progress and questions; with `stderr=False` standard output, for results."""
     screen = Console(stderr=stderr, highlight=False)
     # A pipe has no width of its own; tables are made for a hundred columns unless COLUMNS says otherwise.
-    known = screen.is_terminal or "COLUMNS" in os.environ
-    return screen if known else Console(stderr=stderr, highlight=False, width=100)
+    width = shutil.get_terminal_size((100, 24)).columns
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=width)
 
 
 def agree_to_cost(*, yes: bool) -> None:
