@@ -23,7 +23,7 @@ from clara_eval.actions.backup import back_up
 from clara_eval.actions.operator import known_status, preflight, spending
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.published import spend_document
-from clara_eval.actions.settings import list_settings, new_key
+from clara_eval.actions.settings import list_settings, new_key, unknown_settings
 from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -49,8 +49,7 @@ _NEXT = {
 
 def check(*, json: JsonFlag = False) -> None:
     """Check settings, node, wallet, store and judges, and say what is ready and what is not."""
-    given = Settings.from_env()
-    findings, (_, warnings) = asyncio.run(preflight(given)), list_settings(given)
+    findings, warnings = asyncio.run(preflight(Settings.from_env())), unknown_settings()
     is_ready = all(finding.ok for finding in findings)
     if json:
         emit_json({"ok": is_ready, "checks": to_camel_json(findings), "warnings": warnings})
