@@ -61,7 +61,7 @@ def steps(reader: KeptAnswers, llm: ConnectedLlm, parts: Sequence[str]) -> Itera
                 yield (variant, "whole", one.name), partial(led, reader, variant, one)
         elif variant == "round":
             for held in rounds.rounds()[:count]:
-                yield ("round", reader.name, held.name), partial(whole, reader, llm, held)
+                yield ("round", reader.name, held.name), partial(whole, llm, held)
         else:
             for one in spread(half, count):
                 yield ("read", variant, one.name), partial(read, reader, variant, one)
@@ -111,9 +111,9 @@ async def ordered(judge: KeptAnswers, group: tuple[str, ...]) -> list[dict[str, 
     return [await judging.order(judge, group)]
 
 
-async def whole(reader: KeptAnswers, llm: ConnectedLlm, held: rounds.WholeRound) -> list[dict[str, Any]]:
+async def whole(llm: ConnectedLlm, held: rounds.WholeRound) -> list[dict[str, Any]]:
     out = FOLDER / "rounds" / held.name.partition(" ")[0]
-    return [await rounds.hold(held, {reader.name: llm}, out)]
+    return [await rounds.hold(held, llm, out)]
 
 
 async def run(waiting: Iterator[Step], file: Path) -> None:

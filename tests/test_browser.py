@@ -26,8 +26,8 @@ from tests.support.api_service import (
 )
 from tests.support.browser import chromium, launched
 from tests.support.round_pages import account, put_round
+from tests.support.statuses import request_review
 
-from clara_eval.challenges.review import request_review
 from clara_eval.core.address import Address
 from clara_eval.documents.store_keys import index_key, status_key
 
@@ -136,7 +136,9 @@ PAGES = (
     f"/challenges/{SMALL}/{account(3)}",
     f"/challenges/{SMALL}/{account(1_000_000)}",
     f"/challenges/{SMALL}/games/{account(0)}/{account(1)}",
-    f"/challenges/{SMALL}/verify",
+    "/post",
+    "/agents",
+    f"/challenges/{SMALL}/embed",
     "/agents/0",
     "/docs",
     "/operator",
@@ -222,11 +224,53 @@ async def test_every_page_is_accessible_and_fits(browser: Browser, service: Serv
             ".violations.filter(v => ['serious', 'critical'].includes(v.impact))"
             ".map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.target.join(' ')).join(', '))",
             # The same document in other colours: only what colours decide can differ.
-            {"runOnly": ["color-contrast"]} if scheme == "dark" else {},
+            {"runOnly": ["color-contrast"]} if scheme == "dark" else {"rules": {"target-size": {"enabled": True}}},
         )
         findings += [f"{path}: {line}" for line in told]
     await context.close()
     assert not findings + found.troubles, "\n".join(findings + found.troubles)
+
+
+ANSWERS = {
+    f"/challenges/{OPENED}": ("#rules blockquote", "#rules dd >> nth=0", "#stats .countdown", ".jump a[href='#enter']"),
+    f"/challenges/{SMALL}": (
+        ".podium a >> nth=0",
+        ".podium strong >> nth=0",
+        ".sure dd >> nth=0",
+        ".podium a[href$='#submission'] >> nth=0",
+    ),
+    f"/challenges/{SMALL}/{account(5)}": (".statement", "#why h2", "#why table tbody tr >> nth=0"),
+    "/operator": ("text=To review", ".queue a >> nth=0", ".queue .countdown >> nth=0", ".queue p >> nth=0"),
+}
+"""What a newcomer asks: what wins, what is paid, until when, how; who won, how much, how sure, its code; why did I lose;
+what burns, until when, what to do."""
+
+
+async def test_newcomers_find_their_answers_without_scrolling(service: Service, visit: Visit) -> None:
+    """Each question has its answer on the first screen of a desktop."""
+    await put_open(service, 3600)
+    await sign_in(visit)
+    for path, places in ANSWERS.items():
+        await visit.go(path)
+        for place in places:
+            box = await visit.page.locator(place).bounding_box(timeout=5_000)
+            told = await visit.page.locator(place).inner_text()
+            assert box is not None, (path, place)
+            assert (box["y"] + min(box["height"], 40) <= 900, bool(told.strip())) == (True, True), (path, place, box)
+    assert visit.troubles == []
+
+
+async def test_a_page_on_paper_is_dark_on_white_and_whole(browser: Browser, service: Service) -> None:
+    """Printed from a dark screen, text is dark, nothing to press is left, and no table is wider than the paper."""
+    context = await browser.new_context(color_scheme="dark", viewport={"width": 700, "height": 990})
+    page = await context.new_page()
+    await page.goto(f"{service.url}/challenges/{SMALL}")
+    await page.emulate_media(media="print", color_scheme="dark")
+    colours = await page.evaluate("[document.body, document.querySelector('h1')].map(e => getComputedStyle(e).color)")
+    assert colours == ["rgb(0, 0, 0)"] * 2
+    assert await page.locator("button:visible").count() == 0
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 700
+    await context.close()
 
 
 async def test_the_drawer_of_a_game(visit: Visit) -> None:
@@ -247,7 +291,7 @@ async def test_the_drawer_of_a_game(visit: Visit) -> None:
 
 
 async def test_every_part_that_opens_opens(visit: Visit) -> None:
-    """Each closed part of the pages opens by the keyboard, and the check is shown in its panel."""
+    """Each closed part of the pages opens by the keyboard, and a check begins by its link and says what does not hold."""
     for path in (f"/challenges/{SMALL}", f"/challenges/{SMALL}/{account(3)}", "/docs"):
         await visit.go(path)
         closed = visit.page.locator("main details:not([open]) > summary")
@@ -255,8 +299,8 @@ async def test_every_part_that_opens_opens(visit: Visit) -> None:
             await closed.first.press("Enter")
         await expect(closed).to_have_count(0)
     await visit.go(f"/challenges/{SMALL}")
-    await visit.page.get_by_role("link", name="Check it here now").press("Enter")
-    await expect(visit.page.locator("#checks")).to_contain_text("does not hold at header")
+    await visit.page.get_by_role("link", name="Check it in your browser").press("Enter")
+    await expect(visit.page.locator("#verify-result .verdict-line")).to_have_text("This trace does not hold.")
     assert visit.troubles == []
 
 

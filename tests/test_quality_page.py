@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib.util
 from pathlib import Path
@@ -12,9 +13,12 @@ from bench import model
 from bench.quality import judging, leading, truth
 from bench.quality.answers import KeptAnswers, NotAsked, read_lines
 from bench.quality.reading import question
+from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.calibrate import read_labels
 from clara_eval.config.settings import Settings
+from clara_eval.core.errors import BadTrace
+from clara_eval.evaluation.folder import check_folder
 from clara_eval.judge.port import Answer, Prompt
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +38,21 @@ def test_the_page_is_made_from_the_kept_answers() -> None:
     made = script("make_quality")
     text = made.PAGE.read_text(encoding="utf-8")
     assert made.page(text) == text
+
+
+async def test_the_kept_round_holds_for_both_verifiers(tmp_path: Path) -> None:
+    """The real round beside the page is accepted by both verifiers, and a changed answer by neither."""
+    whole = gzip.decompress((ROOT / "docs" / "quality-round.json.gz").read_bytes())
+    lines = whole.decode().splitlines(keepends=True)
+    checked = await check_folder(lines)
+    assert checked.digest in (ROOT / "docs" / "quality.md").read_text(encoding="utf-8")
+    lie = whole.replace(b"local:qwen2.5-coder-1.5b", b"local:qwen2.5-coder-9.9b")
+    assert lie != whole
+    told = node_refusals({"kept": whole, "lie": lie}, tmp_path)
+    assert told["kept"] == ""
+    assert told["lie"] != ""
+    with pytest.raises(BadTrace):
+        await check_folder(lie.decode().splitlines(keepends=True))
 
 
 def test_the_labelled_set_is_large_enough() -> None:
@@ -60,11 +79,14 @@ def test_the_labels_are_what_tools_find() -> None:
 
 @pytest.mark.timeout(300)
 def test_the_labels_of_contracts_are_what_they_do() -> None:
-    """Running every contract of the set under its harness gives the tests passed and the gas that are kept."""
+    """Running each contract that is kept as wrong, and one that is right, gives the tests passed and the gas kept."""
     ran = truth.read_json("executed.json")
-    found = truth.run_contracts(truth.submissions())
-    assert {name: list(told) for name, told in found.items()} == {name: ran[name] for name in found}
-    assert sum(passed < asked for passed, asked, _ in found.values()) == 4
+    contracts = {name: one for name, one in truth.submissions().items() if one.language == "solidity"}
+    chosen = {name: one for name, one in contracts.items() if not truth.labels()[name]["works"]}
+    chosen["largest/loop"] = contracts["largest/loop"]
+    found = truth.run_contracts(chosen)
+    assert {name: list(told) for name, told in found.items()} == {name: ran[name] for name in chosen}
+    assert [passed == asked for passed, asked, _ in found.values()] == [False] * 4 + [True]
 
 
 def test_pairs_have_a_known_better_side_and_calibration_reads_them() -> None:

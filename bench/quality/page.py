@@ -241,8 +241,8 @@ def rounds(results: Results) -> str:
             told = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
             won = one["order"][0] if one["order"] else "nobody"
             rows.append((item, one["entries"], won, "yes" if won == one["wanted"] else f"no: {one['wanted']}",
-                         one["calls"], one["seconds"], told))  # fmt: skip
-    return table("round | entries | won | the right one | calls | seconds | flags", rows)
+                         one["calls"], one["seconds"], told, f"`{one['digest']}`"))  # fmt: skip
+    return table("round | entries | won | the right one | calls | seconds | flags | digest", rows)
 
 
 SECTIONS: dict[str, Callable[[Results], str]] = {

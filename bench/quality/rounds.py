@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ from bench.quality.truth import read_json, submissions
 from clara_eval.actions.judge import JudgeRequest, judge_entries
 from clara_eval.config.settings import Settings
 from clara_eval.evaluation.folder import NamedContent
-from clara_eval.judge.port import ConnectedLlm
+from clara_eval.judge.port import Answer, Llm, Prompt
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SETTINGS = Settings.from_env({}, env_file=None)
 READ = [
-    {"name": "has_loop", "type": "boolean", "description": "Whether it has a for or while loop."},
+    {"name": "has_loop", "type": "boolean", "better": "lower", "weight": 0.5,
+     "description": "Whether it has a for or while loop."},
     {"name": "checks_input", "type": "boolean", "better": "higher", "weight": 0.5,
      "description": "Whether it refuses bad input with an error (throw, require, revert)."},
 ]  # fmt: skip
@@ -33,6 +33,19 @@ class WholeRound:
     entries: tuple[NamedContent, ...]
     winner: str = ""
     """Who is right by construction; empty: whom the executed facts alone put first."""
+
+
+class Shared:
+    """A model that stays open after a round."""
+
+    def __init__(self, llm: Llm) -> None:
+        self._llm, self.name = llm, llm.name
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        return await self._llm.complete(prompt)
+
+    async def close(self) -> None:
+        """Leave it to its owner."""
 
 
 def rounds() -> list[WholeRound]:
@@ -58,15 +71,16 @@ def _example(name: str, files: tuple[str, ...]) -> WholeRound:
 
 def _texts() -> WholeRound:
     config = read_json("schema.json")["text"] | {"judge": "rules", "submissionFormat": "text"}
+    config["features"] = [feature for feature in config["features"] if "better" in feature]  # rules need a direction
     names = ("reentrancy/right", "reentrancy/wrong")
     entries = tuple(NamedContent(name.replace("/", "-"), submissions()[name].text.encode()) for name in names)
     return WholeRound("reentrancy (text)", config, entries, "reentrancy-right")
 
 
-async def hold(one: WholeRound, llms: Mapping[str, ConnectedLlm], out: Path) -> dict[str, Any]:
+async def hold(one: WholeRound, llm: Llm, out: Path) -> dict[str, Any]:
     """Judge one round; its trace is in `out`."""
-    name = next(iter(llms))
-    request = JudgeRequest(one.entries, json.dumps(one.config).encode(), name, 1, None, one.name, llms)
+    name = llm.name
+    request = JudgeRequest(one.entries, json.dumps(one.config).encode(), name, 1, None, one.name, {name: Shared(llm)})
     begun = time.monotonic()
     found = await judge_entries(request, SETTINGS, out)
     wanted = one.winner or await _by_rules(one, out / "executed")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode
+from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
@@ -20,7 +21,6 @@ from clara_eval.chain.sender import Receipt, SendOutcome, SendTimeouts
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import read_scores
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import read_status
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS, Address

@@ -18,6 +18,7 @@ from tests.support.forged_trace import Change, Entries, forged
 from tests.support.model_rounds import CONFIG, model_round
 from tests.support.objections import by_node
 from tests.support.scripted_judge import scripted_words
+from tests.support.statuses import read_status
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
 
@@ -29,7 +30,6 @@ from clara_eval.app import App, open_app, open_caller
 from clara_eval.challenges.objections import AnnouncedDraft, objection_message, raised
 from clara_eval.challenges.objections import check_recorded as checked_objections
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.status import read_status
 from clara_eval.core.address import ORDER, Address
 from clara_eval.core.errors import (
     BadInput,

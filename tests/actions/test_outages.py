@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.ipfs_gateway import LocalGateway
 from tests.support.objections import by_node
+from tests.support.statuses import read_status
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import approve
@@ -14,7 +15,6 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.status import read_status
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary

@@ -11,6 +11,7 @@ from tests.support.forged_trace import forged
 from tests.support.model_rounds import ScriptedModels, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
+from tests.support.statuses import read_status
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import Decree, approve, review_sheet, rule
@@ -18,7 +19,6 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome, SendTimeouts
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadTrace, ConfigError
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace

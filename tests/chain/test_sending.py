@@ -556,9 +556,7 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
 
                 good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded, over=over)
                 poor = replace(read_signed(good.raw), gas=60_000)
-                return await _signed(
-                    w.account._signer(), poor, recorded, run=call.run, intention=call.intention, attempt=attempt
-                )
+                return await _signed(w.account._signer(), poor, recorded, call, attempt)
 
         starved: Any = Starved()
         assert (await w.post(TransactionSender(starved, w.store, w.clock.pace()))).outcome is SendOutcome.REVERTED

@@ -11,7 +11,7 @@ from tests.support.large_round import large_challenge, large_lines, run_large
 
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.public_documents import public_keys
-from clara_eval.challenges.stored_results import comparisons_among, comparisons_of, facts_in, read_comparison
+from clara_eval.challenges.stored_results import comparisons_among, comparisons_of, documents_in, read_comparison
 from clara_eval.documents.store_keys import verdicts_key
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.store.sql_store import SqlStore
@@ -45,19 +45,22 @@ async def test_a_large_round_stores_one_document_instead_of_its_pairs(
 
 
 async def test_games_of_a_large_round_are_those_that_were_played(
-    large: tuple[Challenge, EvaluationResult], store: SqlStore
+    large: tuple[Challenge, EvaluationResult], store: SqlStore, tmp_path: Path
 ) -> None:
     """Read from the store and from the trace, a comparison has the verdict, the confidence and the reason of the round."""
     challenge, walked = large
-    facts = facts_in(large_lines(101))
+    told = documents_in(large_lines(101), challenge.address)
+    service = await SqliteStore.open(tmp_path / "told.db")
+    await service.put_many(challenge.chain_id, list(told.items()))
     for played in walked.comparisons[::997]:
         asked = (played.first, played.second)
         stored = await read_comparison(store, challenge.chain_id, challenge.address, *asked)
         assert stored is not None
-        assert stored == facts.comparison(*asked)
+        assert stored == await read_comparison(service, challenge.chain_id, challenge.address, *asked)
         winner = {"first": "A", "second": "B", "tie": "tie", None: None}[played.winner]
         assert (stored.winner, stored.confidence, stored.reason) == (winner, played.confidence, played.reason)
         assert [vote.judge for vote in stored.votes] == ["rules"]
+    await service.close()
 
 
 async def test_the_games_of_a_few_are_read_at_once(large: tuple[Challenge, EvaluationResult], store: SqlStore) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.support.rounds import closed_by_a_payment, closed_round, opened, pass_the_deadline, replace_from, run
+from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.evaluate import read_scores
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import decide
-from clara_eval.challenges.status import read_status
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.errors import (

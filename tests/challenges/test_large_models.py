@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.evidence import peak
-from tests.support.large_round import large_challenge, round_of_large, trace_entries
+from tests.support.large_round import large_challenge, no_listener, round_of_large, trace_entries
 from tests.support.scripted_llm import honest_reader
 
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import EvaluationPlan, no_listener
+from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources
 from clara_eval.evaluation.trace.journal import Journal

@@ -20,10 +20,10 @@ from tests.support.scripted_llm import (
     answer_of,
     shown_vectors,
 )
+from tests.support.statuses import read_status
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.status import read_status
 from clara_eval.core.errors import BadTrace, Temporary
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace

@@ -13,6 +13,7 @@ from tests.support.faulty_node import FaultyNode, refuses
 from tests.support.model_rounds import judged, model_round, script
 from tests.support.rounds import PACE, closed_round, opened
 from tests.support.scripted_llm import ScriptedLlm
+from tests.support.statuses import read_status
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.review import approve
@@ -22,7 +23,6 @@ from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.prepare import TAKEN_OVER
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.status import read_status
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec

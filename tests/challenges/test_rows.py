@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from clara_eval.challenges.stored_results import ApiRecords, StoreRecords, facts_in
+from clara_eval.challenges.stored_results import ApiRecords, StoreRecords, documents_in
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import Temporary
-from clara_eval.documents.results import Features
+from clara_eval.documents.results import Features, Pairwise
+from clara_eval.documents.store_keys import features_key, pairwise_key
 from clara_eval.evaluation.play import Comparison, votes_document
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.store.open import StoreOnDemand
@@ -35,11 +36,13 @@ def test_a_jurys_game_is_the_majority_with_every_vote() -> None:
     writer = TraceWriter()
     lines = [writer.line(f"comparison/{n:07}", to_camel_json(one)) for n, one in enumerate(votes)]
     lines.append(writer.line(f"features/{ONE}", {"features": {"tests": 3}}))
-    found = facts_in(render(lines, writer.digest))
-    assert found.comparisons[ONE, OTHER].model_dump() == votes_document(votes)
-    assert found.comparisons[ONE, OTHER].winner == "B"
-    assert found.comparisons[ONE, OTHER].reason == "b says so"
-    assert found.features == {ONE: Features(features={"tests": 3})}
+    found = documents_in(render(lines, writer.digest), OTHER)
+    comparison = Pairwise.model_validate_json(found[pairwise_key(OTHER, ONE, OTHER)])
+    assert comparison.model_dump() == votes_document(votes)
+    assert comparison.winner == "B"
+    assert comparison.reason == "b says so"
+    assert Features.model_validate_json(found[features_key(OTHER, ONE)]) == Features(features={"tests": 3})
+    assert len(found) == 2
 
 
 def test_a_question_without_any_verdict_has_no_winner() -> None:
@@ -75,7 +78,7 @@ async def test_another_web_site_is_told_as_no_service() -> None:
     html = b"<!doctype html><title>Welcome</title>"
     pages = {"eval-status": html, "leaderboard": b"\xff\xfe", "eval-trace": b'{"key":"features/x"}'}
     async with site(pages) as url:
-        records = ApiRecords(url)
+        records = ApiRecords(url, 31337)
         for question in (records.status(ONE), records.scores(ONE), records.features(ONE, OTHER)):
             with pytest.raises(Temporary, match="CLARA_API_URL"):
                 await question
@@ -92,7 +95,7 @@ async def test_a_trace_that_comes_later_is_seen() -> None:
     lines = [writer.line(f"features/{ONE}", {"features": {"tests": 3}})]
     pages: dict[str, bytes] = {}
     async with site(pages) as url:
-        records = ApiRecords(url)
+        records = ApiRecords(url, 31337)
         assert await records.features(OTHER, ONE) is None
         pages["eval-trace"] = "".join(render(lines, writer.digest)).encode()
         assert await records.features(OTHER, ONE) == Features(features={"tests": 3})

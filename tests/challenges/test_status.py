@@ -9,10 +9,11 @@ from typing import cast
 
 import pytest
 from tests.support.agents import agent_settings
+from tests.support.statuses import read_status
 
 from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.app import open_caller
-from clara_eval.challenges.status import StatusWriter, read_status, shown_to_all, status_without_evaluation
+from clara_eval.challenges.status import StatusWriter, shown_to_all, status_without_evaluation
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import Temporary
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms

@@ -11,10 +11,10 @@ from tests.support.fake_endpoint import FakeEndpoint, Fault, Script, Seen
 from tests.support.model_rounds import CONFIG, NAMES, judged, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_llm import Task
+from tests.support.statuses import read_status
 
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.status import read_status
 from clara_eval.core.errors import CannotPublish, ConfigError
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import entry

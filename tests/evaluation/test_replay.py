@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.forged_trace import Entries, forged
-from tests.support.large_round import trace_entries
+from tests.support.large_round import no_listener, trace_entries
 from tests.support.replay import traced
 from tests.support.rounds import closed_round, opened, run
 
@@ -24,7 +24,6 @@ from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.evaluation.result import PLAN
-from clara_eval.evaluation.round import no_listener
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, SubmissionResult, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render

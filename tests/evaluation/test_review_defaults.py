@@ -13,7 +13,7 @@ from tests.support.winners import account, challenge
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.review_defaults import DEFAULTS, TABLE, Then, default_moment, default_of, giving_way, place
 from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, JudgedRound

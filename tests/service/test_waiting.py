@@ -23,6 +23,7 @@ from tests.support.scenarios import (
     until_posted,
 )
 from tests.support.service import FAST, PACE, Turning, raised, settings_of
+from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.review import approve
@@ -30,7 +31,6 @@ from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import scoring_function
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.status import read_status
 from clara_eval.challenges.venue import look_at_challenge, window_of
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain

@@ -29,7 +29,7 @@ from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.evaluation.result import Entry, EvaluationResult, entries
-from clara_eval.evaluation.round import EvaluationPlan, Round, no_listener
+from clara_eval.evaluation.round import EvaluationPlan, Round, Stage
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, render
@@ -55,6 +55,10 @@ _WORDS = tuple(
     )
 )
 _CALLS = ("len", "max", "min", "sum", "sorted", "abs", "round", "int", "float", "list", "tuple", "set", "any", "all")
+
+
+def no_listener(stage: Stage, done: int, total: int) -> None:
+    """Ignore the progress of a run."""
 
 
 def large_challenge(count: int, seed: int = 1, *, by_models: bool = False) -> Challenge:

@@ -23,6 +23,7 @@ from eth_utils.address import to_checksum_address
 from tests.support.chaos import ChaosPlan, post_challenge
 from tests.support.faulty_node import FaultyNode
 from tests.support.half_open import half_open
+from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.actions.evaluate import evaluate
@@ -34,7 +35,6 @@ from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
 from clara_eval.chain.wallet import evaluator_policy, open_wallet
 from clara_eval.chain.winners import scoring_function
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.status import read_status
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.demo.lifecycle import local_settings

@@ -31,17 +31,16 @@ def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int
     """Read base units; a symbol in the text must be the token's, or a dollar's if it is one."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
-        raise BadInput(f"{text[:40]!r} is not an amount.", value=text, remedy='Write it like "100" or "12.5 USDC".')
+        raise BadInput(f"{text[:40]!r} is not an amount.", remedy='Write it like "100" or "12.5 USDC".')
     whole, fraction, symbol = found.group(1), found.group(2) or "", found.group(3)
     asked = {(symbol or "").lower(), "usd" if text.strip().startswith("$") else ""}
     if not asked <= {"", token.symbol.lower(), *(["usd"] if is_dollar else [])}:
         raise BadInput(
             f"The amount is in {symbol or 'dollars'}, but the prize token is {token.symbol}.",
-            value=text,
             remedy="Give the amount in the prize token, or name another token by its address.",
         )
     if len(fraction.rstrip("0")) > token.decimals:
-        raise BadInput(f"{text[:40]!r} has more decimals than {token.symbol} ({token.decimals}).", value=text)
+        raise BadInput(f"{text[:40]!r} has more decimals than {token.symbol} ({token.decimals}).")
     digits = fraction.rstrip("0").ljust(token.decimals, "0")
     return int(re.sub("[_,]", "", whole) + digits)
 
@@ -76,32 +75,27 @@ def parse_span(text: str) -> int | None:
 
 def parse_deadline(text: str, now: int) -> int:
     """Read a future moment: a span from `now`, a timestamp, or a date with its time zone."""
-    moment = _moment(text.strip(), now)
+    if (span := parse_span(text)) is not None:
+        moment = now + span
+    elif re.fullmatch(r"[0-9]{9,11}", text.strip()):
+        moment = int(text)
+    else:
+        try:
+            date = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise BadInput(
+                f"deadline {text[:40]!r} is not a moment.",
+                remedy='Write "7 days", "36h", or a date with its time zone: "2026-12-01T12:00:00Z".',
+            ) from None
+        if date.tzinfo is None:
+            raise BadInput(f"deadline {text[:40]!r} has no time zone.", remedy='Add one, such as "Z" for UTC.')
+        moment = int(date.timestamp())
     if moment <= now:
         remedy = 'Say for example "7 days".'
-        raise BadInput(f"The deadline {text[:40]!r} is not in the future.", value=text, remedy=remedy)
+        raise BadInput(f"The deadline {text[:40]!r} is not in the future.", remedy=remedy)
     if moment > now + 10 * 366 * 86400:
-        raise BadInput(f"The deadline {text[:40]!r} is more than ten years away.", value=text)
+        raise BadInput(f"The deadline {text[:40]!r} is more than ten years away.")
     return moment
-
-
-def _moment(text: str, now: int) -> int:
-    span = parse_span(text)
-    if span is not None:
-        return now + span
-    if re.fullmatch(r"[0-9]{9,11}", text):
-        return int(text)
-    try:
-        date = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadInput(
-            f"deadline {text[:40]!r} is not a moment.",
-            value=text,
-            remedy='Write "7 days", "36h", or a date with its time zone: "2026-12-01T12:00:00Z".',
-        ) from None
-    if date.tzinfo is None:
-        raise BadInput(f"deadline {text[:40]!r} has no time zone.", value=text, remedy='Add one, such as "Z" for UTC.')
-    return int(date.timestamp())
 
 
 def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -> tuple[int, ...]:
@@ -113,14 +107,12 @@ def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -
         raise BadInput(
             f"The shares {list(shares)} do not pay out the whole prize.",
             path="payout",
-            value=list(shares),
             remedy="Give basis points above 0 that sum to 10000, best first.",
         )
     if winner_count is not None and winner_count != len(shares):
         raise BadInput(
             f"{len(shares)} shares cannot pay {winner_count} winners.",
             path="winnerCount",
-            value=winner_count,
             remedy="Leave winnerCount away, or give one share for each winner.",
         )
     return shares
@@ -143,7 +135,6 @@ def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
         raise BadInput(
             f"{payout[:40]!r} is not a payout split.",
             path="payout",
-            value=payout,
             remedy="Use top1, top3, top5, equal, or basis points such as 5000,3000,2000.",
         ) from None
 

@@ -29,7 +29,7 @@ def back_up(database_url: str, target: Path) -> int:
     if not is_there(database_url):
         raise NotFound(f"There is no database {source} to back up.", remedy="Check CLARA_DATABASE_URL.")
     if target.exists():
-        raise BadInput(f"{target} exists already.", value=str(target), remedy="Choose another name, or remove it.")
+        raise BadInput(f"{target} exists already.", remedy="Choose another name, or remove it.")
     part = target.with_name(target.name + ".part")
     try:
         make_private(part)
@@ -43,7 +43,7 @@ def back_up(database_url: str, target: Path) -> int:
             os.fsync(written.fileno())
         part.rename(target)
     except (OSError, sqlite3.Error) as bad:
-        raise BadInput(f"{target} cannot be written: {bad}.", value=str(target), remedy="Name another file.") from bad
+        raise BadInput(f"{target} cannot be written: {bad}.", remedy="Name another file.") from bad
     finally:
         part.unlink(missing_ok=True)
     return target.stat().st_size

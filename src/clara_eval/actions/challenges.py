@@ -168,7 +168,20 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
-    winners, yours = await posted_winners(caller, challenge), await _yours(caller, challenge, sender)
+    winners = [
+        PostedWinner(
+            rank=rank,
+            address=winner.account,
+            agentId=str(winner.agent_id),
+            score=winner.score,
+            prizeAmount=str(winner.prize_amount),
+            prize=show_amount(winner.prize_amount, challenge.token),
+        )
+        for rank, winner in enumerate(
+            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
+        )
+    ]
+    yours = await _yours(caller, challenge, sender)
     return DetailResult(
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
@@ -204,21 +217,6 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
         )
         for record in found
         if record is not None and record.entered
-    ]
-
-
-async def posted_winners(caller: Caller, challenge: Challenge) -> list[PostedWinner]:
-    winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
-    return [
-        PostedWinner(
-            rank=rank,
-            address=winner.account,
-            agentId=str(winner.agent_id),
-            score=winner.score,
-            prizeAmount=str(winner.prize_amount),
-            prize=show_amount(winner.prize_amount, challenge.token),
-        )
-        for rank, winner in enumerate(winners, start=1)
     ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from clara_eval.actions.amounts import show_amount, show_moment, show_wait
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
-from clara_eval.actions.plan import Action, Plan, Transaction, sender_of, transaction, with_gas
+from clara_eval.actions.plan import Action, Plan, sender_of, transaction, with_gas
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.core.address import Address
@@ -33,14 +33,21 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
     if claimant is None:
         raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
     due = await _due(caller, challenge, claimant)
+    name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
     claimed = await caller.chain.results.has_claimed(challenge.address, [claimant])
     if claimed[claimant]:
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
     shown = show_amount(due.amount, challenge.token)
+    contract = caller.chain.challenges.contract(challenge.address)
+    steps = [transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")]
+    if due.first is not None:
+        words = f"{due.first.capitalize()} the challenge, which is due"
+        steps.insert(0, transaction(challenge.address, contract.bare_call(due.first), words))
+    steps[0] = await with_gas(caller, claimant, steps[0])
     return Plan(
         action="challenge_claim",
         sender=claimant,
-        transactions=await _transactions(caller, challenge, claimant, due, shown),
+        transactions=tuple(steps),
         question=f"Claim {shown} from {challenge.address} on {caller.settings.network_name}? It costs gas.",
         summary=f"{shown} go to {claimant} as {'prize' if due.kind == 'prize' else 'share of the expired challenge'}.",
         challenge=challenge.address,
@@ -49,37 +56,31 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
 
 
 async def _due(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+    now, at = challenge.block.timestamp, challenge.address
     match challenge.status:
         case ChallengeStatus.FINALIZED:
             return await _prize(caller, challenge, claimant)
         case ChallengeStatus.EXPIRED:
             return await _share(caller, challenge, claimant)
         case ChallengeStatus.CANCELLED:
-            raise CannotAct(
-                f"The challenge {challenge.address} was cancelled: its prize went back to the poster.",
-                remedy="There is nothing to claim.",
-            )
+            told = f"The challenge {at} was cancelled: its prize went back to the poster."
+            raise CannotAct(told, remedy="There is nothing to claim.")
         case ChallengeStatus.OPEN:
-            until = "is open until" if challenge.block.timestamp <= challenge.deadline else "waits for scoring since"
+            until = "is open until" if now <= challenge.deadline else "waits for scoring since"
             raise NotYet(
-                f"The challenge {challenge.address} {until} {show_moment(challenge.deadline)}.",
+                f"The challenge {at} {until} {show_moment(challenge.deadline)}.",
                 remedy="Prizes can be claimed 12 hours after the scores are posted.",
             )
+        case ChallengeStatus.SCORING if challenge.score_posted_at:
+            found = await _prize(caller, challenge, claimant)
+            _check_waited(challenge, "Claim")
+            return replace(found, first="finalize")
+        case ChallengeStatus.SCORING if now > challenge.scoring_deadline:
+            return replace(await _share(caller, challenge, claimant), first="expire")
         case ChallengeStatus.SCORING:
-            return await _from_scoring(caller, challenge, claimant)
-
-
-async def _from_scoring(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
-    if challenge.score_posted_at:
-        found = await _prize(caller, challenge, claimant)
-        _check_waited(challenge, "Claim")
-        return replace(found, first="finalize")
-    if challenge.block.timestamp > challenge.scoring_deadline:
-        return replace(await _share(caller, challenge, claimant), first="expire")
-    raise NotYet(
-        f"No scores are posted for {challenge.address} yet.",
-        remedy=f"If none come by {show_moment(challenge.scoring_deadline)}, every submitter can claim an equal share.",
-    )
+            until = show_moment(challenge.scoring_deadline)
+            remedy = f"If none come by {until}, every submitter can claim an equal share."
+            raise NotYet(f"No scores are posted for {at} yet.", remedy=remedy)
 
 
 def _check_waited(challenge: Challenge, verb: str) -> None:
@@ -108,19 +109,6 @@ async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> _Du
             remedy="Claim with the wallet that submitted (NotASubmitter).",
         )
     return _Due("expired_refund", (challenge.prize_pool + challenge.poster_bond) // challenge.submission_count, None)
-
-
-async def _transactions(
-    caller: Caller, challenge: Challenge, claimant: Address, due: _Due, shown: str
-) -> tuple[Transaction, ...]:
-    name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
-    contract = caller.chain.challenges.contract(challenge.address)
-    claimed = transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")
-    if due.first is None:
-        return (await with_gas(caller, claimant, claimed),)
-    words = f"{due.first.capitalize()} the challenge, which is due"
-    first = transaction(challenge.address, contract.bare_call(due.first), words)
-    return (await with_gas(caller, claimant, first), claimed)
 
 
 def finalize(address: str, sender: str | None = None) -> Action:

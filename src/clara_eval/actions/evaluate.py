@@ -39,10 +39,6 @@ LEASE_SECONDS = 30.0
 T = TypeVar("T")
 
 
-def _this_process() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-
-
 @dataclass(frozen=True, slots=True)
 class Observer:
     """Callbacks for progress; they must be cheap."""
@@ -66,7 +62,7 @@ class EvaluationRequest:
     """Calls a second as seen before; None is what the settings let expect."""
     budget_seconds: float | None = None
     """For the whole attempt; None is what the scoring window leaves."""
-    holder: str = field(default_factory=_this_process)
+    holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
     lease_seconds: float = LEASE_SECONDS
 
 
@@ -82,7 +78,10 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
     async with held(app.store, lease, request.holder, request.lease_seconds), shown:
         status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
         try:
-            done = await _attempt(app, address, request, status)
+            is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
+            was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
+            evaluating = _evaluate_now(app, address, request, status)
+            done = await (_while_there(address, evaluating) if was_seen else evaluating)
         except Exception as bad:
             try:
                 await status.say_error(gravest(bad))
@@ -105,14 +104,6 @@ async def check_known(app: App, address: Address) -> None:
     factory = to_address(app.settings.factory)
     if not await app.chain.challenges.is_challenge_of(factory, address):
         raise NotFound(f"{address} is not a challenge of the factory {factory}.", remedy="Check the network.")
-
-
-async def _attempt(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:
-    """Evaluate once; a challenge that was seen before and is gone from the node is an outage."""
-    is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
-    was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
-    evaluating = _evaluate_now(app, address, request, status)
-    return await (_while_there(address, evaluating) if was_seen else evaluating)
 
 
 async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, status: StatusWriter) -> Evaluation:

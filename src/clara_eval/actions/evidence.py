@@ -6,7 +6,7 @@ import base64
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
 from clara_eval.challenges.chain_records import known_results
@@ -14,7 +14,7 @@ from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import EvaluatorRecord, Features, Scores
+from clara_eval.documents.results import Earned, EvaluatorRecord, Features, Scores
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
 from clara_eval.submissions.files import is_archive, read_archive
@@ -40,7 +40,7 @@ class HarnessCall:
 @dataclass(frozen=True, slots=True)
 class SubmittedWork:
     text: str | None
-    """None if nothing was received, or it is not text."""
+    """Of an archive what its readers were shown; None if nothing was received, or it is not text."""
     submitted_at: int
     version: int
     outcome: str = ""
@@ -80,28 +80,24 @@ async def submitted_work(
 
 
 def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
+    received = base64.b64decode(found[f"solution/{account}"]["received"]["content"] or "")
+    try:
+        text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
+    except (UnicodeDecodeError, BadSubmission):
+        text = None
     run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
     copied = [_ADDRESS.search(row["reason"]) for row in found["rejected"]
               if row["account"] == account and row["code"] == "copy"]  # fmt: skip
     like = [match.group() for match in copied if match]
     like += [row["earlier"] for row in found["similar"] if row["later"] == account]
     return SubmittedWork(
-        text=_text(found[f"solution/{account}"]["received"]["content"]),
+        text=text,
         submitted_at=sent["submittedAt"],
         version=sent["version"],
         outcome=run["outcome"],
         calls=tuple(HarnessCall(**call) for call in run["calls"]),
         like=next(iter(like), ""),
     )
-
-
-def _text(content: str | None) -> str | None:
-    """The text of a submission; of an archive what its readers were shown."""
-    received = base64.b64decode(content or "")
-    try:
-        return read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
-    except (UnicodeDecodeError, BadSubmission):
-        return None
 
 
 def difference(old: str, new: str) -> list[str]:
@@ -159,6 +155,33 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
     """Who approved the result and why, in a sentence; empty if no person did."""
     review = await read_review(reader.store, reader.chain_id, address)
     return f"Approved by {review.by or 'the operator'}: {review.note}" if review and review.state == "approved" else ""
+
+
+@dataclass(slots=True)
+class AgentTotals:
+    """What one agent did where entries are closed; what it earned is by token."""
+
+    number: int
+    address: str
+    entered: int = 0
+    won: int = 0
+    earned: dict[str, Earned] = field(default_factory=dict)
+
+
+async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
+    """Every agent that entered a challenge known here."""
+    found: dict[int, AgentTotals] = {}
+    rounds = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
+    for result in rounds.values():
+        for one in result.entrants:
+            found.setdefault(one.agentId, AgentTotals(one.agentId, one.address)).entered += 1
+        for winner in (one for one in result.winners if one.agentId in found):
+            standing, token = found[winner.agentId], result.token
+            before = standing.earned.get(token.address, Earned(token=token, amount="0"))
+            amount = str(int(before.amount) + int(winner.prizeAmount))
+            standing.earned[token.address] = Earned(token=token, amount=amount)
+            standing.won += 1
+    return list(found.values())
 
 
 async def challenges_of(reader: ResultReader, account: str) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -136,17 +136,16 @@ def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidd
         if re.search(r"\bSubmission\b", _NOT_A_USE.sub("", harness.source)):
             warnings.append(TYPED_BY_SUBMISSION)
     elif not is_hidden:
-        warnings += _known(first, machine.run(replace(harness, seed=OTHER_SEED), submission))
+        # A metric has a known input if another seed changes neither value nor cost.
+        other = machine.run(replace(harness, seed=OTHER_SEED), submission)
+        warnings += [
+            f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
+            for call, again in zip(first.calls, other.calls, strict=True)
+            if call.kind == "metric" and call == again
+        ]
+        if other.outcome != RunOutcome.PASSED:
+            warnings.append(f"With another seed the reference does not pass: {other.outcome.value}.")
     return HarnessCheck(first, (), tuple(warnings))
-
-
-def _known(first: Executed, other: Executed) -> Iterator[str]:
-    """Metrics with a known input: another seed changes neither value nor cost."""
-    for call, again in zip(first.calls, other.calls, strict=True):
-        if call.kind == "metric" and call == again:
-            yield f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
-    if other.outcome != RunOutcome.PASSED:
-        yield f"With another seed the reference does not pass: {other.outcome.value}."
 
 
 def _unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[str]:
@@ -226,12 +225,12 @@ def run_document(executed: Executed) -> dict[str, object]:
 
 
 async def run_public(
-    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str
+    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: Callable[[str], str] | None = None
 ) -> tuple[Harness | None, Executed | None]:
-    """Run a text under the public harness of a config, as far as there is something to run."""
+    """Run a text, or the source of an archive by language, under the public harness of a config."""
     spec = config.harness
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, lambda _: text)
+    program = program_of(harness, config.language or guess_language(text), schema, source or (lambda _: text))
     return harness, await run_here(machine, harness, program) if program else None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from clara_eval.challenges.public_documents import leaderboard_rows, result_document
 from clara_eval.core.untrusted import escaped
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.result import EvaluationResult
 

@@ -30,6 +30,7 @@ from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address, normal_signature, signer_of, to_address
 from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped
+from clara_eval.documents.rest import DraftPlaceRecord
 from clara_eval.documents.results import Document
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
@@ -38,19 +39,12 @@ from clara_eval.store.sql_store import PublicKeys
 MAX_PLACES = 50
 
 
-class DraftRow(Document):
-    address: str
-    rank: int
-    score: int
-    status: str
-
-
 class ObjectionResult(Document):
     address: str
     outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"]
     traceDigest: str
     objectionsUntil: int
-    places: list[DraftRow]
+    places: list[DraftPlaceRecord]
     """The first ones, best first."""
     total: int
     margin: str
@@ -93,7 +87,7 @@ async def object_or_show(
         outcome="objected" if about else "announced",
         traceDigest=draft.digest,
         objectionsUntil=draft.until,
-        places=[DraftRow(**asdict(place)) for place in draft.places[:MAX_PLACES]],
+        places=[DraftPlaceRecord(**asdict(place)) for place in draft.places[:MAX_PLACES]],
         total=len(draft.places),
         margin=draft.margin,
         about=about or None,
@@ -103,10 +97,9 @@ async def object_or_show(
         return found
     if not signature:
         message = objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
-        if caller.account is None or key is None:
-            return found.model_copy(update={"outcome": "unsigned", "message": message})
-        if confirmed != "yes":
-            outcome = "declined" if confirmed == "no" else "needs_confirmation"
+        if caller.account is None or key is None or confirmed != "yes":
+            unconfirmed = "declined" if confirmed == "no" else "needs_confirmation"
+            outcome = "unsigned" if caller.account is None or key is None else unconfirmed
             return found.model_copy(update={"outcome": outcome, "message": message})
         signature = sign_text(key, message)
     if isinstance(caller.records, ApiRecords):
@@ -122,7 +115,13 @@ async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, A
     address = to_address(wanted.address)
     if wanted.about:
         _check_words(wanted.about.lower(), wanted.reason)
-    draft = await _read_announced(caller, address)
+    if isinstance(caller.records, ApiRecords):
+        draft = await _served_draft(caller.settings.api_url or "", address)
+    elif (store := await caller.store.existing()) is not None:
+        draft = await read_draft(store, caller.chain_id, address)
+    else:
+        remedy = "Set CLARA_API_URL to the service that evaluates it."
+        raise NotFound(f"No result of {address} is announced here.", remedy=remedy)
     account = caller.account if wanted.about and not wanted.signature else None
     if account is not None and account.address not in {place.address for place in draft.places}:
         raise BadInput(
@@ -133,16 +132,7 @@ async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, A
     return address, draft
 
 
-async def _read_announced(caller: Caller, address: Address) -> AnnouncedDraft:
-    if not isinstance(caller.records, ApiRecords):
-        store = await caller.store.existing()
-        if store is None:
-            raise NotFound(
-                f"No result of {address} is announced here.",
-                remedy="Set CLARA_API_URL to the service that evaluates it.",
-            )
-        return await read_draft(store, caller.chain_id, address)
-    api_url = caller.settings.api_url or ""
+async def _served_draft(api_url: str, address: Address) -> AnnouncedDraft:
     status, text = await ask_service(api_url, address, "draft")
     if status != HTTPStatus.OK:
         raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
@@ -200,15 +190,15 @@ async def _checked(
         )
     kind, _, what = about.partition(":")
     if kind == "game" and (what not in places or what == signer):
-        raise BadInput(f"{what} is not another submitter of this challenge.", path="about", value=about)
+        raise BadInput(f"{what} is not another submitter of this challenge.", path="about")
     if kind in {"rejected", "copy"} and places[signer].status != "rejected":
-        raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about", value=about)
+        raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about")
     return draft.digest, Objection(Address(signer), about, reason, signed)
 
 
 def _check_words(about: str, reason: str) -> None:
     if not ABOUT.fullmatch(about):
-        raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about", value=about)
+        raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about")
     if not reason.strip() or len(reason) > MAX_REASON:
         raise BadInput(f"The reason has to have 1 to {MAX_REASON} characters.", path="reason")
     if escaped(reason) != reason:

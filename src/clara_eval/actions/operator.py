@@ -85,7 +85,13 @@ async def _wallet(app: App) -> str:
     balance, posts = await posts_covered(app.chain, address)
     place = app.wallet.signer.what
     shown = f"{address} ({place}), {balance / 1e18:.6f} ETH: enough for {posts:,} posts at the present fee"
-    shown += await _others(app)
+    waiting = Counter(
+        one.evaluator
+        for one in (await summaries(app.store, app.chain_id)).values()
+        if one.chainStatus in {"open", "scoring"} and not one.scorePostedAt and one.evaluator != address
+    )
+    earlier = [f"{waiting[one]} of {one}" for one in sorted(waiting) if await app.store.pending_nonces(one)]
+    shown += f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
     if (gap := await app.sender.find_gap(app.chain_id)) is not None:
         raise ClaraError(
             f"{shown}. {gap.found}.", remedy="`clara-eval serve` fills it by itself: send nothing by hand."
@@ -93,15 +99,6 @@ async def _wallet(app: App) -> str:
     if posts < FEW_POSTS:
         raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS} posts.")
     return shown
-
-
-async def _others(app: App) -> str:
-    """Name challenges that wait for scores of an earlier evaluator key."""
-    index = await summaries(app.store, app.chain_id)
-    waiting = [one for one in index.values() if one.chainStatus in {"open", "scoring"} and not one.scorePostedAt]
-    count = Counter(one.evaluator for one in waiting if one.evaluator != app.sender.address)
-    earlier = [f"{count[one]} of {one}" for one in sorted(count) if await app.store.pending_nonces(one)]
-    return f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
 
 
 async def _store(app: App) -> str:
@@ -125,7 +122,7 @@ async def known_status(settings: Settings, address: Address) -> tuple[EvalStatus
             return status, await read(store, chain_id, Scores, scores_key(address))
     if settings.api_url is None:
         return None, None
-    service = ApiRecords(settings.api_url)
+    service = ApiRecords(settings.api_url, settings.network.chain_id)
     return await service.status(address), await service.scores(address)
 
 

@@ -21,7 +21,6 @@ from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
-from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
 from clara_eval.store.sql_store import SqlStore
@@ -72,8 +71,7 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     if store is None or caller.account is None:
         return None
     run = run_of(caller, caller.account)
-    text = await store.entry(run, action.key)
-    if text is None:
+    if (text := await store.entry(run, action.key)) is None:
         return None
     started = _STARTED.validate_json(text)
     is_signed = bool(await store.transactions(run, started.intention(0)))
@@ -83,7 +81,7 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     return None
 
 
-async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) -> list[SentStep]:
+async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[SentStep]:
     """Send every step and wait for it; limit and ether are checked before the first."""
     account = caller.account
     if account is None:
@@ -103,7 +101,8 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) 
     sent: list[SentStep] = []
     try:
         for number, planned in enumerate(started.plan.transactions):
-            await report(number, len(started.plan.transactions), planned.description)
+            if report is not None:
+                await report(number, len(started.plan.transactions), planned.description)
             with naming_sent(sent):
                 sent.append(await steps.send(number))
     except CannotAct:
@@ -111,7 +110,8 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report) 
             await store.forget_entry(run, action.key)
         raise
     await store.forget_entry(run, action.key)
-    await report(len(sent), len(sent), "done")
+    if report is not None:
+        await report(len(sent), len(sent), "done")
     return sent
 
 
@@ -149,14 +149,11 @@ async def _check_ether(caller: Caller, account: EthereumAccount, plan: Plan) -> 
     gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
     needed = gas * (await account.fees()).max_fee_per_gas
     if balance < needed:
+        has, wanted = (f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".") for wei in (balance, needed))
         raise CannotAct(
-            f"The wallet {account.address} has {_ether(balance)} ETH, but gas may cost up to {_ether(needed)} ETH.",
+            f"The wallet {account.address} has {has} ETH, but gas may cost up to {wanted} ETH.",
             remedy=f"Send it some ETH on {caller.settings.network_name}.",
         )
-
-
-def _ether(wei: int) -> str:
-    return f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +169,14 @@ class _Steps:
         planned, pace = self.started.plan.transactions[number], self.caller.pace
         data = bytes.fromhex(planned.data.removeprefix("0x"))
         call = ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
+
+        async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
+            return None  # only this transaction is the person's; no other can take its place
+
         end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
         while True:
             try:
-                return await self._sent(planned, await self.sender.send(call, _never_done))
+                return await self._sent(planned, await self.sender.send(call, is_done))
             except CannotPublish as refused:
                 tries -= 1
                 if tries <= 0 and isinstance(refused, ContractRefused):
@@ -220,14 +221,6 @@ class _Steps:
         )
 
 
-async def _never_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
-    """A person's transaction is done when it is in a block; no other can stand for it."""
-    return None
-
-
-async def report_nothing(_done: int, _total: int, _words: str) -> None: ...
-
-
 async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> Plan:
     """Plan an action, or go on with one that was begun; if only shown, a refusal of the wallet is a warning."""
     plan = await unfinished_plan(caller, action) or await action.plan(caller, None)
@@ -243,7 +236,7 @@ async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> 
 
 
 async def perform(
-    caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report = report_nothing
+    caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report | None = None
 ) -> ActResult:
     """Plan an action, and send it if there is a wallet and a yes."""
     if caller.account is None:
@@ -298,7 +291,11 @@ def _document(
     outcome: Literal["unsigned", "needs_confirmation", "declined", "sent"],
     sent: Sequence[SentStep] = (),
 ) -> ActResult:
-    challenge = plan.challenge or _created(caller, sent)
+    challenge, factory = plan.challenge, caller.chain.challenges.factory(caller.factory)
+    topic = factory.abi.event("ChallengeCreated").topic
+    for entry in (entry for item in sent for entry in item.receipt.logs):
+        if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
+            challenge = challenge or factory.challenge_created(entry).address
     return ActResult(
         action=plan.action,
         outcome=outcome,
@@ -333,13 +330,3 @@ def _document(
         warnings=list(plan.warnings),
         details=dict(plan.details),
     )
-
-
-def _created(caller: Caller, sent: Sequence[SentStep]) -> Address | None:
-    """Read the new challenge from the factory's own event."""
-    factory = caller.chain.challenges.factory(caller.factory)
-    topic = factory.abi.event("ChallengeCreated").topic
-    for entry in (entry for item in sent for entry in item.receipt.logs):
-        if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
-            return factory.challenge_created(entry).address
-    return None

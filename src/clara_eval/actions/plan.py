@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from clara_eval.app import Caller
 from clara_eval.chain.account import ContractRefused, estimate_gas
-from clara_eval.chain.contracts.abi import ContractRefusal
 from clara_eval.chain.model import PrizeToken
 from clara_eval.chain.transaction import ContractCall
 from clara_eval.core.address import Address, to_address
@@ -80,7 +79,6 @@ def sender_of(caller: Caller, sender: str | None) -> Address | None:
         raise BadInput(
             f"The sender {named} is not the local wallet {caller.account.address}.",
             path="sender",
-            value=sender,
             remedy="Omit the sender, or remove CLARA_WALLET_KEY to get unsigned transactions.",
         )
     return caller.account.address
@@ -108,13 +106,10 @@ async def with_gas(caller: Caller, sender: Address | None, planned: Transaction)
 
 
 def would_be_refused(planned: Transaction, refused: ContractRefused) -> CannotAct:
-    return CannotAct(f"{planned.description} would be refused: {refusal_in_words(refused.refusal)}")
-
-
-def refusal_in_words(refusal: ContractRefusal | None) -> str:
     """Say a contract's refusal; its own words, which a stranger may have written, are fenced."""
+    refusal, said = refused.refusal, str(refused.refusal)
     if refusal is None:
-        return "The contract refused, without a reason that we know."
-    if refusal.name == "Error":
-        return f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
-    return str(refusal)
+        said = "The contract refused, without a reason that we know."
+    elif refusal.name == "Error":
+        said = f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
+    return CannotAct(f"{planned.description} would be refused: {said}")

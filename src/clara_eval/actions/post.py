@@ -22,7 +22,7 @@ from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require
 from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import TokenContract
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken, worth_micro_usd
+from clara_eval.chain.model import Block, ChallengeStatus, PrizeToken, worth_micro_usd
 from clara_eval.challenges.fees import Fee, fee
 from clara_eval.config.eval_config import EvalConfig, build_metadata, collect_problems, config_hash, parse_eval_config
 from clara_eval.config.settings import listed
@@ -91,27 +91,6 @@ class ChallengeTerms:
     @property
     def total(self) -> int:
         return self.fee.total + self.bond
-
-
-def _question(caller: Caller, posting: Posting, terms: ChallengeTerms) -> str:
-    total, prize, bond, charged = (
-        show_amount(units, terms.token) for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
-    )
-    return (
-        f"Post this challenge on {caller.settings.network_name}? {total} leave the wallet: prize {prize}, bond {bond} "
-        f"(returned when it is finalized), fee {charged}. {show_count(len(terms.payout_bps), 'winner')}, "
-        f"deadline {posting.deadline[:40]}, evaluator {posting.evaluator}."
-    )
-
-
-def _summary(posting: Posting, terms: ChallengeTerms) -> str:
-    judge = "Clara evaluates." if posting.evaluator == "clara" else "The poster scores alone."
-    quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
-    return (
-        f"Prize {show_amount(terms.fee.escrow, terms.token)} for {show_count(len(terms.payout_bps), 'winner')}, bond "
-        f"{show_amount(terms.bond, terms.token)}, total {show_amount(terms.total, terms.token)}. {judge} "
-        f"{terms.fee.shown if posting.evaluator == 'clara' else ''}{quote}"
-    ).strip()
 
 
 def _details(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:
@@ -212,19 +191,33 @@ def post(posting: Posting, sender: str | None = None) -> Action:
 async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> Plan:
     poster = sender_of(caller, sender)
     _check_words(posting)
-    config = _config(posting)
+    is_for_clara = posting.evaluator == "clara"
+    config = parse_eval_config(posting.eval_config) if posting.eval_config.strip() else None
+    if config is None and is_for_clara:
+        raise BadInput(
+            "An evaluation by Clara needs an eval config with features and criteria.",
+            path="evalConfigJSON",
+            remedy='Give {"version": 1, "features": […], "criteria": "…"}, or evaluator "self" to score yourself.',
+        )
     unchecked = await checked_harness(caller, posting, config)
     terms = await _terms(caller, posting, config, poster)
     await _refuse_twice(caller, posting, terms, poster)
     transactions = await _transactions(caller, posting, terms, poster)
-    is_for_clara = posting.evaluator == "clara"
     lacking = await missing_model_of(caller.records, caller.settings, config) if config and is_for_clara else []
+    total, prize, bond, charged = (
+        show_amount(units, terms.token) for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
+    )
+    winners = show_count(len(terms.payout_bps), "winner")
+    judge = f"Clara evaluates. {terms.fee.shown}" if is_for_clara else "The poster scores alone."
+    quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
     return Plan(
         action="challenge_post",
         sender=poster,
         transactions=transactions,
-        question=_question(caller, posting, terms),
-        summary=_summary(posting, terms),
+        question=f"Post this challenge on {caller.settings.network_name}? {total} leave the wallet: prize {prize}, "
+        f"bond {bond} (returned when it is finalized), fee {charged}. {winners}, deadline {posting.deadline[:40]}, "
+        f"evaluator {posting.evaluator}.",
+        summary=f"Prize {prize} for {winners}, bond {bond}, total {total}. {judge}{quote}",
         spends=Spending(terms.token, terms.total),
         warnings=(*lacking, *unchecked, *_warnings(caller, posting, config, terms)),
         details=_details(posting, terms),
@@ -233,7 +226,7 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
 
 def _check_words(posting: Posting) -> None:
     if not posting.title.strip() or len(posting.title) > 200:
-        raise BadInput("The title is empty or longer than 200 characters.", path="title", value=posting.title[:80])
+        raise BadInput("The title is empty or longer than 200 characters.", path="title")
     if not posting.problem_statement.strip():
         raise BadInput("The problem statement is empty.", path="problemStatement", remedy="Say what agents should do.")
     if not 0 <= posting.max_participants < 2**256:
@@ -250,22 +243,9 @@ def _check_words(posting: Posting) -> None:
         raise BadInput("The private set hash is not 0x and 64 hex digits.", path="privateSetHash")
 
 
-def _config(posting: Posting) -> EvalConfig | None:
-    if posting.eval_config.strip():
-        return parse_eval_config(posting.eval_config)
-    if posting.evaluator == "clara":
-        raise BadInput(
-            "An evaluation by Clara needs an eval config with features and criteria.",
-            path="evalConfigJSON",
-            remedy='Give {"version": 1, "features": […], "criteria": "…"}, or evaluator "self" to score yourself.',
-        )
-    return None
-
-
 async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> ChallengeTerms:
-    token = await _token(caller, posting)
     head = await caller.chain.blocks.head()
-    now = head.timestamp
+    token, now = await _token(caller, posting, head), head.timestamp
     deadline = parse_deadline(posting.deadline, now)
     window = parse_span(posting.scoring_window)
     if not window:
@@ -279,7 +259,6 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
         raise BadInput(
             f"At most {cap} participants cannot fill {len(shares)} winning places: no result could be posted.",
             path="maxParticipants",
-            value=cap,
             remedy="Allow more participants (at least 2), or pay fewer winners.",
         )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
@@ -319,38 +298,29 @@ def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None)
     return fee(mode, parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
 
 
-async def _token(caller: Caller, posting: Posting) -> PrizeToken:
-    wanted = posting.token or caller.settings.usdc
+async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
+    """The token at this address, or with this symbol: the dollar, Base's WETH, or one of CLARA_WALLET_TOKENS."""
+    wanted, network = posting.token or caller.settings.usdc, caller.settings.network_name
     if wanted is None:
         raise BadInput(
-            f"No prize token is named, and {caller.settings.network_name} has no fixed dollar token.",
+            f"No prize token is named, and {network} has no fixed dollar token.",
             path="token",
             remedy="Give the token's address, or set CLARA_USDC.",
         )
-    head = await caller.chain.blocks.head()
-    if not wanted.lower().startswith("0x"):
-        return await _token_called(caller, wanted, head)
-    address = to_address(wanted, what="token")
-    found = await caller.chain.challenges.token_at(address, head)
-    if found is None:
-        raise NotFound(
-            f"No token stands at {address} on {caller.settings.network_name}.",
-            remedy="Give the address of an ERC-20 token on this network.",
-        )
-    return found
-
-
-async def _token_called(caller: Caller, symbol: str, head: Block) -> PrizeToken:
-    """The token with this symbol: the network's dollar, Base's WETH, or one of CLARA_WALLET_TOKENS."""
-    places = (caller.settings.usdc, WETH, *listed(caller.settings.wallet_tokens))
-    for place in filter(None, places):
+    if wanted.lower().startswith("0x"):
+        address = to_address(wanted, what="token")
+        found = await caller.chain.challenges.token_at(address, head)
+        if found is None:
+            remedy = "Give the address of an ERC-20 token on this network."
+            raise NotFound(f"No token stands at {address} on {network}.", remedy=remedy)
+        return found
+    for place in filter(None, (caller.settings.usdc, WETH, *listed(caller.settings.wallet_tokens))):
         found = await caller.chain.challenges.token_at(to_address(place), head)
-        if found is not None and found.symbol.lower() == symbol.strip().lower():
+        if found is not None and found.symbol.lower() == wanted.strip().lower():
             return found
     raise BadInput(
-        f"Which token {symbol[:20]!r} is on {caller.settings.network_name} is not known here.",
+        f"Which token {wanted[:20]!r} is on {network} is not known here.",
         path="token",
-        value=symbol,
         remedy="Give the token's address, or list it in CLARA_WALLET_TOKENS.",
     )
 
@@ -373,23 +343,16 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms,
     newest = (await addresses(caller))[-NEWEST:]
     posters = await caller.chain.challenges.posters_of(newest)
     own = [address for address, found in zip(newest, posters, strict=True) if found == poster]
-    twin = next((found for found in await challenges_at(caller, own[-OWN:]) if _is_same(found, terms, poster)), None)
-    if twin is not None:
-        raise CannotAct(
-            f"You already posted this: {twin.address} is open with the same config and prize.",
-            see="duplicate",
-            about=twin.address,
-        )
-
-
-def _is_same(found: Challenge, terms: ChallengeTerms, poster: Address) -> bool:
-    return (
-        found.status is ChallengeStatus.OPEN
-        and (found.poster, found.evaluator, found.token.address) == (poster, terms.evaluator, terms.token.address)
-        and (found.prize_pool, found.payout_bps) == (terms.fee.escrow, terms.payout_bps)
-        and found.eval_config_hash == terms.config_hash
-        and abs(found.deadline - terms.deadline) < 3600
-    )
+    for found in await challenges_at(caller, own[-OWN:]):
+        if (
+            found.status is ChallengeStatus.OPEN
+            and (found.poster, found.evaluator, found.token.address) == (poster, terms.evaluator, terms.token.address)
+            and (found.prize_pool, found.payout_bps) == (terms.fee.escrow, terms.payout_bps)
+            and found.eval_config_hash == terms.config_hash
+            and abs(found.deadline - terms.deadline) < 3600
+        ):
+            said = f"You already posted this: {found.address} is open with the same config and prize."
+            raise CannotAct(said, see="duplicate", about=found.address)
 
 
 async def _transactions(
@@ -398,7 +361,21 @@ async def _transactions(
     escrow = show_amount(terms.escrow, terms.token)
     allow = TokenContract.approve(caller.factory, terms.escrow)
     approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
-    data = caller.chain.challenges.factory(caller.factory).create_challenge(_params(posting, terms))
+    terms_on_chain = {
+        "token": terms.token.address,
+        "evaluator": terms.evaluator,
+        "prizePool": terms.fee.escrow,
+        "deadline": terms.deadline,
+        "scoringDeadline": terms.scoring_deadline,
+        "challengeURI": terms.uri,
+        "evalConfigHash": terms.config_hash,
+        "privateSetHash": posting.private_set_hash,
+        "winnerCount": len(terms.payout_bps),
+        "payoutBps": terms.payout_bps,
+        "maxParticipants": posting.max_participants,
+        "skillTags": posting.skills,
+    }
+    data = caller.chain.challenges.factory(caller.factory).create_challenge(terms_on_chain)
     create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
     paid = TokenContract.transfer(terms.evaluator, terms.fee.amount)
     charged = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
@@ -416,21 +393,3 @@ async def _transactions(
     if await token.allowance(head, poster, caller.factory) < terms.escrow:
         return (await with_gas(caller, poster, approve), create, *pay)
     return (await with_gas(caller, poster, create), *pay)
-
-
-def _params(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:
-    """The fields of `createChallenge`, by their names in the contract."""
-    return {
-        "token": terms.token.address,
-        "evaluator": terms.evaluator,
-        "prizePool": terms.fee.escrow,
-        "deadline": terms.deadline,
-        "scoringDeadline": terms.scoring_deadline,
-        "challengeURI": terms.uri,
-        "evalConfigHash": terms.config_hash,
-        "privateSetHash": posting.private_set_hash,
-        "winnerCount": len(terms.payout_bps),
-        "payoutBps": terms.payout_bps,
-        "maxParticipants": posting.max_participants,
-        "skillTags": posting.skills,
-    }

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -81,50 +81,42 @@ async def published_live(app: App, address: Address) -> AsyncIterator[None]:
     if not places:
         yield
         return
-    live = _Live(app, places, address)
-    showing = asyncio.create_task(live.keep_showing())
+    shown: dict[str, dict[str, str]] = {place.name: {} for place in places}
+
+    async def show() -> None:
+        """Put what changed; a place that fails gets it the next time, and the evaluation goes on."""
+        for place in places:
+            try:
+                async with asyncio.timeout(LIVE_PUT_SECONDS):
+                    pairs = (await _live_pairs(app, address)).items() - shown[place.name].items()
+                    if pairs:
+                        await place.put_keys(app.chain_id, sorted(pairs))
+                        shown[place.name] |= pairs
+            except Exception as bad:  # noqa: BLE001 - what is shown, or a bug of ours, ends no evaluation
+                _log.warning("not_shown_live", challenge=address, place=place.name, problem=repr(bad))
+
+    async def keep_showing() -> None:
+        while True:
+            await asyncio.sleep(LIVE_SECONDS)
+            await show()
+
+    showing = asyncio.create_task(keep_showing())
     try:
         yield
     finally:
         showing.cancel()
         with suppress(asyncio.CancelledError):
             await showing
-        await live.show()
+        await show()
 
 
-@dataclass(slots=True)
-class _Live:
-    app: App
-    places: Sequence[Publication]
-    address: Address
-    shown: dict[tuple[str, str], str] = field(default_factory=dict)
-    """What each place has under each key."""
-
-    async def keep_showing(self) -> None:
-        while True:
-            await asyncio.sleep(LIVE_SECONDS)
-            await self.show()
-
-    async def show(self) -> None:
-        """Put what changed; a place that fails gets it the next time, and the evaluation goes on."""
-        for place in self.places:
-            try:
-                async with asyncio.timeout(LIVE_PUT_SECONDS):
-                    pairs = [pair for pair in await self._pairs() if self.shown.get((place.name, pair[0])) != pair[1]]
-                    if pairs:
-                        await place.put_keys(self.app.chain_id, pairs)
-                        self.shown |= {(place.name, key): value for key, value in pairs}
-            except Exception as bad:  # noqa: BLE001 - what is shown, or a bug of ours, ends no evaluation
-                _log.warning("not_shown_live", challenge=self.address, place=place.name, problem=repr(bad))
-
-    async def _pairs(self) -> list[tuple[str, str]]:
-        store, chain_id = self.app.store, self.app.chain_id
-        scores = await read_document(store, chain_id, scores_key(self.address)) or {}
-        status = await read(store, chain_id, EvalStatus, status_key(self.address))
-        if status is None or scores.get("postedBy"):
-            return []
-        facts = await store.items(chain_id, features_key(self.address, "")) if _is_public(self.app) else []
-        return [*facts, (status_key(self.address), plain_json(shown_to_all(status).model_dump()))]
+async def _live_pairs(app: App, address: Address) -> dict[str, str]:
+    scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
+    status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
+    if status is None or scores.get("postedBy"):
+        return {}
+    facts = await app.store.items(app.chain_id, features_key(address, "")) if _is_public(app) else []
+    return {**dict(facts), status_key(address): plain_json(shown_to_all(status).model_dump())}
 
 
 async def publish_missing(app: App, seconds: float | None = None, *, again: bool = False) -> AsyncIterator[Published]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from clara_eval.documents.results import (
     Features,
     Played,
     PrizeClaims,
+    ProvisionalBoard,
     Scores,
     Summary,
     read,
@@ -38,6 +40,7 @@ from clara_eval.documents.store_keys import (
     created_key,
     features_key,
     index_key,
+    provisional_key,
     public_harness_key,
     scores_key,
     status_key,
@@ -114,6 +117,8 @@ class ResultReader:
             summary.rules.harnessSource = await self.store.get(self.chain_id, public_harness_key(address))
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
+        is_early = scores is None and time.time() < summary.deadline
+        board = await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(address)) if is_early else None
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return ChallengeDetail.model_validate(
             {
@@ -121,6 +126,7 @@ class ResultReader:
                 "evaluation": await self.status(address, admin=admin),
                 "review": review.to_json() if review else None,
                 "leaderboard": scores if is_open else None,
+                "provisional": board,
                 "traceDigest": scores.traceDigest if scores and is_open else None,
             }
         )
@@ -277,20 +283,16 @@ def spend_report(spends: Iterable[Spend]) -> SpendReport:
 
 def spend_document(report: SpendReport) -> dict[str, object]:
     """Return the document of `clara-eval spend --json`: dollars as decimal strings."""
-    return {
-        "total": _line_json(report.total, "name"),
-        "byChallenge": [_line_json(line, "run") for line in report.by_challenge],
-        "byPoster": [_line_json(line, "poster") for line in report.by_poster],
-        "byMonth": [_line_json(line, "month") for line in report.by_month],
-    }
 
+    def row(line: SpendLine, name: str) -> dict[str, object]:
+        money = {"usd": usd(line.micro_usd), "openUsd": usd(line.open_micro_usd)}
+        return {name: line.name, **money, "evaluations": line.evaluations}
 
-def _line_json(line: SpendLine, name: str) -> dict[str, object]:
     return {
-        name: line.name,
-        "usd": usd(line.micro_usd),
-        "openUsd": usd(line.open_micro_usd),
-        "evaluations": line.evaluations,
+        "total": row(report.total, "name"),
+        "byChallenge": [row(line, "run") for line in report.by_challenge],
+        "byPoster": [row(line, "poster") for line in report.by_poster],
+        "byMonth": [row(line, "month") for line in report.by_month],
     }
 
 

@@ -178,4 +178,4 @@ def _result(where: str, left: str, right: str, winner: str, judge: str = "", *, 
 
 def _bad(where: str, value: str, reason: str, remedy: str) -> BadInput:
     shown = value if len(value) <= 80 else value[:80] + "…"
-    return BadInput(f"{where}: {shown!r} {reason}.", path=where, value=value, remedy=remedy)
+    return BadInput(f"{where}: {shown!r} {reason}.", path=where, remedy=remedy)

@@ -12,7 +12,6 @@ from clara_eval.actions.quote import missing_model
 from clara_eval.app import open_machine, open_reader
 from clara_eval.config.eval_config import (
     EvalConfig,
-    Feature,
     FeatureSchema,
     compile_schema,
     parse_eval_config,
@@ -23,8 +22,7 @@ from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.extract import ReadingContext, extract_features
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts, extract_features
 from clara_eval.harness import Machine
 from clara_eval.judge.comparison import describe
 from clara_eval.judge.extraction import type_names
@@ -67,21 +65,19 @@ async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Setti
 
 def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
     document = json.loads(config.canonical)
-    document["features"] = [_item(feature) for feature in schema.features]
+    document["features"] = [
+        {
+            key: value
+            for key, value in feature.to_json().items()
+            if feature.type in _ONLY_FOR.get(key, (feature.type,)) and value is not None and value != []
+        }
+        for feature in schema.features
+    ]
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     again, untyped = compile_schema(parse_eval_config(text.encode()))
     if again != schema or untyped:
         raise BadInput("The typed config does not read back as the same schema.", remedy="Type the features by hand.")
     return text
-
-
-def _item(feature: Feature) -> dict[str, object]:
-    """Write a feature with only the keys that its type uses."""
-    return {
-        key: value
-        for key, value in feature.to_json().items()
-        if feature.type in _ONLY_FOR.get(key, (feature.type,)) and value is not None and value != []
-    }
 
 
 async def _read(

@@ -73,45 +73,40 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
     registry = reputation_registry(app.settings)
     if registry is None or not app.sender.can_sign:
         return
-    budget = Budget(app.settings.reputation_gas)
-    for address in await _final_and_ours(app):
+    gas = app.settings.reputation_gas
+    rows = await app.store.items(app.chain_id, FEEDBACK)
+    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
+    final = [
+        (summary.scorePostedAt or 0, address)
+        for address, summary in (await summaries(app.store, app.chain_id)).items()
+        if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
+    ]
+    for _, address in sorted(final):
         plan = await _plan(app, registry, address)
         if plan is None:
             continue
         await _settle(app, address, plan)
         for earned in plan.left:
-            if budget.is_used_up:
-                _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left))
-                return
-            receipt = await _give(app, earned, plan, budget)
-            if receipt is not None:
-                yield receipt
-            if not budget.is_used_up:
-                await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+            agent = str(earned.agent_id)
+            try:
+                used = await estimate_gas(app.chain, earned.call(), app.sender.address)
+                if gas < used <= app.settings.reputation_gas:
+                    _log.info("feedback_goes_on_later", challenge=address, left=len(plan.left))
+                    return
+                if used > app.settings.reputation_gas:
+                    plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
+                else:
+                    gas -= used
+                    yield await _give(app, earned, plan)
+            except ContractRefused as bad:
+                plan.refuse(agent, str(bad))
+            await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
 
 
-@dataclass(slots=True)
-class Budget:
-    gas: int
-    is_used_up: bool = False
-
-
-async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan, budget: Budget) -> Receipt | None:
-    """Give one feedback and note the outcome in the plan; None if nothing was sent."""
+async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan) -> Receipt:
+    """Give one feedback and note the outcome in the plan."""
     agent = str(earned.agent_id)
-    try:
-        used = await estimate_gas(app.chain, earned.call(), app.sender.address)
-        if used > app.settings.reputation_gas:
-            plan.refuse(agent, f"It would use {used} gas, more than CLARA_REPUTATION_GAS allows a tick.")
-            return None
-        if used > budget.gas:
-            budget.is_used_up = True
-            return None
-        budget.gas -= used
-        receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
-    except ContractRefused as bad:
-        plan.refuse(agent, str(bad))
-        return None
+    receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
     if receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE):
         plan.given[agent] = receipt.tx_hash
         plan.last_block, plan.is_settled = max(plan.last_block, receipt.block_number or 0), False
@@ -135,18 +130,6 @@ async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
     await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
 
 
-async def _final_and_ours(app: App) -> list[Address]:
-    rows = await app.store.items(app.chain_id, FEEDBACK)
-    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
-    index = await summaries(app.store, app.chain_id)
-    final = [
-        (summary.scorePostedAt or 0, address)
-        for address, summary in index.items()
-        if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
-    ]
-    return [address for _, address in sorted(final)]
-
-
 async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:
     """Plan once what is said; None while the result is not certain."""
     text = await app.store.get(app.chain_id, FEEDBACK + address)
@@ -166,31 +149,25 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
                 f"The registry of feedback {registry} is about other agents than those of {address}.",
                 remedy="Check CLARA_REPUTATION_REGISTRY.",
             )
-        chosen = _chosen(app, scores)
+        paid = {winner.account for winner in scores.winners}
+        is_for_all = app.settings.reputation != "winners"
+        best: dict[int, int] = {}
+        for row in scores.rankings:
+            is_meant = row.status == "ranked" and (is_for_all or row.address in paid)
+            if is_meant and row.agentId is not None and row.score is not None:
+                best.setdefault(row.agentId, row.score)
         identity = app.chain.agents.identity(challenge.identity_registry)
-        are_ours = await identity.authorized(safe, app.sender.address, [agent for agent, _ in chosen])
-        skipped = [agent for (agent, _), is_ours in zip(chosen, are_ours, strict=True) if is_ours is not False]
+        are_ours = await identity.authorized(safe, app.sender.address, list(best))
+        skipped = [agent for agent, is_ours in zip(best, are_ours, strict=True) if is_ours is not False]
         uri = await trace_uri(app.store, app.chain_id, address, archived.digest) or ""
         place = (uri, await trace_keccak(app.store, app.chain_id, address))
         skill = next(iter(skills_in(inline_metadata(challenge.challenge_uri))), "")
         where = f"eip155:{app.chain_id}:{address}"
         planned = [
             EarnedFeedback(challenge.run, registry, agent, score, skill, where, *place, challenge.score_posted_at)
-            for agent, score in chosen
+            for agent, score in best.items()
             if agent not in skipped
         ]
         plan = FeedbackPlan(planned, skipped, {})
     await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
     return plan
-
-
-def _chosen(app: App, scores: Scores) -> list[tuple[int, int]]:
-    """Agents with their best score: all that were ranked, or the winners."""
-    paid = {winner.account for winner in scores.winners}
-    is_for_winners = app.settings.reputation == "winners"
-    rows = [row for row in scores.rankings if row.status == "ranked" and (row.address in paid or not is_for_winners)]
-    best: dict[int, int] = {}
-    for row in rows:
-        if row.agentId is not None and row.score is not None:
-            best.setdefault(row.agentId, row.score)
-    return list(best.items())

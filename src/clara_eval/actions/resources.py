@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
 from pathlib import Path
 
 from clara_eval.app import App
@@ -18,6 +17,7 @@ MEMORY_BYTES = 512 * 1024**2
 """A round of 300 entries takes 152 MB; eight rounds at once share most of it."""
 ADDRESS_BYTES = 2 * 1024**3
 """Libraries, stacks of threads and the compiled sandboxes."""
+_MB = 1024**2
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _FREE = (
     "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
@@ -25,49 +25,33 @@ _FREE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    name: str
-    needed: int
-    allowed: float
-    remedy: str
-
-    @property
-    def words(self) -> str:
-        allowed = "no limit" if self.allowed == float("inf") else f"{self.allowed:,.0f} allowed"
-        return f"{self.needed:,} {self.name} ({allowed})"
-
-
 async def check_resources(app: App) -> str:
     """Say in one sentence what the service needs; ClaraError if it has less."""
-    found = [*_of_machine(), *await _of_database(app)]
-    said = f"needs {', '.join(one.words for one in found)}"
-    short = [one for one in found if one.allowed < one.needed]
-    if short:
-        raise ClaraError(f"The service {said}.", remedy=" ".join(one.remedy for one in short))
-    return said
-
-
-def _of_machine() -> list[Resource]:
-    megabyte = 1024**2
-    address = _allowed(resource.RLIMIT_AS)
-    text = _MEMORY_LIMIT.read_text(encoding="ascii").strip() if _MEMORY_LIMIT.is_file() else "max"
-    memory = float(text) if text.isdigit() else float("inf")
-    return [
-        Resource("file descriptors", FILES, _allowed(resource.RLIMIT_NOFILE), "Raise `ulimit -n` or LimitNOFILE."),
-        Resource("MB of memory", MEMORY_BYTES // megabyte, memory / megabyte, "Raise the memory limit."),
-        Resource("MB of address space", ADDRESS_BYTES // megabyte, address / megabyte, "Raise `ulimit -v`."),
+    files, space, memory = _allowed(resource.RLIMIT_NOFILE), _allowed(resource.RLIMIT_AS) / _MB, _memory() / _MB
+    # Name, needed, allowed, remedy.
+    found = [
+        ("file descriptors", FILES, files, "Raise `ulimit -n` or LimitNOFILE."),
+        ("MB of memory", MEMORY_BYTES // _MB, memory, "Raise the memory limit."),
+        ("MB of address space", ADDRESS_BYTES // _MB, space, "Raise `ulimit -v`."),
     ]
+    if not is_sqlite(app.settings.database_url):
+        ((free,),) = await app.store.driver.fetch(_FREE)
+        found.append(("Postgres connections", CONNECTIONS, free, "Raise max_connections, or end other clients."))
+    words = []
+    for name, needed, allowed, _ in found:
+        limit = "no limit" if allowed == float("inf") else f"{allowed:,.0f} allowed"
+        words.append(f"{needed:,} {name} ({limit})")
+    if short := [remedy for _, needed, allowed, remedy in found if allowed < needed]:
+        raise ClaraError(f"The service needs {', '.join(words)}.", remedy=" ".join(short))
+    return f"needs {', '.join(words)}"
+
+
+def _memory() -> float:
+    text = _MEMORY_LIMIT.read_text(encoding="ascii").strip() if _MEMORY_LIMIT.is_file() else "max"
+    return float(text) if text.isdigit() else float("inf")
 
 
 def _allowed(kind: int) -> float:
     """The hard limit: the service raises the soft one to it."""
     _, hard = resource.getrlimit(kind)
     return float("inf") if hard == resource.RLIM_INFINITY else float(hard)
-
-
-async def _of_database(app: App) -> list[Resource]:
-    if is_sqlite(app.settings.database_url):
-        return []
-    ((free,),) = await app.store.driver.fetch(_FREE)
-    return [Resource("Postgres connections", CONNECTIONS, free, "Raise max_connections, or end other clients.")]

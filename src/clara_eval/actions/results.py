@@ -24,6 +24,7 @@ from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import scored_elsewhere
+from clara_eval.challenges.stored_results import comparisons_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
@@ -34,13 +35,13 @@ from clara_eval.documents.actions import (
     EvalStatusResult,
     FeatureValue,
     LeaderboardResult,
+    Phase,
     ScoreFound,
     StandingRow,
     StatusFound,
 )
 from clara_eval.documents.results import (
     MEANINGS,
-    EvalStatus,
     EvaluationProgress,
     ExecutedRun,
     LeaderboardRow,
@@ -60,6 +61,11 @@ STATUS_MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
     **{str(state): meaning for state, meaning in MEANINGS.items()},
 }
+_ENDED: dict[ChallengeStatus, Phase] = {
+    ChallengeStatus.CANCELLED: "cancelled",
+    ChallengeStatus.EXPIRED: "expired",
+    ChallengeStatus.FINALIZED: "final",
+}
 _OVER = frozenset(("finalized", "cancelled", "expired"))
 _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishing"))
 
@@ -72,7 +78,11 @@ async def eval_status(caller: Caller, address: str) -> StatusFound:
     status: Literal["none", State] = found.status if found else "complete" if challenge.score_posted_at else "none"
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
     known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
-    known |= {"stage": _stage(found), "progress": 100 if status == "complete" else known.get("progress", 0)}
+    # The stage is shown without what another service may have added to it.
+    stage = (found.stage if found else None) or StageProgress()
+    shown = StageProgress(**stage.model_dump(include=set(StageProgress.model_fields)))
+    shown.name = stage.name if stage.name and stage.name.isidentifier() else None
+    known |= {"stage": shown, "progress": 100 if status == "complete" else known.get("progress", 0)}
     phase, moment = _phase(challenge)
     return StatusFound(
         **known,
@@ -88,23 +98,10 @@ async def eval_status(caller: Caller, address: str) -> StatusFound:
     )
 
 
-def _stage(found: EvalStatus | None) -> StageProgress:
-    """The stage, without what another service may have added to it."""
-    stage = (found.stage if found else None) or StageProgress()
-    known = stage.model_dump(include=set(StageProgress.model_fields))
-    return StageProgress(**{**known, "name": stage.name if stage.name and stage.name.isidentifier() else None})
-
-
-def _phase(
-    challenge: Challenge,
-) -> tuple[Literal["cancelled", "expired", "final", "posted", "open", "due"], int]:
+def _phase(challenge: Challenge) -> tuple[Phase, int]:
     now = challenge.block.timestamp
-    if challenge.status is ChallengeStatus.CANCELLED:
-        return "cancelled", 0
-    if challenge.status is ChallengeStatus.EXPIRED:
-        return "expired", 0
-    if challenge.status is ChallengeStatus.FINALIZED:
-        return "final", 0
+    if challenge.status in _ENDED:
+        return _ENDED[challenge.status], 0
     if challenge.score_posted_at:
         return "posted", challenge.score_posted_at + FINALIZATION_SECONDS
     return ("open", challenge.deadline - now) if now < challenge.deadline else ("due", challenge.scoring_deadline)
@@ -119,7 +116,7 @@ def is_waiting(status: EvalStatusResult) -> bool:
 async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
     """Show every place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
-        raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit", value=limit)
+        raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit")
     challenge = await challenge_at(caller, address)
     scores, standings = await _standings(caller, challenge)
     return LeaderboardResult(
@@ -156,6 +153,10 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
             f"The place of {account} is not known here: the chain names only the winners.",
             remedy="Ask a service that evaluated it: set CLARA_API_URL.",
         )
+    own, others = standing.elo, [item for item in standings if item.elo is not None and item is not standing]
+    closest = min(others, key=lambda item: (abs((item.elo or 0.0) - (own or 0.0)), item.rank), default=None)
+    is_final = challenge.status is ChallengeStatus.FINALIZED
+    claimable_at = 0 if is_final else challenge.score_posted_at + FINALIZATION_SECONDS
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
     games = await _comparisons(caller, challenge.address, standings, standing) if is_shown else []
@@ -174,11 +175,11 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         ],
         flags=_flags(facts.flags if facts else []),
         games=games,
-        closestRival=_closest(standings, standing),
+        closestRival=closest if own is not None else None,
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
-        claimableAt=_claimable_at(challenge, standing),
+        claimableAt=claimable_at if int(standing.prizeAmount or 0) else None,
     )
 
 
@@ -223,7 +224,11 @@ async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | Non
 
 def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | None, *, status: str) -> StandingRow:
     """A row whose texts are safe to show to a model: another service may have written them."""
-    amount = int(paid.prizeAmount or 0) if paid else 0
+    amount, run = int(paid.prizeAmount or 0) if paid else 0, row.executed
+    if run is not None:
+        run = ExecutedRun(**run.model_dump(include=set(ExecutedRun.model_fields)))
+        run.outcome = run.outcome[:40]
+        run.metrics = {feature_name(name): value for name, value in run.metrics.items()}
     known = row.model_dump(include=set(RankedEntry.model_fields))
     known |= {
         "address": to_address(row.address),
@@ -232,7 +237,7 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
         "tiedWith": [to_address(other) for other in row.tiedWith],
         "prizeAmount": str(amount),
         "status": status,
-        "executed": _executed(row.executed),
+        "executed": run,
     }
     return StandingRow(
         **known,
@@ -243,43 +248,26 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
     )
 
 
-def _executed(run: ExecutedRun | None) -> ExecutedRun | None:
-    if run is None:
-        return None
-    known = run.model_dump(include=set(ExecutedRun.model_fields))
-    metrics = {feature_name(name): value for name, value in run.metrics.items()}
-    return ExecutedRun(**{**known, "outcome": run.outcome[:40], "metrics": metrics})
-
-
-def _closest(standings: list[StandingRow], standing: StandingRow) -> StandingRow | None:
-    others = [item for item in standings if item.address != standing.address and item.elo is not None]
-    own = standing.elo
-    if own is None or not others:
-        return None
-    return min(others, key=lambda item: (abs((item.elo or 0.0) - own), item.rank))
-
-
 async def _comparisons(
     caller: Caller, address: Address, standings: list[StandingRow], standing: StandingRow
 ) -> list[ComparisonRow]:
     """Read its comparisons with the rivals that are nearest in rank."""
-    account, found = Address(standing.address), list[ComparisonRow]()
+    account = standing.address
     others = [item for item in standings if item.address != account and item.status == "ranked"]
     others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
-    for rival in (Address(item.address) for item in others[:RIVALS_SHOWN]):
-        for first, second in ((account, rival), (rival, account)):
-            game = await caller.records.comparison(address, first, second)
-            if game is None:
-                continue
-            row = ComparisonRow(
-                rival=rival,
-                shownFirst=first == account,
-                result=game.outcome(shown_first=first == account),
-                confidence=game.confidence,
-                reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
-            )
-            found.append(row)
-    return found
+    rivals = [item.address for item in others[:RIVALS_SHOWN]]
+    return [
+        ComparisonRow(
+            rival=second if first == account else first,
+            shownFirst=first == account,
+            result=game.outcome(shown_first=first == account),
+            confidence=game.confidence,
+            reason=fence(game.reason, "judge", limit=SHORT_CHARS) if game.reason else None,
+        )
+        for (first, second), game in (
+            await comparisons_of(caller.records, caller.chain_id, address, account, rivals)
+        ).items()
+    ]
 
 
 def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
@@ -294,9 +282,3 @@ def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
 def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
     texts = (json.dumps(to_camel_json(flag), sort_keys=True) for flag in flags[:MAX_FLAGS])
     return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in texts]
-
-
-def _claimable_at(challenge: Challenge, standing: StandingRow) -> int | None:
-    if not int(standing.prizeAmount or 0):
-        return None
-    return 0 if challenge.status is ChallengeStatus.FINALIZED else challenge.score_posted_at + FINALIZATION_SECONDS

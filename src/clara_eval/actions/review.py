@@ -18,7 +18,7 @@ from clara_eval.challenges.review import (
     list_reviews,
     signature,
 )
-from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
+from clara_eval.challenges.status import StatusWriter, try_at_once
 from clara_eval.challenges.stored_results import read_comparison
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -68,8 +68,7 @@ async def approve(
     """Let exactly this result be posted; note and name become part of the public trace."""
     now, looked_at = int(time.time()), _require(digest)
     review = await decide(store, chain_id, address, "approved", note=note, now=now, digest=looked_at, by=by)
-    attempts = await read_attempts(store, chain_id, address)
-    await save_attempts(store, chain_id, address, attempts.at_once())
+    await try_at_once(store, chain_id, address)
     status = await StatusWriter.resumed(store, chain_id, address)
     await status.say("publishing", 91, reason="A person approved the result. A running service posts it soon.")
     return review
@@ -124,8 +123,7 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
         rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
         await journal.drop("rulings", "digest", "unanswered")  # reopens what a finished run closed
         await journal.keep("rulings", RULINGS, rulings)
-        attempts = await read_attempts(store, chain_id, address)
-        await save_attempts(store, chain_id, address, attempts.at_once())
+        await try_at_once(store, chain_id, address)
         status = await StatusWriter.resumed(store, chain_id, address)
         await status.say("pending", reason="A person ruled about the result: the round is evaluated again.")
     return review
@@ -140,7 +138,6 @@ def _check_decree(decree: Decree, submitters: set[str]) -> None:
         raise BadInput(
             f"{decree.account} did not submit to this challenge.",
             path="account",
-            value=decree.account,
             remedy="`clara-eval review show` lists who did.",
         )
 

@@ -24,7 +24,7 @@ from clara_eval.core.errors import BadInput, BadSubmission, CannotAct, NotYet
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
-from clara_eval.evaluation.features.features import executed_values
+from clara_eval.evaluation.features.extract import executed_values
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 
@@ -75,13 +75,26 @@ def submit(given: SubmissionInput, sender: str | None = None) -> Action:
 async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None = None) -> Plan:
     agent = sender_of(caller, sender)
     challenge = await challenge_at(caller, given.challenge)
-    _check_open(challenge)
-    if agent is not None:
-        await _check_turn(caller, challenge, agent)
+    await _check_turn(caller, challenge, agent)
     agent_id = await _agent_id(caller, challenge, given, agent)
     solution = await _solution(caller, given)
+    network, at = caller.settings.network_name, challenge.address
+    what = f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
     if agent_id is None:
-        return await _register_first(caller, challenge, given, agent)
+        planned = transaction(
+            challenge.identity_registry, IdentityRegistryContract.register(""), "Register as an agent"
+        )
+        return Plan(
+            action="challenge_submit",
+            sender=agent,
+            transactions=(await with_gas(caller, agent, planned),),
+            question=f"Register {agent} as an agent on {network} and submit {what} to {at}? It costs gas, and the "
+            "solution becomes public.",
+            summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
+            challenge=at,
+            details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
+            is_first_part=True,
+        )
     contract = caller.chain.challenges.contract(challenge.address)
     data = contract.submit(agent_id, solution.uri, solution.content_hash)
     planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
@@ -89,10 +102,10 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
         action="challenge_submit",
         sender=agent,
         transactions=(await with_gas(caller, agent, planned),),
-        question=f"Submit {_what(given)} to {challenge.address} on {caller.settings.network_name} "
-        f"as agent {agent_id}? It costs gas, becomes public, and can be replaced once an hour until the deadline.",
-        summary=f"Submission to {challenge.address} as agent {agent_id}, content hash {solution.content_hash}.",
-        challenge=challenge.address,
+        question=f"Submit {what} to {at} on {network} as agent {agent_id}? It costs gas, becomes public, and can be "
+        "replaced once an hour until the deadline.",
+        summary=f"Submission to {at} as agent {agent_id}, content hash {solution.content_hash}.",
+        challenge=at,
         warnings=solution.warnings,
         publishes=solution.publishes,
         place=solution.uri,
@@ -105,24 +118,22 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
     )
 
 
-def _check_open(challenge: Challenge) -> None:
+async def _check_turn(caller: Caller, challenge: Challenge, agent: Address | None) -> None:
+    """Refuse a challenge that is not open, or not open for this agent now."""
     now = challenge.block.timestamp
     if challenge.status is not ChallengeStatus.OPEN:
-        raise CannotAct(
-            f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open.",
-            see="open_ones",
-        )
+        told = f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open."
+        raise CannotAct(told, see="open_ones")
     if now >= challenge.deadline:
         raise CannotAct(
             f"The deadline of {challenge.address} passed {show_moment(challenge.deadline)}.",
             remedy="Submissions are accepted only before it.",
             see="open_ones",
         )
-
-
-async def _check_turn(caller: Caller, challenge: Challenge, agent: Address) -> None:
+    if agent is None:
+        return
     last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, agent)
-    free_at, now = last + COOLDOWN_SECONDS, challenge.block.timestamp
+    free_at = last + COOLDOWN_SECONDS
     if last and now < free_at:
         late = " That is after the deadline." if free_at >= challenge.deadline else ""
         raise NotYet(
@@ -172,7 +183,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
 
 async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
     if not 0 <= agent_id < 2**256:
-        raise BadInput(f"{agent_id} is not an agent id.", path="agentId", value=agent_id)
+        raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
     registry = caller.chain.agents.identity(challenge.identity_registry)
     (owner,) = await registry.owners_of(await caller.chain.blocks.head(), [agent_id])
     if owner is None:
@@ -182,26 +193,6 @@ async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agen
             f"Agent {agent_id} belongs to {owner}, not to {agent}.",
             remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
         )
-
-
-def _what(given: SubmissionInput) -> str:
-    return f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
-
-
-async def _register_first(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> Plan:
-    data = IdentityRegistryContract.register("")
-    planned = transaction(challenge.identity_registry, data, "Register as an agent")
-    return Plan(
-        action="challenge_submit",
-        sender=agent,
-        transactions=(await with_gas(caller, agent, planned),),
-        question=f"Register {agent} as an agent on {caller.settings.network_name} and submit {_what(given)} to "
-        f"{challenge.address}? It costs gas, and the solution becomes public.",
-        summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
-        challenge=challenge.address,
-        details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
-        is_first_part=True,
-    )
 
 
 async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
@@ -225,7 +216,6 @@ async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
         raise BadInput(
             f"The content has {len(content):,} bytes; at most {DATA_URI_BYTES:,} can be stored on chain itself.",
             path="content",
-            value=len(content),
             remedy="Set CLARA_IPFS_API to pin it, or publish it and give its ipfs: or https: URI.",
         )
     if is_archive(content):
@@ -247,7 +237,7 @@ def draft_text(caller: Caller, content: str, file: str) -> str:
     try:
         return _read_file(caller, file).decode("utf-8") if file else content
     except UnicodeDecodeError:
-        raise BadInput(f"The file {file[:200]!r} is not UTF-8 text.", path="file", value=file) from None
+        raise BadInput(f"The file {file[:200]!r} is not UTF-8 text.", path="file") from None
 
 
 def _read_file(caller: Caller, name: str) -> bytes:
@@ -260,11 +250,11 @@ def _read_file(caller: Caller, name: str) -> bytes:
             content = file.read(FILE_BYTES + 1)
     except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
         told = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."
-        raise BadInput(told, path="file", value=name, remedy="Name a file that you can read.") from None
+        raise BadInput(told, path="file", remedy="Name a file that you can read.") from None
     if len(content) > FILE_BYTES:
-        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file", value=name)
+        raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file")
     if not content:
-        raise BadInput(f"The file {name[:200]!r} is empty.", path="file", value=name)
+        raise BadInput(f"The file {name[:200]!r} is empty.", path="file")
     return content
 
 

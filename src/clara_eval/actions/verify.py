@@ -11,7 +11,7 @@ from pathlib import Path
 from clara_eval.app import open_caller, open_chain, open_machine, trace_fetch
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge, Posted
-from clara_eval.chain.winners import read_calldata
+from clara_eval.chain.winners import committed_digest
 from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.networks import network_of_chain
@@ -20,15 +20,14 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
-from clara_eval.evaluation.replay import Replay
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
 
 __all__ = ["Checked", "CheckedFolder", "JudgeEvidence"]
-Place = tuple[str, Callable[[], Awaitable[TraceFile | None]], str]
-"""Its name, how its trace is read, and what to say if it has none."""
+Place = tuple[str, Callable[[], Awaitable[TraceFile | None]]]
+"""Its name, and how its trace is read; None if it has none."""
 
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:
@@ -59,28 +58,26 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
             f"The CID of {uri[:120]!a} was not recomputed: the gateway gives no blocks.",
             remedy="Name another gateway in CLARA_IPFS_GATEWAY.",
         )
-    found = await TraceFile.of(_whole(fetched.content))
+
+    async def whole() -> AsyncIterator[bytes]:
+        yield fetched.content
+
+    found = await TraceFile.of(whole())
     if found is None:
         raise NotFound(f"The trace at {uri[:120]!a} is empty.", remedy="Check the CID.")
     return found
 
 
-async def _whole(content: bytes) -> AsyncIterator[bytes]:
-    yield content
-
-
 async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
-    if (lines := await _stored(address, settings)) is not None:
-        return lines
-    if settings.api_url is None:
+    found = await _stored(address, settings)
+    if found is None and settings.api_url is not None:
+        found = await _served(address, settings)
+    if found is None:
+        nor = f", nor at {settings.api_url}" if settings.api_url else ""
         raise NotFound(
-            f"No trace of {address} is in this store.",
-            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
-        )
-    if (found := await _served(address, settings)) is None:
-        raise NotFound(
-            f"No trace of {address} is in this store, nor at {settings.api_url}.",
-            remedy="Traces are public after the post; give a trace file or ipfs://CID.",
+            f"No trace of {address} is in this store{nor}.",
+            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
+            "are public after the post.",
         )
     return found
 
@@ -98,62 +95,49 @@ async def _served(address: Address, settings: Settings) -> TraceFile | None:
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
     """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
     told: list[str] = []
-    for name, place, if_none in _places(address, settings, uris):
+    for name, place in _places(address, settings, uris):
         try:
             lines = await place()
-        except NotFound as bad:
+        except (NotFound, BadInput) as bad:
             told.append(f"{name}: {bad.message}")
             continue
         except Temporary as bad:
             told.append(f"{name} could not be asked: {bad.message}")
             continue
         if lines is None:
-            told.append(f"{name}: {if_none}")
+            told.append(f"{name}: It has no trace of this challenge.")
             continue
-        found, problem = _digest(lines)
-        if found == digest:
-            return lines
+        try:
+            last = deque(read_entries(lines), maxlen=1)
+            if last and last[0].hash == digest:
+                return lines
+            told.append(f"{name} has another trace, {last[0].hash}." if last else f"{name}: It has no entries.")
+        except BadTrace as bad:
+            told.append(f"{name}: {bad.message}")
         lines.close()
-        told.append(f"{name}: {problem}" if problem else f"{name} has another trace, {found}.")
     raise NotFound(
         f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
     )
 
 
-def _digest(lines: TraceFile) -> tuple[str | None, str]:
-    """Compute the digest of a trace's lines, or say what is wrong with them."""
-    try:
-        last = deque(read_entries(lines), maxlen=1)
-    except BadTrace as bad:
-        return None, bad.message
-    return (last[0].hash, "") if last else (None, "It has no entries.")
-
-
 def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
-    yield "The store here", partial(_stored, address, settings), "It has no trace of this challenge."
+    yield "The store here", partial(_stored, address, settings)
     if settings.api_url is not None:
-        service = f"The service at {settings.api_url}"
-        yield service, partial(_served, address, settings), "It shows no trace of this challenge."
-    yield "IPFS, by the scores,", partial(_from_scores, address, settings), "The scores name no CID."
+        yield f"The service at {settings.api_url}", partial(_served, address, settings)
+    yield "IPFS, by the scores,", partial(_from_scores, address, settings)
     for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
-        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings), ""
+        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
     for path in sorted(settings.trace_dir.glob(f"*{address}*.json")) if settings.trace_dir.is_dir() else ():
-        yield f"The file {path}", partial(_lines_in, path), ""
+        yield f"The file {path}", partial(find_trace, str(path), settings)
 
 
-async def _from_scores(address: Address, settings: Settings) -> TraceFile | None:
+async def _from_scores(address: Address, settings: Settings) -> TraceFile:
     async with open_caller(settings) as caller:
         scores = await caller.records.scores(address)
-    cid = scores.traceCid if scores else None
-    return await _from_ipfs(f"ipfs://{cid}", settings) if cid is not None else None
-
-
-async def _lines_in(path: Path) -> TraceFile:
-    try:
-        return TraceFile.at(path)
-    except OSError as bad:
-        raise NotFound(f"It cannot be read: {bad.strerror or bad}.") from None
+    if scores is None or scores.traceCid is None:
+        raise NotFound("The scores name no CID.")
+    return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
 
 
 async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
@@ -202,10 +186,7 @@ async def _committed_trace(address: Address, settings: Settings, rpc: str) -> Tr
         posted = await chain.results.posted_by(challenge)
         if posted is None:
             raise BadTrace(f"No scores of {address} are posted.", entry="calldata", remedy="Verify it after the post.")
-        try:
-            digest = read_calldata(posted.calldata).trace_digest
-        except BadInput:
-            digest = None
+        digest = committed_digest(posted.calldata)
         if digest is None:
             raise BadTrace(
                 f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to no trace.", entry="digest"
@@ -233,31 +214,21 @@ async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Pos
 
 def verified_document(checked: Checked | CheckedFolder) -> dict[str, object]:
     """What was recomputed and compared, and what that does not prove."""
+    venue: dict[str, object]
     if isinstance(checked, CheckedFolder):
-        return {
-            **_replayed_document(checked),
-            "folder": checked.venue.given.name,
-            "notProven": list(checked.not_proven),
-            "winners": list(checked.winners),
+        venue = {"folder": checked.venue.given.name, "winners": list(checked.winners)}
+    else:
+        posted = checked.posted
+        venue = {
+            "challenge": checked.challenge.address,
+            "chainId": checked.challenge.chain_id,
+            "comparedWithChain": list(checked.compared),
+            "winners": [
+                {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+                for w in checked.winners.entries
+            ],
+            "onChain": posted and {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
         }
-    posted = checked.posted
-    return {
-        **_replayed_document(checked),
-        "challenge": checked.challenge.address,
-        "chainId": checked.challenge.chain_id,
-        "notProven": list(checked.not_proven),
-        "comparedWithChain": list(checked.compared),
-        "winners": [
-            {"account": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
-            for w in checked.winners.entries
-        ],
-        "onChain": None
-        if posted is None
-        else {"txHash": posted.tx_hash, "postedBy": str(posted.by), "block": posted.block_number},
-    }
-
-
-def _replayed_document(checked: Replay) -> dict[str, object]:
     return {
         "ok": True,
         "executionChecked": checked.is_execution_checked,
@@ -285,4 +256,6 @@ def _replayed_document(checked: Replay) -> dict[str, object]:
             }
             for one in checked.judges
         ],
+        "notProven": list(checked.not_proven),
+        **venue,
     }

@@ -152,14 +152,14 @@ def make_caller(settings: Settings, *, is_local: bool, store: SqlStore | None = 
     """Build a caller; a remote one never gets the local wallet, files or IPFS node."""
     chain = chain_of(settings, PERSON_RETRIES)
     evaluator = evaluator_address(settings)
-    on_demand = StoreOnDemand(settings.database_url, store)
+    on_demand, chain_id = StoreOnDemand(settings.database_url, store), settings.network.chain_id
     is_remote = settings.api_url is not None and store is None
     return Caller(
         settings=settings,
         chain=chain,
         account=person_account(settings, chain, evaluator) if is_local else None,
         store=on_demand,
-        records=ApiRecords(settings.api_url or "") if is_remote else StoreRecords(on_demand, settings.network.chain_id),
+        records=ApiRecords(settings.api_url or "", chain_id) if is_remote else StoreRecords(on_demand, chain_id),
         contents=IpfsContents(settings.ipfs_api if is_local else None, settings.ipfs_gateway),
         evaluator=evaluator,
         is_local=is_local,

@@ -9,12 +9,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from clara_eval.chain import transaction
 from clara_eval.chain.blocks import TransactionReceipt, is_refused
 from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block
 from clara_eval.chain.rpc import Meaning, NodeDown, NodeRefusal, RpcCall, quantity, required
+from clara_eval.chain.transaction import (
+    BroadcastResult,
+    ContractCall,
+    Fees,
+    Mined,
+    StoredTransaction,
+    TransactionToSign,
+    first_fees,
+    raised_fees,
+    read_signed,
+)
 from clara_eval.chain.wallet import Wallet
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
@@ -23,12 +33,12 @@ GAS_MARGIN = 50_000
 """On top of a fifth more than the estimate: the state may change before the transaction is mined."""
 
 _SENT = {
-    Meaning.ALREADY_KNOWN: transaction.BroadcastResult.ACCEPTED,
-    Meaning.NONCE_TOO_LOW: transaction.BroadcastResult.NONCE_USED,
-    Meaning.NONCE_TOO_HIGH: transaction.BroadcastResult.NOT_TAKEN,
-    Meaning.POOL_FULL: transaction.BroadcastResult.NOT_TAKEN,
-    Meaning.REPLACEMENT_UNDERPRICED: transaction.BroadcastResult.UNDERPRICED,
-    Meaning.FEE_TOO_LOW: transaction.BroadcastResult.FEE_TOO_LOW,
+    Meaning.ALREADY_KNOWN: BroadcastResult.ACCEPTED,
+    Meaning.NONCE_TOO_LOW: BroadcastResult.NONCE_USED,
+    Meaning.NONCE_TOO_HIGH: BroadcastResult.NOT_TAKEN,
+    Meaning.POOL_FULL: BroadcastResult.NOT_TAKEN,
+    Meaning.REPLACEMENT_UNDERPRICED: BroadcastResult.UNDERPRICED,
+    Meaning.FEE_TOO_LOW: BroadcastResult.FEE_TOO_LOW,
 }
 POST_GAS = 600_000
 """Of a post with several winners, when posts are counted in advance."""
@@ -76,7 +86,7 @@ class EthereumAccount:
         if self._wallet is not None:
             self._wallet.policy.vouched.targets.add(challenge)
 
-    async def rehearse(self, call: transaction.ContractCall) -> None:
+    async def rehearse(self, call: ContractCall) -> None:
         """Try the call with the real sender, without sending; raise CannotPublish or NotYet with the contract's reason.
 
         A refusal counts only if no newer block is known by then: otherwise that one is asked.
@@ -117,7 +127,7 @@ class EthereumAccount:
         deep = max(0, head.number - self._blocks.network.confirmations + 1)
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
-    async def is_pending(self, attempts: Sequence[transaction.StoredTransaction]) -> bool:
+    async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
         asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
         found = await self._blocks.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
@@ -138,22 +148,22 @@ class EthereumAccount:
 
     async def prepare(
         self,
-        call: transaction.ContractCall,
+        call: ContractCall,
         *,
         attempt: int,
         nonce: int,
-        recorded: Sequence[transaction.StoredTransaction],
-        over: transaction.StoredTransaction | None = None,
-    ) -> transaction.StoredTransaction:
+        recorded: Sequence[StoredTransaction],
+        over: StoredTransaction | None = None,
+    ) -> StoredTransaction:
         """Sign the call; `recorded` counts towards the day's cap, and the fee is above that of `over`."""
         wallet = self._signer()
         await self._make_known(call.to, wallet)
         gas = await estimate_gas(self._chain, call, self.address)
         fees = await self.fees()
         if over is not None:
-            before = transaction.Fees(over.max_fee_per_gas, over.max_priority_fee_per_gas)
-            fees = transaction.raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas) or fees
-        tx = transaction.TransactionToSign(
+            before = Fees(over.max_fee_per_gas, over.max_priority_fee_per_gas)
+            fees = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas) or fees
+        tx = TransactionToSign(
             chain_id=self._chain.chain_id,
             nonce=nonce,
             to=call.to,
@@ -162,22 +172,20 @@ class EthereumAccount:
             gas=with_margin(gas),
             **fees._asdict(),
         )
-        return await _signed(wallet, tx, recorded, run=call.run, intention=call.intention, attempt=attempt)
+        return await _signed(wallet, tx, recorded, call, attempt)
 
-    async def bump(
-        self, tx: transaction.StoredTransaction, *, recorded: Sequence[transaction.StoredTransaction]
-    ) -> transaction.StoredTransaction | None:
+    async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
         """Sign the same nonce and calldata with a higher fee; None if the bounds forbid it."""
-        wallet, signed = self._signer(), transaction.read_signed(tx.raw)
-        before = transaction.Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
-        raised = transaction.raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas)
+        wallet, signed = self._signer(), read_signed(tx.raw)
+        before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
+        raised = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas)
         if raised is None:
             return None
         await self._make_known(signed.to, wallet)
         dearer = replace(signed, value=0, **raised._asdict())
-        return await _signed(wallet, dearer, recorded, run=tx.run, intention=tx.intention, attempt=tx.attempt + 1)
+        return await _signed(wallet, dearer, recorded, tx, tx.attempt + 1)
 
-    async def broadcast(self, tx: transaction.StoredTransaction) -> transaction.BroadcastResult:
+    async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
         try:
             answer = await self._blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
@@ -187,9 +195,9 @@ class EthereumAccount:
             raise _in_our_terms(None, refusal) from None
         if str(answer).lower() != tx.tx_hash:
             raise Temporary(f"A node took {tx.tx_hash} but calls it {str(answer)[:66]}.")
-        return transaction.BroadcastResult.ACCEPTED
+        return BroadcastResult.ACCEPTED
 
-    async def outcome(self, attempts: Sequence[transaction.StoredTransaction]) -> transaction.Mined | None:
+    async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
         rpc = self._blocks.rpc
         answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
         for answer in answers:
@@ -202,19 +210,17 @@ class EthereumAccount:
                 return mined
         return None
 
-    async def _mined(self, receipt: Any) -> transaction.Mined | None:
+    async def _mined(self, receipt: Any) -> Mined | None:
         """A receipt counts only while its block is in the chain."""
         found, head = TransactionReceipt.read(receipt), await self._blocks.head()
         block = await self._blocks.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
         if block is None or block["hash"] != found.block_hash:
             return None
         depth = head.number - found.block_number + 1
-        return transaction.Mined(
-            found.tx_hash, found.block_number, found.has_succeeded, is_final=depth >= self._confirmations
-        )
+        return Mined(found.tx_hash, found.block_number, found.has_succeeded, is_final=depth >= self._confirmations)
 
-    async def fees(self) -> transaction.Fees:
-        return transaction.first_fees(*await self._market(), self._signer().policy.max_fee_per_gas)
+    async def fees(self) -> Fees:
+        return first_fees(*await self._market(), self._signer().policy.max_fee_per_gas)
 
     async def _market(self) -> tuple[int, int]:
         """Return the newest base fee and the tip that the node suggests; 0 if it suggests none."""
@@ -241,7 +247,7 @@ class EthereumAccount:
             raise CannotPublish("There is no key to sign with.", remedy="Set CLARA_EVALUATOR_KEY.")
         return self._wallet
 
-    async def _request(self, call: transaction.ContractCall, head: Block) -> dict[str, str]:
+    async def _request(self, call: ContractCall, head: Block) -> dict[str, str]:
         """Build the call; without an address of ours, as the evaluator that the contract names."""
         sender = self._address or await self._chain.challenges.evaluator(call.to, head)
         return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
@@ -265,7 +271,7 @@ def with_margin(gas: int) -> int:
     return gas + gas // 5 + GAS_MARGIN
 
 
-async def estimate_gas(chain: EthereumChain, call: transaction.ContractCall, sender: Address) -> int:
+async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
     """Ask how much gas the call would use; a contract that would refuse it says so here."""
     request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
@@ -291,17 +297,15 @@ async def estimate_gas(chain: EthereumChain, call: transaction.ContractCall, sen
 
 async def _signed(
     wallet: Wallet,
-    tx: transaction.TransactionToSign,
-    recorded: Sequence[transaction.StoredTransaction],
-    *,
-    run: str,
-    intention: str,
+    tx: TransactionToSign,
+    recorded: Sequence[StoredTransaction],
+    call: ContractCall | StoredTransaction,
     attempt: int,
-) -> transaction.StoredTransaction:
+) -> StoredTransaction:
     signed = await wallet.sign(tx, recorded)
-    return transaction.StoredTransaction(
-        run=run,
-        intention=intention,
+    return StoredTransaction(
+        run=call.run,
+        intention=call.intention,
         attempt=attempt,
         sender=wallet.address,
         nonce=tx.nonce,
@@ -313,7 +317,7 @@ async def _signed(
     )
 
 
-def _in_our_terms(call: transaction.ContractCall | None, refusal: NodeRefusal) -> ClaraError:
+def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
         return Stalled(

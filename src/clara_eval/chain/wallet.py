@@ -16,16 +16,24 @@ from typing import Any, Protocol
 
 from pydantic import SecretStr
 
-from clara_eval.chain import transaction
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
+from clara_eval.chain.transaction import (
+    GWEI,
+    SignedBytes,
+    StoredTransaction,
+    TransactionToSign,
+    read_signed,
+    signed_bytes,
+    signing_hash,
+)
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotPublish, ConfigError, Stalled
 from clara_eval.core.private_file import write_private
 
-MAX_FEE_PER_GAS = 50 * transaction.GWEI
+MAX_FEE_PER_GAS = 50 * GWEI
 """A post of 25 winners then costs at most about 0.15 ETH; Base's usual fee is a thousandth of this."""
 MAX_GAS = 8_000_000
 MAX_AGENT_GAS = 30_000_000
@@ -35,7 +43,7 @@ MAX_WEI_PER_DAY = 5 * 10**17
 _DAY_SECONDS = 24 * 3600
 _TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
 
-Check = Callable[[transaction.TransactionToSign], str | None]
+Check = Callable[[TransactionToSign], str | None]
 """Returns why this must not be signed, or None."""
 
 
@@ -61,7 +69,7 @@ class SigningPolicy:
     max_wei_per_day: int
     now: Callable[[], float]
 
-    def check(self, tx: transaction.TransactionToSign, recorded: Sequence[transaction.StoredTransaction] = ()) -> None:
+    def check(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> None:
         """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
         problem = self._problem(tx)
         if problem:
@@ -70,7 +78,7 @@ class SigningPolicy:
         since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
         for row in recorded:
             if row.nonce != tx.nonce and row.signed_at > since:
-                cost = transaction.read_signed(row.raw).gas * row.max_fee_per_gas
+                cost = read_signed(row.raw).gas * row.max_fee_per_gas
                 costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
         today = sum(costs.values())
         if today > self.max_wei_per_day:
@@ -81,7 +89,7 @@ class SigningPolicy:
                 remedy="It goes on when a day has passed since the oldest of them.",
             )
 
-    def _problem(self, tx: transaction.TransactionToSign) -> str | None:
+    def _problem(self, tx: TransactionToSign) -> str | None:
         if tx.chain_id != self.chain_id:
             return f"it is for chain {tx.chain_id}, not {self.chain_id}"
         if tx.value:
@@ -110,7 +118,7 @@ def evaluator_policy(
     post = scoring_function("postScores", contracts).selector
     give = abi("ReputationRegistry").function("giveFeedback").selector
 
-    def check_call(tx: transaction.TransactionToSign) -> str | None:
+    def check_call(tx: TransactionToSign) -> str | None:
         if reputation is not None and tx.to == reputation:
             return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
         if tx.to not in vouched.targets:
@@ -139,7 +147,7 @@ def agent_policy(
     register = abi("IdentityRegistry").function("register(string)").selector
     known = {create, register, *(version.challenge.function(name).selector for name in claims), *_TOKEN_CALLS}
 
-    def check_call(tx: transaction.TransactionToSign) -> str | None:
+    def check_call(tx: TransactionToSign) -> str | None:
         selector = tx.data[:4]
         if selector not in known:
             return f"0x{selector.hex()} is not a call that posting, submitting or claiming needs"
@@ -173,7 +181,7 @@ class Signer(Protocol):
     what: str
     """Where the key is, in words; never the key."""
 
-    async def sign(self, tx: transaction.TransactionToSign) -> transaction.SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> SignedBytes:
         """Sign; the hash is the one that nodes know the transaction by."""
         ...
 
@@ -186,7 +194,15 @@ class LocalKey:
     __slots__ = ("_account", "address", "what")
 
     def __init__(self, key: SecretStr, name: str, what: str = "") -> None:
-        self._account = _account(key, name)
+        from clara_eval.core.accounts import Account
+
+        try:
+            raw = bytes.fromhex(key.get_secret_value().strip().removeprefix("0x"))
+            self._account: Any = Account.from_key(raw) if len(raw) == 32 else None
+        except Exception:  # noqa: BLE001 - whatever the library says may quote the key
+            self._account = None
+        if self._account is None:
+            raise ConfigError(f"{name} is not a private key.", remedy="A private key is 0x and 64 hex digits.")
         self.address: Address = to_address(self._account.address)
         self.what = what or f"key of {name}"
 
@@ -196,9 +212,9 @@ class LocalKey:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A key is never written anywhere.")
 
-    async def sign(self, tx: transaction.TransactionToSign) -> transaction.SignedBytes:
-        made = self._account.unsafe_sign_hash(transaction.signing_hash(tx))
-        return transaction.signed_bytes(tx, made.v - 27, made.r, made.s)
+    async def sign(self, tx: TransactionToSign) -> SignedBytes:
+        made = self._account.unsafe_sign_hash(signing_hash(tx))
+        return signed_bytes(tx, made.v - 27, made.r, made.s)
 
     async def check(self) -> None:
         """Nothing can be missing: the key is here."""
@@ -219,9 +235,7 @@ class Wallet:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A wallet is never written anywhere.")
 
-    async def sign(
-        self, tx: transaction.TransactionToSign, recorded: Sequence[transaction.StoredTransaction] = ()
-    ) -> transaction.SignedBytes:
+    async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 
@@ -253,10 +267,9 @@ def _signer(settings: Settings) -> Signer | None:
     if settings.evaluator_keystore is not None:
         key = read_keystore(settings.evaluator_keystore, settings.evaluator_password)
         return LocalKey(key, "CLARA_EVALUATOR_KEYSTORE", f"keystore {settings.evaluator_keystore}")
-    return _remote(settings.signer_url.get_secret_value(), settings) if settings.signer_url is not None else None
-
-
-def _remote(url: str, settings: Settings) -> Signer:
+    if settings.signer_url is None:
+        return None
+    url = settings.signer_url.get_secret_value()
     if not settings.evaluator_address:
         raise ConfigError(
             "CLARA_SIGNER_URL is set without CLARA_EVALUATOR_ADDRESS.",
@@ -331,17 +344,3 @@ def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) ->
     except OSError as bad:
         raise ConfigError(f"{path} cannot be written: {type(bad).__name__}.") from None
     return to_address(account.address)
-
-
-def _account(key: SecretStr, name: str) -> Any:
-    from clara_eval.core.accounts import Account
-
-    text = key.get_secret_value().strip().removeprefix("0x")
-    try:
-        raw = bytes.fromhex(text)
-        account = Account.from_key(raw) if len(raw) == 32 else None
-    except Exception:  # noqa: BLE001 - whatever the library says may quote the key
-        account = None
-    if account is None:
-        raise ConfigError(f"{name} is not a private key.", remedy="A private key is 0x and 64 hex digits.")
-    return account

@@ -124,5 +124,13 @@ def read_calldata(data: bytes) -> PostedScores:
     return PostedScores(winners, "0x" + tail[4:].hex() if is_ours else None)
 
 
+def committed_digest(calldata: bytes) -> str | None:
+    """The digest of the trace that posted scores commit to; None if they commit to none."""
+    try:
+        return read_calldata(calldata).trace_digest
+    except BadInput:
+        return None
+
+
 def winner_of(fields: Mapping[str, Any]) -> WinnerPrize:
     return WinnerPrize(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.challenges.misplaced import calibrations, prize_usd
 from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.recorded import RecordedResult
-from clara_eval.challenges.review import Review, lapse, request_review
-from clara_eval.challenges.status import StatusWriter, review_meaning
+from clara_eval.challenges.review import Review, moment_words, save_review
+from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
+from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
-from clara_eval.evaluation.round import rule_by_clock
+from clara_eval.evaluation.round import CLOCK, rule_by_clock
 from clara_eval.judge.calibration_gate import why_not_alone
 
 ANNOUNCED = "The result is announced; its submitters may object before it is posted."
@@ -37,11 +38,10 @@ async def before_post(case: RoundCase, found: RecordedResult, status: StatusWrit
         return PostDecision("post", review)
     if review is not None and review.state != "approved":
         return await _wait_for_review(case, found, review, status)
+    held = None
     if case.options.settings.objection_window and found.disputed is None:
         held = await _hear_objections(case, found, status)
-        if held is not None:
-            return held
-    return PostDecision("post", review)
+    return held or PostDecision("post", review)
 
 
 async def _wait_for_review(
@@ -52,10 +52,15 @@ async def _wait_for_review(
     if review.posts_at is not None and now >= review.posts_at:
         await case.journal.drop("digest")
         await rule_by_clock(case.journal, review.digest, review.posts_at)
-        await lapse(case.ports.store, case.challenge.chain_id, review)
+        lapsed = replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK)
+        await save_review(case.ports.store, case.challenge.chain_id, lapsed)
         return PostDecision("run again")
-    await status.say("review", 90, reason=review_meaning(review.posts_at), posts_at=review.posts_at)
-    waits = [float(review.posts_at - now)] if review.posts_at is not None else []
+    reason, waits = MEANINGS["review"], list[float]()
+    if review.posts_at is not None:
+        until = moment_words(review.posts_at)
+        reason = f"A person may look at the result until {until}; then it is posted by itself."
+        waits.append(float(review.posts_at - now))
+    await status.say("review", 90, reason=reason, posts_at=review.posts_at)
     if found.tries_again and found.result and any(one.is_outage for one in found.result.rejected):
         waits.append(window_of(case.challenge).recheck_seconds)
     return PostDecision("wait", review, retry_seconds=min(waits, default=None))
@@ -75,21 +80,27 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
     since = said.requested_at if said is not None else await case.chain_now()
     codes = [reason.code for reason in reasons]
     posts_at = default_moment(window_of(challenge), codes, since) if result.ranking else None
-    return await request_review(
-        case.ports.store,
-        challenge.chain_id,
+    then = "it is posted as it is ranked"
+    if behind := result.behind_by_default:
+        named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
+        paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
+        then = f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
+    review = Review(
         challenge.address,
         found.digest,
-        [reason.sentence for reason in reasons],
+        "waiting",
+        tuple(reason.sentence for reason in reasons),
         since,
         posts_at=posts_at,
-        default="" if posts_at is None else _default_words(result),
+        default="" if posts_at is None else then,
         scoring_deadline=challenge.scoring_deadline,
     )
+    return await save_review(case.ports.store, challenge.chain_id, review)
 
 
 async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
-    settings = case.options.settings
+    settings, judges = case.options.settings, await calibrations(case, result)
+    uncalibrated = why_not_alone(list(judges), judges.values(), settings.calibration, settings.calibration_floor)
     raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
     return ReviewTerms(
         prize_usd(case),
@@ -97,24 +108,9 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
         result.ranking.misallocation if result.ranking else 0.0,
         settings.review_doubt_usd,
         settings.review_doubt_share,
-        await _uncalibrated(case, result),
+        uncalibrated,
         tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
     )
-
-
-async def _uncalibrated(case: RoundCase, result: EvaluationResult) -> str | None:
-    """Why the judges that voted may not post without a person; rules need no calibration."""
-    found, settings = await calibrations(case, result), case.options.settings
-    return why_not_alone(list(found), found.values(), settings.calibration, settings.calibration_floor)
-
-
-def _default_words(result: EvaluationResult) -> str:
-    behind = result.behind_by_default
-    if not behind:
-        return "it is posted as it is ranked"
-    named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
-    paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
-    return f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
 
 
 async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:

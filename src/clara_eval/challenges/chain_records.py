@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from clara_eval.chain.ethereum import EthereumChain, PostedResults
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim, Posted, PostedBy
-from clara_eval.chain.winners import read_calldata
+from clara_eval.chain.winners import committed_digest
 from clara_eval.challenges.challenge_index import STATUS, read_document, read_many
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import CLOSED, StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import (
     Claim,
@@ -40,13 +39,19 @@ async def record_posted(store: SqlStore, results: PostedResults, challenge: Chal
         await writer.say("publishing", 95, reason="Scores are posted; their block is not deep enough yet.")
         return None
     scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
-    committed = _committed(posted) if posted.by is PostedBy.EVALUATOR else None
+    committed = committed_digest(posted.calldata) if posted.by is PostedBy.EVALUATOR else None
     if committed and (scores is None or scores.get("traceDigest") != committed):
         await bring_back(store, challenge.chain_id, challenge.address, committed)
         scores = await read_document(store, challenge.chain_id, scores_key(challenge.address))
     ours = scores if scores is not None and committed and scores.get("traceDigest") == committed else None
     if scores is None or not scores.get("postedBy") or (scores.get("traceDigest") and ours is None):
-        document = ours or await _on_chain(results, challenge, posted.by)
+        document = ours
+        if document is None:
+            winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
+            rows = [row.model_dump() for row in rows_on_chain(winners)]
+            paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
+            document = {"rankings": rows, "winners": paid if posted.by is PostedBy.EVALUATOR else []}
+            document |= {"margin": None, "consistency": None, "flags": [], "traceDigest": None}
         document |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
         document["publishedAt"] = challenge.score_posted_at
         await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
@@ -55,29 +60,10 @@ async def record_posted(store: SqlStore, results: PostedResults, challenge: Chal
     return posted
 
 
-def _committed(posted: Posted) -> str | None:
-    try:
-        return read_calldata(posted.calldata).trace_digest
-    except BadInput:
-        return None
-
-
-async def _on_chain(results: PostedResults, challenge: Challenge, by: PostedBy) -> dict[str, object]:
-    """The paid places as the contract holds them; winners only if we posted."""
-    winners = await results.winners_on_chain(challenge.address, challenge.winner_count)
-    rows = [row.model_dump() for row in rows_on_chain(winners)]
-    paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
-    chosen = paid if by is PostedBy.EVALUATOR else []
-    return {"rankings": rows, "winners": chosen, "margin": None, "consistency": None, "flags": [], "traceDigest": None}
-
-
 async def record_closed(store: SqlStore, challenge: Challenge) -> None:
     state, reason = CLOSED[STATUS[challenge.status]]
     writer = await StatusWriter.resumed(store, challenge.chain_id, challenge.address)
     await writer.say(state, reason=reason)
-
-
-_ENDED = frozenset((ChallengeStatus.FINALIZED, ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED))
 
 
 async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
@@ -112,7 +98,7 @@ async def record_result(store: PublicKeys, chain: EthereumChain, address: Addres
             PaidWinner(agentId=one.agent_id, address=one.account, score=one.score, prizeAmount=str(one.prize_amount))
             for one in winners
         ],
-        isOver=challenge.status in _ENDED,
+        isOver=challenge.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING},
     )
     await store.put_many(challenge.chain_id, result_pairs(address, result))
     return result

@@ -17,7 +17,7 @@ from clara_eval.challenges.recorded import RecordedResult, record_result, record
 from clara_eval.challenges.review import Review
 from clara_eval.challenges.settle import post_result, read_scores, save_scores
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.core.errors import NotFound, Unscorable
+from clara_eval.core.errors import Unscorable
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import ruled_plan
 from clara_eval.evaluation.run import evaluate_round
@@ -44,33 +44,25 @@ class Evaluation:
     """None if the result was found on the chain."""
 
     @property
-    def is_recognised(self) -> bool:
-        return self.winners_found is None
-
-    @property
     def result(self) -> EvaluationResult:
-        if self.ran is None:
-            raise self._missing()
+        assert self.ran is not None, "nothing was run here"
         return self.ran
 
     @property
     def winners(self) -> Winners:
-        if self.winners_found is None:
-            raise self._missing()
+        assert self.winners_found is not None, "the result was found on the chain"
         return self.winners_found
-
-    def _missing(self) -> NotFound:
-        return NotFound(
-            f"The result of {self.challenge.address} was recorded, or found on the chain; nothing was run here.",
-            remedy="Read the scores, or evaluate it again as a dry run.",
-        )
 
 
 async def evaluate_challenge(
     challenge: Challenge, ports: Ports, options: Options, status: StatusWriter, *, is_open: bool, now: int
 ) -> Evaluation:
     """Evaluate a challenge that `pin_challenge` read, and post the result unless somebody is waited for."""
-    ports = replace(ports, sender=replace(ports.sender.with_notice(status.explain), is_dry=options.dry_run))
+
+    async def explain(reason: str) -> None:
+        await status.say(status.status.status, reason=reason)
+
+    ports = replace(ports, sender=replace(ports.sender.with_notice(explain), is_dry=options.dry_run))
     if is_open and ports.sender.can_sign:
         # Past its deadline and still open: it is moved on to scoring before anything is paid for.
         options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))

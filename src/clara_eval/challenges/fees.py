@@ -39,17 +39,24 @@ def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: in
     _check(mode, prize_pool_units, decimals)
     if mode == "platform":
         return Fee(mode, 0, prize_pool_units, prize_pool_units, decimals)
-    if mode == "poster":
-        amount = _quoted(quote_micro_usd, decimals)
-        return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
     dollar: int = 10**decimals
+    if mode == "poster":
+        if quote_micro_usd is None:
+            raise BadInput(
+                "The poster pays the evaluation, and its price is not known: a judge has no known token price.",
+                path="quote",
+                remedy="Choose judges with known prices, or another fee mode.",
+            )
+        if quote_micro_usd < 0:
+            raise BadInput("A quote cannot be negative.", path="quote")
+        amount = -(-quote_micro_usd * dollar // _MICRO)
+        return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
     amount = min(max(prize_pool_units * SHARE_BPS // 10_000, MIN_FEE_USD * dollar), MAX_FEE_USD * dollar)
     if amount >= prize_pool_units:
         raise BadInput(
             f"A prize pool of ${dollars(prize_pool_units, decimals)} leaves nothing after the evaluation fee of "
             f"${dollars(amount, decimals)}.",
             path="prizePool",
-            value=prize_pool_units,
             remedy=f"Offer more than ${dollars(amount, decimals)}.",
         )
     return Fee(mode, amount, prize_pool_units - amount, prize_pool_units, decimals)
@@ -64,21 +71,8 @@ def dollars(units: int, decimals: int) -> str:
 def _check(mode: str, prize_pool_units: int, decimals: int) -> None:
     if mode not in get_args(FeeMode):
         known = ", ".join(get_args(FeeMode))
-        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", value=mode, remedy=f"Use one of: {known}.")
+        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", remedy=f"Use one of: {known}.")
     if prize_pool_units <= 0:
-        raise BadInput("The prize pool has to be more than 0.", path="prizePool", value=prize_pool_units)
+        raise BadInput("The prize pool has to be more than 0.", path="prizePool")
     if not 0 <= decimals <= 36:
-        raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals", value=decimals)
-
-
-def _quoted(quote_micro_usd: int | None, decimals: int) -> int:
-    if quote_micro_usd is None:
-        raise BadInput(
-            "The poster pays the evaluation, and its price is not known: a judge has no known token price.",
-            path="quote",
-            remedy="Choose judges with known prices, or another fee mode.",
-        )
-    if quote_micro_usd < 0:
-        raise BadInput("A quote cannot be negative.", path="quote", value=quote_micro_usd)
-    dollar: int = 10**decimals
-    return -(-quote_micro_usd * dollar // _MICRO)
+        raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals")

@@ -80,14 +80,6 @@ def check_worth_starting(quoted: Quote, cap: int | None) -> None:
     )
 
 
-def _tighter(plan: EvaluationPlan) -> EvaluationPlan | None:
-    """The plan with half the bound of an answer; None if less would leave no room to think."""
-    tokens = plan.tokens
-    if tokens is None or tokens.most // 2 < LEAST_BOUND:
-        return None
-    return replace(plan, tokens=replace(tokens, most=tokens.most // 2))
-
-
 UNKNOWN_THINKING = 8_192
 """Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
 
@@ -135,12 +127,13 @@ class ModelPool:
         """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
         cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
-        plan = replace(plan, tokens=token_limits(self.settings, [parse_judge(name) for name in plan.models]))
+        tokens = token_limits(self.settings, [parse_judge(name) for name in plan.models])
+        plan = replace(plan, tokens=tokens)
         quoted = self._quote(challenge, config, plan, looks)
-        while (
-            cap is not None and quoted.most_for_reading > cap * READING_SHARE and (less := _tighter(plan)) is not None
-        ):
-            plan, quoted = less, self._quote(challenge, config, less, looks)
+        while cap is not None and quoted.most_for_reading > cap * READING_SHARE and tokens.most // 2 >= LEAST_BOUND:
+            tokens = replace(tokens, most=tokens.most // 2)
+            plan = replace(plan, tokens=tokens)
+            quoted = self._quote(challenge, config, plan, looks)
         plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
         affordable = quoted.affordable_looks(cap)
         if affordable is None:

@@ -75,9 +75,11 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
         return case.ports.models.affordable(challenge, case.given.config, case.options.plan)
 
     planned = await journal.saved("plan", PLAN)
-    if planned is not None and planned.judges != case.options.plan.judges and await _is_stuck(case):
-        # Other judges were named since: they take over. What the first ones answered stays paid and is in no trace.
-        await journal.drop("plan", "unanswered")
+    if planned is not None and planned.judges != case.options.plan.judges:
+        attempts = await read_attempts(case.ports.store, challenge.chain_id, challenge.address)
+        if attempts.failures > 0 and not await journal.has("digest"):
+            # Other judges were named since a failure: they take over. What the first answered stays paid, in no trace.
+            await journal.drop("plan", "unanswered")
     plan = await journal.once("plan", PLAN, affordable)
     disputed = await _disputed(case, now)
     ruled = await read_rulings(journal)
@@ -89,12 +91,6 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
         await journal.drop("digest")
     venue = ChallengeVenue(challenge, case.given, disputed)
     return Prepared(venue, plan, (*ruled, *rulings_of(disputed)), reveal, tries_again)
-
-
-async def _is_stuck(case: RoundCase) -> bool:
-    """Whether the last attempt failed and there is no result yet."""
-    attempts = await read_attempts(case.ports.store, case.challenge.chain_id, case.challenge.address)
-    return attempts.failures > 0 and not await case.journal.has("digest")
 
 
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
@@ -133,9 +129,8 @@ async def _take_over(challenge: Challenge, store: SqlStore, journal: Journal) ->
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
             return True
-        await journal.drop("digest", "unanswered", VERSION)
+        await journal.drop("digest", "unanswered", VERSION, prefix="executed/")
         await journal.drop_unreadable("plan", PLAN)
-        await journal.drop_all("executed/")
         _log.warning("round_started_again", challenge=challenge.address, begun_by=begun_by, version=ours)
     await journal.keep(VERSION, TEXT, ours)
     return is_begun

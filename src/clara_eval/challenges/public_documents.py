@@ -14,7 +14,7 @@ from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow
 from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
 from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import Winners, post_scores, read_calldata
@@ -16,7 +16,7 @@ from clara_eval.challenges.review import Review, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import render
@@ -43,7 +43,8 @@ class RecordedResult:
 async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:
     """Write the trace and the public keys. Raises Disagrees if an earlier run gave another digest."""
     challenge, store = case.challenge, case.ports.store
-    with drafted(entries(prepared.plan, result, prepared.venue.records(result))) as draft:
+    venue = prepared.venue
+    with drafted(entries(prepared.plan, result, venue.records(result))) as draft:
         await _check_posted(case, draft.digest)
         await close_unanswered(case.journal, result.unanswered)
         await case.journal.note("digest", draft.digest)
@@ -54,7 +55,6 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
     keys = public_keys(challenge.address, challenge.block.timestamp, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
-    venue = prepared.venue
     return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
 
 
@@ -112,17 +112,12 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         if evidence.digest != digest:
             return None
         if review is not None and tuple(evidence.approvals) != review.approvals:
-            pieces = render(_entry_lines(trace), digest, review.approvals)
+            lines = takewhile(lambda line: not line.startswith("]"), islice(trace, 1, None))
+            entry_lines = (line.removesuffix("\n").removesuffix(",") for line in lines)
+            pieces = render(entry_lines, digest, review.approvals)
             await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
         winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))
     return RecordedResult(digest, winners, disputed, None, review)
-
-
-def _entry_lines(trace: TraceFile) -> Iterator[str]:
-    for line in islice(trace, 1, None):
-        if line.startswith("]"):
-            return
-        yield line.removesuffix("\n").removesuffix(",")
 
 
 def _winners(challenge: Challenge, calldata: bytes) -> Winners:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,7 +11,6 @@ from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ReviewState
 from clara_eval.documents.store_keys import REVIEWS, review_key
-from clara_eval.evaluation.round import CLOCK
 from clara_eval.evaluation.trace.document import Approval
 from clara_eval.judge.reading import shown
 from clara_eval.store.sql_store import PublicKeys
@@ -60,28 +58,6 @@ def moment_words(at: int) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-async def request_review(
-    keys: PublicKeys,
-    chain_id: int,
-    address: str,
-    digest: str,
-    reasons: Sequence[str],
-    now: int,
-    *,
-    posts_at: int | None = None,
-    default: str = "",
-    scoring_deadline: int | None = None,
-) -> Review:
-    why = tuple(reasons)
-    review = Review(address, digest, "waiting", why, now, None, "", "", posts_at, default, scoring_deadline)
-    await _write(keys, chain_id, review)
-    return review
-
-
-async def lapse(keys: PublicKeys, chain_id: int, review: Review) -> None:
-    await _write(keys, chain_id, replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK))
-
-
 async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
     text = await keys.get(chain_id, review_key(address))
     if text is None:
@@ -98,11 +74,8 @@ async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:
 
 
 async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
-    found = []
-    for key in await keys.keys(chain_id, REVIEWS):
-        review = await read_review(keys, chain_id, key.removeprefix(REVIEWS))
-        if review is not None:
-            found.append(review)
+    addresses = [key.removeprefix(REVIEWS) for key in await keys.keys(chain_id, REVIEWS)]
+    found = filter(None, [await read_review(keys, chain_id, address) for address in addresses])
     return sorted(found, key=lambda review: (review.state != "waiting", review.requested_at, review.address))
 
 
@@ -120,8 +93,7 @@ async def decide(
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
     decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=now)
-    await _write(keys, chain_id, decided)
-    return decided
+    return await save_review(keys, chain_id, decided)
 
 
 def signature(name: str) -> str:
@@ -132,17 +104,17 @@ def signature(name: str) -> str:
 def check_waiting(review: Review, digest: str | None) -> Review:
     """The review, if it waits and this is the result that was looked at."""
     if review.state != "waiting":
-        raise BadInput(f"The review of {review.address} is already {review.state}.", value=review.state)
+        raise BadInput(f"The review of {review.address} is already {review.state}.")
     if digest is not None and digest.lower() != review.digest:
         raise BadInput(
             f"The result that waits is {review.digest}, not {digest[:80]}.",
             path="traceDigest",
-            value=digest,
             remedy="It changed since you looked: look at the trace again.",
         )
     return review
 
 
-async def _write(keys: PublicKeys, chain_id: int, review: Review) -> None:
+async def save_review(keys: PublicKeys, chain_id: int, review: Review) -> Review:
     pairs = [(review_key(review.address), plain_json(asdict(review))), (REVIEWS + review.address, review.state)]
     await keys.put_many(chain_id, pairs)
+    return review

@@ -23,37 +23,26 @@ async def post_result(case: RoundCase, found: RecordedResult, status: StatusWrit
     await status.say("publishing", 92)
     challenge, ports, store = case.challenge, case.ports, case.ports.store
     if not ports.sender.can_sign and case.is_open:
-        receipt = _unrehearsed(case, found)
+        # A dry run of a challenge that is still Open: the contract could not take the call yet.
+        data = post_scores_calldata(found.winners, found.digest, challenge.contract_version)
+        check_call(challenge, found.winners, found.digest, data)
+        told = "Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent."
+        receipt = Receipt(SendOutcome.DRY_RUN, Intention.POST_SCORES, "0x" + data.hex(), detail=told)
     else:
         gone = await superseded(store, challenge.run)
         receipt = await publish(
             challenge, found.winners, found.digest, sender=ports.sender, results=ports.chain.results, superseded=gone
         )
     case.options.sent(receipt)
-    document = with_receipt(await _scores(case, found), receipt, await _posted_at(case, receipt))
+    posted_at = None
+    if is_posted(receipt) and receipt.block_number is not None:
+        posted_at = (await ports.chain.blocks.block_at(receipt.block_number)).timestamp
+    elif is_posted(receipt):
+        posted_at = (await ports.chain.results.scoring_state(challenge.address)).score_posted_at
+    document = with_receipt(await _scores(case, found), receipt, posted_at)
     await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(document))
     await _say_outcome(status, receipt)
     return receipt
-
-
-async def _posted_at(case: RoundCase, receipt: Receipt) -> int | None:
-    if not is_posted(receipt):
-        return None
-    if receipt.block_number is not None:
-        return (await case.ports.chain.blocks.block_at(receipt.block_number)).timestamp
-    return (await case.ports.chain.results.scoring_state(case.challenge.address)).score_posted_at
-
-
-def _unrehearsed(case: RoundCase, found: RecordedResult) -> Receipt:
-    """Check the call of a dry run of a challenge that is still Open: the contract could not take it yet."""
-    data = post_scores_calldata(found.winners, found.digest, case.challenge.contract_version)
-    check_call(case.challenge, found.winners, found.digest, data)
-    return Receipt(
-        SendOutcome.DRY_RUN,
-        Intention.POST_SCORES,
-        "0x" + data.hex(),
-        detail="Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent.",
-    )
 
 
 async def save_scores(case: RoundCase, found: RecordedResult) -> None:

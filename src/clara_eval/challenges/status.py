@@ -12,10 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
-from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.review import moment_words
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import (
     BadInput,
@@ -123,12 +120,6 @@ async def evaluation_status(keys: PublicKeys, chain_id: int, address: str, ours:
     return found or (status_without_evaluation(summary, ours) if summary else None)
 
 
-def review_meaning(posts_at: int | None) -> str:
-    if posts_at is None:
-        return MEANINGS["review"]
-    return f"A person may look at the result until {moment_words(posts_at)}; then it is posted by itself."
-
-
 def state_of(error: BaseException) -> State | None:
     return next((state for kind, state in _STATE_OF if isinstance(error, kind)), "failed")
 
@@ -143,7 +134,14 @@ def reason_of(error: BaseException) -> str:
 
 def gravest(error: BaseException) -> BaseException:
     """The gravest error of a group: a bug before a refusal, a refusal before an outage."""
-    return max(_leaves(error), key=_gravity)
+
+    def gravity(one: BaseException) -> int:
+        exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(one, kind)]
+        if exact:
+            return min(exact) if not isinstance(one, CannotPublish) else max(exact)
+        return len(_GRAVITY) + (0 if isinstance(one, ClaraError) else 1)
+
+    return max(_leaves(error), key=gravity)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -152,17 +150,6 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
             yield from _leaves(inner)
     else:
         yield as_ours(error)
-
-
-def _gravity(error: BaseException) -> int:
-    exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(error, kind)]
-    if exact:
-        return min(exact) if not isinstance(error, CannotPublish) else max(exact)
-    return len(_GRAVITY) + (0 if isinstance(error, ClaraError) else 1)
-
-
-async def read_status(keys: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
-    return await read_document(keys, chain_id, status_key(address))
 
 
 class StatusWriter:
@@ -288,9 +275,6 @@ class StatusWriter:
         self._tell(self.status)
         await self._write(self.status)
 
-    async def explain(self, reason: str) -> None:
-        await self.say(self.status.status, reason=reason)
-
     async def _written_out(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
@@ -310,9 +294,6 @@ class Attempts:
     def after(self, retry_at: int | None, *, failed: bool) -> Attempts:
         return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
 
-    def at_once(self) -> Attempts:
-        return replace(self, retry_at=None)
-
 
 def attempts_key(address: str) -> str:
     return f"engine:attempts:{address}"
@@ -329,3 +310,9 @@ async def read_attempts(keys: PublicKeys, chain_id: int, address: str) -> Attemp
 
 async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts: Attempts) -> None:
     await keys.put(chain_id, attempts_key(address), plain_json(asdict(attempts)))
+
+
+async def try_at_once(keys: PublicKeys, chain_id: int, address: str) -> None:
+    """Let the next attempt begin now, however many failed."""
+    attempts = await read_attempts(keys, chain_id, address)
+    await save_attempts(keys, chain_id, address, replace(attempts, retry_at=None))

@@ -1,16 +1,15 @@
 """Read the public documents of evaluations: comparisons, records of agents, and all of them for agents.
 
 A large round by rules stores no comparisons: each is made again from one document and the features of the two entries.
-An agent's result counts once its block is deep enough, so nothing in a record is taken back.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import permutations
 from math import comb
 from typing import Any
@@ -21,6 +20,7 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
+from clara_eval.core.hashing import plain_json
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.results import (
     AgentEntry,
@@ -131,28 +131,30 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
 
 async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
     start = entry_key(agent_id, "")
-    found = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
-    entries = [
-        (deadline, entry) for address in found for deadline, entry in await _entry(store, chain_id, agent_id, address)
-    ]
-    ordered = [entry for _, entry in sorted(entries, key=lambda pair: (-pair[0], pair[1].challenge))]
-    places = [entry.place for entry in ordered if entry.place is not None]
+    addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
+    found = [await _entry(store, chain_id, agent_id, address) for address in addresses]
+    entries = sorted(filter(None, found), key=lambda entry: (-(entry.deadline or 0), entry.challenge))
+    places = [entry.place for entry in entries if entry.place is not None]
+    paid = [entry for entry in entries if entry.prizeAmount is not None]
+    tokens, earned = {entry.token.address: entry.token for entry in paid}, Counter[str]()
+    for entry in paid:
+        earned[entry.token.address] += int(entry.prizeAmount or 0)
     return AgentRecord(
         agentId=agent_id,
-        entered=len(ordered),
-        won=sum(entry.prizeAmount is not None for entry in ordered),
-        earned=_earned(ordered),
+        entered=len(entries),
+        won=len(paid),
+        earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
         averagePlace=round(sum(places) / len(places), 2) if places else None,
         placed=len(places),
-        challenges=ordered,
+        challenges=entries,
     )
 
 
-async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> list[tuple[int, AgentEntry]]:
-    """The entry with the challenge's deadline; none if there is no result yet."""
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> AgentEntry | None:
+    """What the agent did in this challenge; None if there is no result yet."""
     result = await read(store, chain_id, RoundResult, result_key(address))
     if result is None:
-        return []
+        return None
     summary = await read(store, chain_id, Summary, index_key(address))
     mine = {one.address for one in result.entrants if one.agentId == agent_id}
     paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
@@ -162,7 +164,7 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
     own = next((row for row in rankings if row.address in mine), None)
     place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
     prize = sum(int(one.prizeAmount) for _, one in paid)
-    entry = AgentEntry(
+    return AgentEntry(
         challenge=address,
         submitter=min(mine, default=None),
         title=summary.title if summary else "",
@@ -176,16 +178,6 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
         prizeAmount=str(prize) if prize else None,
         token=result.token,
     )
-    return [(summary.deadline if summary else 0, entry)]
-
-
-def _earned(entries: Sequence[AgentEntry]) -> list[Earned]:
-    sums = Counter[str]()
-    tokens = {entry.token.address: entry.token for entry in entries}
-    for entry in entries:
-        if entry.prizeAmount is not None:
-            sums[entry.token.address] += int(entry.prizeAmount)
-    return [Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(sums.items())]
 
 
 MAX_TRACE_BYTES = 200_000_000
@@ -193,32 +185,47 @@ MAX_RECORD_BYTES = 4_000_000
 _COMPARISON = JsonCodec(Comparison)
 _WHOLE = ("schema", "schedule", "verdicts")
 _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
+_SERVED: dict[str, tuple[str, type[Document]]] = {
+    "eval-status": ("eval-status", EvalStatus),
+    "scores": ("leaderboard", Scores),
+}
+"""Documents that a service shows, by the last word of their key."""
 
 
-class StoreRecords:
-    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
-        self._store = store
-        self._chain_id = chain_id
+class Records(ABC):
+    """What evaluations left behind, under the keys of a store."""
+
+    def __init__(self, chain_id: int) -> None:
+        self.chain_id = chain_id
+
+    @abstractmethod
+    async def get(self, chain_id: int, key: str) -> str | None: ...
 
     async def status(self, address: Address) -> EvalStatus | None:
-        return await self._document(EvalStatus, status_key(address))
+        return await read(self, self.chain_id, EvalStatus, status_key(address))
 
     async def scores(self, address: Address) -> Scores | None:
-        return await self._document(Scores, scores_key(address))
+        return await read(self, self.chain_id, Scores, scores_key(address))
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
-        return await self._document(Features, features_key(address, submitter))
+        return await read(self, self.chain_id, Features, features_key(address, submitter))
 
-    async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
+
+class StoreRecords(Records):
+    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
+        super().__init__(chain_id)
+        self._store = store
+
+    async def get(self, chain_id: int, key: str) -> str | None:
         store = await self._store.existing()
-        return await read_comparison(store, self._chain_id, address, first, second) if store else None
+        return await store.get(chain_id, key) if store else None
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole, or little more of it than asked for."""
         store, pieces, size = await self._store.existing(), list[str](), 0
         if store is None:
             return None
-        async for piece in stream_trace(store, self._chain_id, address):
+        async for piece in stream_trace(store, self.chain_id, address):
             pieces.append(piece)
             size += len(piece)
             if size > at_most:
@@ -227,14 +234,14 @@ class StoreRecords:
 
     async def trace_file(self, address: Address) -> TraceFile | None:
         store = await self._store.existing()
-        return await TraceFile.of(stream_trace(store, self._chain_id, address)) if store else None
+        return await TraceFile.of(stream_trace(store, self.chain_id, address)) if store else None
 
     def trace_url(self, _address: Address) -> str:
         return ""
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
         store = await self._store.existing()
-        return await agent_record(store, self._chain_id, agent_id) if store else None
+        return await agent_record(store, self.chain_id, agent_id) if store else None
 
     async def has_model(self) -> bool | None:
         """A store says nothing about models."""
@@ -244,27 +251,28 @@ class StoreRecords:
         """A store says nothing about who evaluates."""
         return None
 
-    async def _document(self, kind: type[D], key: str) -> D | None:
-        store = await self._store.existing()
-        return await read(store, self._chain_id, kind, key) if store else None
 
-
-class ApiRecords:
-    def __init__(self, api_url: str) -> None:
+class ApiRecords(Records):
+    def __init__(self, api_url: str, chain_id: int) -> None:
+        super().__init__(chain_id)
         self._url = api_url.rstrip("/")
-        self._facts: tuple[Address, Facts] | None = None
+        self._told: tuple[str, dict[str, str]] | None = None
+        """The challenge whose trace was read last, and the documents in it."""
 
-    async def status(self, address: Address) -> EvalStatus | None:
-        return await self._document(EvalStatus, self._place(address, "eval-status"))
-
-    async def scores(self, address: Address) -> Scores | None:
-        return await self._document(Scores, self._place(address, "leaderboard"))
-
-    async def features(self, address: Address, submitter: Address) -> Features | None:
-        return (await self._of_trace(address)).features.get(submitter)
-
-    async def comparison(self, address: Address, first: Address, second: Address) -> Pairwise | None:
-        return (await self._of_trace(address)).comparison(first, second)
+    async def get(self, _chain_id: int, key: str) -> str | None:
+        """The document that the service shows, or that is in the trace: facts and comparisons."""
+        _, address, name = key.split(":", 2)
+        if name in _SERVED:
+            path, kind = _SERVED[name]
+            found = await self._document(kind, f"{self._url}/api/v1/challenges/{address}/{path}")
+            return found.model_dump_json() if found else None
+        if self._told is None or self._told[0] != address:
+            lines = await self.trace_file(Address(address))
+            if lines is None:
+                return None  # not kept: it may be there the next time
+            with self._readable(), lines:
+                self._told = (address, documents_in(lines, address))
+        return self._told[1].get(key)
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole; Temporary if it is longer than asked for."""
@@ -276,7 +284,7 @@ class ApiRecords:
         return await TraceFile.of(self._pieces(self.trace_url(address), MAX_TRACE_BYTES))
 
     def trace_url(self, address: Address) -> str:
-        return self._place(address, "eval-trace")
+        return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
         return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
@@ -305,15 +313,6 @@ class ApiRecords:
         with self._readable():
             return kind.model_validate_json(content) if content else None
 
-    async def _of_trace(self, address: Address) -> Facts:
-        if self._facts is None or self._facts[0] != address:
-            lines = await self.trace_file(address)
-            if lines is None:
-                return Facts({}, {}, None)  # not kept: it may be there the next time
-            with self._readable(), lines:
-                self._facts = (address, facts_in(lines))
-        return self._facts[1]
-
     @contextmanager
     def _readable(self) -> Iterator[None]:
         """Raise Temporary for an answer that is none of the service's documents."""
@@ -324,9 +323,6 @@ class ApiRecords:
                 f"The service at {self._url} answered with something other than its documents.",
                 remedy="Check CLARA_API_URL.",
             ) from bad
-
-    def _place(self, address: Address, name: str) -> str:
-        return f"{self._url}/api/v1/challenges/{address}/{name}"
 
     async def _read(self, url: str, at_most: int) -> bytes | None:
         """The body; None if the service has nothing to show, Temporary if it does not answer."""
@@ -352,23 +348,11 @@ class ApiRecords:
             ) from bad
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    features: dict[str, Features]
-    comparisons: dict[tuple[str, str], Pairwise]
-    verdicts: Verdicts | None
-    """Of a large round by rules, whose comparisons are not listed."""
-
-    def comparison(self, first: str, second: str) -> Pairwise | None:
-        if self.verdicts is not None:
-            return self.verdicts.comparison(first, second, self.features)
-        return self.comparisons.get((first, second))
-
-
-def facts_in(lines: Iterable[str]) -> Facts:
-    features: dict[str, Features] = {}
+def documents_in(lines: Iterable[str], address: str) -> dict[str, str]:
+    """The public documents that follow from a trace, by their keys in a store."""
     votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     whole: dict[str, Any] = {}
+    found: dict[str, str] = {}
     for line in lines:
         if not any(f'"key":"{kind}' in line for kind in _SHOWN):
             continue
@@ -377,12 +361,13 @@ def facts_in(lines: Iterable[str]) -> Facts:
         if entry["key"] in _WHOLE:
             whole[entry["key"]] = entry["body"]
         elif kind == "features":
-            features[name] = Features.model_validate(entry["body"])
+            found[features_key(address, name)] = Features.model_validate(entry["body"]).model_dump_json()
         elif kind == "comparison":
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
-    comparisons = {pair: Pairwise.model_validate(votes_document(all_votes)) for pair, all_votes in votes.items()}
-    if "verdicts" not in whole:
-        return Facts(features, comparisons, None)
-    schedule, schema = whole["schedule"]["name"], whole["schema"]["features"]
-    return Facts(features, comparisons, Verdicts(**whole["verdicts"], schedule=schedule, features=schema))
+    found |= {pairwise_key(address, *pair): plain_json(votes_document(cast)) for pair, cast in votes.items()}
+    if "verdicts" in whole:
+        schedule, schema = whole["schedule"]["name"], whole["schema"]["features"]
+        verdicts = Verdicts(**whole["verdicts"], schedule=schedule, features=schema)
+        found[verdicts_key(address)] = verdicts.model_dump_json()
+    return found

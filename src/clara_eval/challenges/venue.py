@@ -79,15 +79,13 @@ async def pin_challenge(
     if challenge is not None and await chain.blocks.is_canonical(challenge.block):
         return challenge
     if challenge is not None:
-        signed = {
-            read_signed(row.raw).data.hex() for row in await store.transactions(journal.run, Intention.POST_SCORES)
-        }
-        if signed:
+        posts = await store.transactions(journal.run, Intention.POST_SCORES)
+        if posts:
             await keep_result(store, challenge.chain_id, address)
         await journal.forget()
-        if signed:
+        if posts:
             # What was signed about the block that is gone is replaced on its own nonce, never sent again.
-            await journal.note(_SUPERSEDED, sorted(signed))
+            await journal.note(_SUPERSEDED, sorted({read_signed(row.raw).data.hex() for row in posts}))
     return await journal.keep("challenge", CHALLENGE, await read_challenge(chain, address, head, deadline))
 
 

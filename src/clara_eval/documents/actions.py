@@ -213,10 +213,13 @@ class EvalStatusResult(EvaluationProgress):
     explanation: str = ""
 
 
+Phase = Literal["cancelled", "expired", "final", "posted", "open", "due"]
+
+
 class StatusFound(EvalStatusResult):
     """What an interface needs for the explanation."""
 
-    phase: Literal["cancelled", "expired", "final", "posted", "open", "due"]
+    phase: Phase
     moment: int
     """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
 

@@ -15,6 +15,7 @@ from clara_eval.documents.results import (
     EvaluatorRecord,
     LeaderboardRow,
     Misplaced,
+    ProvisionalBoard,
     ReviewState,
     RuledStage,
     RulingKind,
@@ -163,6 +164,7 @@ class ChallengeDetail(ChallengeSummary):
     leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None
     evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
+    provisional: ProvisionalBoard | None = Field(None, description="While entries are accepted: public tests alone.")
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 

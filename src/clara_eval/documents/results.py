@@ -354,6 +354,24 @@ class JudgingRules(Document):
     maxBytes: int | None = Field(None, description="The longest submission that is read.")
 
 
+class ProvisionalEntry(Document):
+    """What tools measured of an entry before its challenge closes; without an address: the harness's reference."""
+
+    address: str | None = None
+    agentId: int | None = None
+    hash: str = Field(description="Of the submission's address: what was measured once is not measured again.")
+    facts: dict[str, Value] = {}
+    problem: str = ""
+    """Why nothing is measured."""
+
+
+class ProvisionalBoard(Document):
+    """Entries by measured and executed facts, the heaviest first: public tests; the final run decides."""
+
+    at: int = Field(description="The chain's time at which the entries were read.")
+    entries: list[ProvisionalEntry]
+
+
 class Summary(Document):
     """`challenge-index:{address}`: what the contract says about a challenge."""
 

@@ -18,6 +18,8 @@ trace_key: KeyOfOne = "challenges:{}:eval-trace".format
 review_key: KeyOfOne = "challenges:{}:review".format
 draft_key: KeyOfOne = "challenges:{}:draft".format
 """A result that is announced before it is posted, open for objections."""
+provisional_key: KeyOfOne = "challenges:{}:provisional".format
+"""What tools measured of the entries of an open challenge."""
 harness_key: KeyOfOne = "challenges:{}:harness".format
 """A hidden harness, once its poster has revealed it."""
 public_harness_key: KeyOfOne = "challenge-harness:{}".format

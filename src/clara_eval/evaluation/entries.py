@@ -19,11 +19,11 @@ from clara_eval.evaluation.features.extract import (
     UNEVALUABLE,
     UNREAD,
     ReadingContext,
+    SubmissionFacts,
     extract_features,
     prompts_for,
 )
-from clara_eval.evaluation.features.features import SubmissionFacts
-from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, excluded, with_originals
+from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, excluded, with_original
 from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult
 from clara_eval.judge import type_names
 from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
@@ -56,7 +56,9 @@ async def collect_entries(given: Round, sources: Sources, listener: ProgressList
         versions=given.replaced,
         key=given.beacon.encode(),
     )
-    likeness = with_originals(likeness, sources.rulings)
+    for ruling in sources.rulings:
+        if ruling.kind == "original" and ruling.account is not None:
+            likeness = with_original(likeness, ruling.account)
     copies = [copy for cluster in likeness.clusters for copy in cluster.rejected()]
     rejected = in_order([*out, *(verdict for verdict in verdicts if isinstance(verdict, Rejected)), *copies])
     refused = accounts(rejected)
@@ -137,11 +139,10 @@ class RoundReader:
             listener("extracting", len(found), len(solutions))
             return llm.share.spent if llm and llm.share else 0
 
-        def prompts_by_account() -> dict[str, list[Prompt]]:
-            return {name: prompts_for(schema, [solution], context) for name, solution in by_account.items()}
-
         by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
-        prompts = await asyncio.to_thread(prompts_by_account) if self.llm else {}
+        prompts: dict[str, list[Prompt]] = {}
+        for name, solution in by_account.items() if self.llm else ():
+            prompts[name] = await asyncio.to_thread(prompts_for, schema, [solution], context)
         usual = {name: self.money.usual(prompts.get(name, ())) if self.money else 0 for name in by_account}
         left = self.money.micro_usd if self.money else 0
         while usual:
@@ -156,33 +157,25 @@ class RoundReader:
 
 
 def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
-    found = [(solution, features[solution.submission.submitter]) for solution in solutions]
-    if found and all(_is_empty(facts) or _failure(facts) for _, facts in found):
-        raise _nothing([facts for _, facts in found])
-    return tuple(_rejection(solution, facts) for solution, facts in found if _is_empty(facts))
-
-
-def _is_empty(facts: SubmissionFacts) -> bool:
-    return all(value is None for _, value in facts.vector.values)
-
-
-def _failure(facts: SubmissionFacts) -> Flag | None:
-    return next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
-
-
-def _nothing(all_facts: Sequence[SubmissionFacts]) -> Temporary | CannotPublish:
-    failure = next((flag for facts in all_facts if (flag := _failure(facts)) is not None), None)
-    if failure is not None:
-        asked = [request for facts in all_facts for request in facts.requests]
-        return NothingJudged(f"No submission could be read. The first: {failure.sentence}", asked)
-    return CannotPublish(
-        f"Reading the {len(all_facts)} submissions gave no facts to compare, so nobody is ranked: every judged feature "
-        "is unknown for every submission.",
-        remedy="Evaluate it anew with another model (`evaluate --restart`), or let the poster post scores.",
-    )
-
-
-def _rejection(solution: Solution, facts: SubmissionFacts) -> Rejected:
-    failure = _failure(facts)
-    reason = failure.sentence if failure else "Every judged feature is unknown."
-    return Rejected(solution.submission, UNEVALUABLE, reason, failure is not None and failure.code == UNREAD)
+    """Reject entries of which no judged feature is known. Raises if nothing is known about any."""
+    found, rejected, asked, failed = 0, list[Rejected](), list[str](), list[Flag]()
+    for solution in solutions:
+        facts = features[solution.submission.submitter]
+        failure = next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
+        is_empty = all(value is None for _, value in facts.vector.values)
+        if is_empty:
+            reason = failure.sentence if failure else "Every judged feature is unknown."
+            is_outage = failure is not None and failure.code == UNREAD
+            rejected.append(Rejected(solution.submission, UNEVALUABLE, reason, is_outage))
+        found += not is_empty and failure is None
+        failed += [failure] if failure else []
+        asked += facts.requests
+    if solutions and not found and failed:
+        raise NothingJudged(f"No submission could be read. The first: {failed[0].sentence}", asked)
+    if solutions and not found:
+        raise CannotPublish(
+            f"Reading the {len(solutions)} submissions gave no facts to compare, so nobody is ranked: every judged "
+            "feature is unknown for every submission.",
+            remedy="Evaluate it anew with another model (`evaluate --restart`), or let the poster post scores.",
+        )
+    return tuple(rejected)

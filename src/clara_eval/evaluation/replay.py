@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from clara_eval.core.errors import BadTrace, ClaraError
 from clara_eval.core.version import RULES
 from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, entries
-from clara_eval.evaluation.round import EvaluationPlan, Round, is_by_default, no_listener, ruled_plan
+from clara_eval.evaluation.round import EvaluationPlan, Round, is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import Bodies, TraceSources
 from clara_eval.evaluation.trace.document import Approval
@@ -166,11 +166,17 @@ async def replay(
     """
     recorded = Evidence(lines)
     _check_rules(recorded.get("header"))
-    plan = _read_plan(recorded)
+    if "plan" not in recorded:
+        raise BadTrace("The trace has no entry plan.", entry="plan")
+    try:
+        plan = PLAN.read(recorded["plan"])
+    except ValueError as bad:
+        raise BadTrace(f"The plan cannot be read: {bad}", entry="plan") from bad
     sources = TraceSources(recorded, machine or Machine(), quotes=quotes or Quotes())
     try:
         venue = venue_of(recorded)
-        result = await evaluate_round(venue.given, ruled_plan(plan, sources.rulings), sources, no_listener)
+        ruled = ruled_plan(plan, sources.rulings)
+        result = await evaluate_round(venue.given, ruled, sources, lambda _stage, _done, _total: None)
         _compare(recorded, plan, result, venue.records(result))
     except BadTrace:
         raise
@@ -197,15 +203,6 @@ def _check_rules(header: object) -> None:
             entry="header",
             remedy="Check it with the version that wrote it.",
         )
-
-
-def _read_plan(bodies: Mapping[str, object]) -> EvaluationPlan:
-    if "plan" not in bodies:
-        raise BadTrace("The trace has no entry plan.", entry="plan")
-    try:
-        return PLAN.read(bodies["plan"])
-    except ValueError as bad:
-        raise BadTrace(f"The plan cannot be read: {bad}", entry="plan") from bad
 
 
 def _compare(recorded: Evidence, plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> None:
@@ -237,14 +234,10 @@ def _is_natural(value: object) -> bool:
 
 
 def is_same(key: str, recorded: object, computed: object) -> bool:
-    return _same(_told(key, recorded), _told(key, computed), _ESTIMATES if key == "ranking" else frozenset())
-
-
-def _told(key: str, body: object) -> object:
-    """An entry without the name of the version that wrote it: a later one may check it."""
-    if key == "header" and isinstance(body, dict) and isinstance(body.get("software"), str):
-        return {**body, "software": ""}
-    return body
+    """Whether an entry is as computed; the name of the version in the header may be another: a later one may check."""
+    if key == "header" and isinstance(recorded, dict) and isinstance(recorded.get("software"), str):
+        computed = {**computed, "software": recorded["software"]} if isinstance(computed, dict) else computed
+    return _same(recorded, computed, _ESTIMATES if key == "ranking" else frozenset())
 
 
 def _same(recorded: object, computed: object, estimates: frozenset[str], *, loose: bool = False) -> bool:

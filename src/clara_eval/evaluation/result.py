@@ -13,13 +13,13 @@ from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Placed
 from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.execution import Execution
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons
 from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Round, Ruling
 from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED, SubmissionResult
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer
-from clara_eval.ranking import Ranking, Tally, tally
+from clara_eval.ranking import Ranking
 from clara_eval.submissions.copies import Likeness
 from clara_eval.submissions.model import Rejected, Solution
 
@@ -59,13 +59,6 @@ def judges_of(comparisons: Sequence[Comparison]) -> list[str]:
     return sorted({comparison.judge for comparison in comparisons})
 
 
-def tally_of(items: Sequence[str], comparisons: Sequence[Comparison]) -> Tally:
-    """The games that have a verdict, as columns in canonical order."""
-    if isinstance(comparisons, RuledComparisons):
-        return comparisons.table
-    return tally(items, [comparison.result for comparison in comparisons if comparison.winner is not None])
-
-
 Entry = tuple[str, object]
 PLAN = JsonCodec(EvaluationPlan)
 _OPTIONAL = frozenset({"tokens", "reading", "elo"})
@@ -97,7 +90,13 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     yield "prompts", result.prompts
     for piece in result.pieces:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
-    yield "rejected", [_rejection(rejected) for rejected in result.rejected]
+    yield (
+        "rejected",
+        [
+            {"account": one.submission.submitter, "code": one.code, "reason": one.reason, "isOutage": one.is_outage}
+            for one in result.rejected
+        ],
+    )
     yield "similar", to_camel_json(result.likeness.similar)
     yield "families", dict(sorted(result.likeness.families.items()))
     yield from _execution(result)
@@ -107,7 +106,13 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
         yield "attestation", [KEY_REPORT.body(report) for report in result.key_reports]
     yield "answers", {"count": len(result.answers)}
     for request in sorted(result.answers):
-        yield f"answer/{request}", _answer(result.answers[request])
+        paid = result.answers[request]
+        answer = to_camel_json(paid.answer)
+        signed = answer.pop("signed")
+        if answer["sampling"] is None:
+            del answer["sampling"]
+        said = {"llm": paid.llm, "purpose": paid.purpose, "answer": answer}
+        yield f"answer/{request}", {**said, "signed": signed} if signed else said
     yield "unanswered", dict(sorted(result.unanswered.items()))
     yield "schedule", {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)}
     if isinstance(result.comparisons, RuledComparisons):
@@ -185,20 +190,3 @@ def _solution(piece: SubmissionResult) -> dict[str, object]:
     else:
         body |= {"accepted": False, "code": verdict.code, "reason": verdict.reason}
     return body
-
-
-def _rejection(rejected: Rejected) -> dict[str, object]:
-    return {
-        "account": rejected.submission.submitter,
-        "code": rejected.code,
-        "reason": rejected.reason,
-        "isOutage": rejected.is_outage,
-    }
-
-
-def _answer(paid: PaidAnswer) -> dict[str, object]:
-    answer = to_camel_json(paid.answer)
-    signed = answer.pop("signed")
-    if answer["sampling"] is None:
-        del answer["sampling"]
-    return {"llm": paid.llm, "purpose": paid.purpose, "answer": answer, **({"signed": signed} if signed else {})}

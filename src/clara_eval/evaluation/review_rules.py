@@ -13,8 +13,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag, Severity
 from clara_eval.core.submission import Placed
 from clara_eval.evaluation.execution import WITHHELD, ChosenHarness
-from clara_eval.evaluation.features.extract import UNREAD
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import UNREAD, SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.play import OUTAGE_SHARE, Comparison, without_verdict
 from clara_eval.evaluation.round import Round, Ruling, is_by_default

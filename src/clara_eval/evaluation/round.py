@@ -14,7 +14,7 @@ from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.costs.budgets import ReadingBudget
 from clara_eval.judge.reading import TokenLimits
-from clara_eval.submissions.copies import Cluster, Copy, Likeness, Similar
+from clara_eval.submissions.copies import Cluster, Copy, Likeness
 from clara_eval.submissions.model import Rejected
 
 
@@ -76,10 +76,6 @@ class EvaluationPlan:
         return self.models if self.reader is None else (self.reader,)
 
 
-def no_listener(stage: Stage, done: int, total: int) -> None:
-    """Ignore the progress of a run."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ruling:
     kind: RulingKind | Literal["default"]
@@ -128,15 +124,8 @@ def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tu
     )
 
 
-def with_originals(likeness: Likeness, rulings: Sequence[Ruling]) -> Likeness:
-    """Copies and similar work with the authors that a person named; what somebody decided is contested no more."""
-    for ruling in rulings:
-        if ruling.kind == "original" and ruling.account is not None:
-            likeness = _with_original(likeness, ruling.account)
-    return likeness
-
-
-def _with_original(likeness: Likeness, account: Address) -> Likeness:
+def with_original(likeness: Likeness, account: Address) -> Likeness:
+    """Copies and similar work with the author that a person named; what somebody decided is contested no more."""
     clusters = tuple(_headed_by(cluster, account) for cluster in likeness.clusters)
     heads = {
         before.original.submission.submitter: after.original.submission.submitter
@@ -147,14 +136,12 @@ def _with_original(likeness: Likeness, account: Address) -> Likeness:
         replace(pair, earlier=heads.get(pair.earlier, pair.earlier), later=heads.get(pair.later, pair.later))
         for pair in likeness.similar
     ]
-    similar = tuple(_settled(pair, account) for pair in named)
-    return replace(likeness, clusters=clusters, families=families, similar=similar)
-
-
-def _settled(pair: Similar, account: Address) -> Similar:
-    if account == pair.later:
-        pair = replace(pair, earlier=pair.later, later=pair.earlier)
-    return replace(pair, contested=False) if account == pair.earlier else pair
+    similar = []
+    for pair in named:
+        other = pair.earlier if account == pair.later else pair.later
+        is_about = account in {pair.earlier, pair.later}
+        similar.append(replace(pair, earlier=account, later=other, contested=False) if is_about else pair)
+    return replace(likeness, clusters=clusters, families=families, similar=tuple(similar))
 
 
 def _headed_by(cluster: Cluster, account: Address) -> Cluster:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.evaluation.entries import RoundReader, accounts, collect_entries, in_order, unevaluable
 from clara_eval.evaluation.execution import choose_harness, run_all
-from clara_eval.evaluation.features.extract import ReadingContext
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
-from clara_eval.evaluation.play import Comparison, judge_by_rules, play_tournament
-from clara_eval.evaluation.result import EvaluationResult, tally_of
+from clara_eval.evaluation.play import Comparison, RuledComparisons, judge_by_rules, play_tournament
+from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, place
 from clara_eval.evaluation.review_rules import JudgedRound, round_flags
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, is_by_default
@@ -22,60 +21,52 @@ from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
 from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank
-
-
-@dataclass(frozen=True, slots=True)
-class RoundJury:
-    given: Round
-    plan: EvaluationPlan
-    schema: FeatureSchema
-    sources: Sources
-    log: AnswerLog
-
-    def judges(self) -> dict[str, Judge]:
-        """Rules if the poster asks for them, otherwise the operator's jury."""
-        names = ("rules",) if self.given.config.judge == "rules" else self.plan.judges
-        return {name: RulesJudge(self.schema) if name == "rules" else ModelJudge(*self._model(name)) for name in names}
-
-    def orderers(self) -> dict[str, OrderingJudge]:
-        """The models of the jury, for questions about several entries at once."""
-        return {name: OrderingJudge(*self._model(name)) for name in self.plan.judges if name != "rules"}
-
-    def _model(self, name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
-        llm = StructuredLlm(self.sources.models.asker(name), self.plan.tokens, log=self.log)
-        return llm, self.given.config.criteria, self.schema
+from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank, tally
+from clara_eval.submissions.model import Solution
 
 
 async def hold_tournament(
-    jury: RoundJury,
-    keccaks: Mapping[str, str],
-    vectors: Mapping[str, JudgeVector],
+    given: Round,
+    plan: EvaluationPlan,
+    schema: FeatureSchema,
+    sources: Sources,
+    log: AnswerLog,
+    *,
+    ranked: Sequence[Solution],
+    features: Mapping[Address, SubmissionFacts],
     families: Mapping[Address, Address],
     listener: ProgressListener,
 ) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
-    given, judges, literal = jury.given, jury.judges(), jury.plan.elo == "literal"
-    items = canonical_order(given.name, keccaks)
+    """Compare the entries by rules if the poster asks for them, else by the operator's jury, and rank them."""
+
+    def asked(name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
+        return StructuredLlm(sources.models.asker(name), plan.tokens, log=log), given.config.criteria, schema
+
+    literal, names = plan.elo == "literal", ("rules",) if given.config.judge == "rules" else plan.judges
+    judges = {name: RulesJudge(schema) if name == "rules" else ModelJudge(*asked(name)) for name in names}
+    items = canonical_order(given.name, {s.submission.submitter: s.content_keccak for s in ranked})
+    vectors: Mapping[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
     schedule = choose_schedule(
         items,
         tuple(judges),
-        max_comparisons=jury.plan.max_games,
+        max_comparisons=plan.max_games,
         winner_count=given.winner_count,
         payout_bps=given.payout_bps,
-        name=jury.plan.schedule,
+        name=plan.schedule,
         literal=literal,
     )
     comparisons: Sequence[Comparison] | None = judge_by_rules(schedule, judges, items, vectors)
     if comparisons is None:
+        models = [name for name in plan.judges if name != "rules"] if schedule.name == "fours" else []
         comparisons = await play_tournament(
             schedule,
             judges,
             vectors,
-            orderers=jury.orderers() if schedule.name == "fours" else None,
+            orderers={name: OrderingJudge(*asked(name)) for name in models} or None,
             on_comparison=lambda done, total: listener("comparing", done, total),
-            gives_up=jury.sources.gives_up,
+            gives_up=sources.gives_up,
         )
-    exact = is_exact(jury.schema, judges)
+    exact = is_exact(schema, judges)
     return schedule, comparisons, rank_round(given, items, comparisons, families, exact=exact, literal=literal)
 
 
@@ -91,7 +82,10 @@ def rank_round(
     """Rank the items; a family is judged once more as if it had stayed away."""
     if not items:
         return None
-    table = tally_of(items, comparisons)
+    if isinstance(comparisons, RuledComparisons):
+        table = comparisons.table
+    else:
+        table = tally(items, [one.result for one in comparisons if one.winner is not None])
     return rank(
         table.by_pair() if literal else table,
         seed=given.run.encode(),
@@ -141,12 +135,9 @@ async def evaluate_round(
         await keep_features(features)
     rejected = in_order([*entries.rejected, *unevaluable(judged, features)])
     refused = accounts(rejected)
+    ranked, families = [s for s in judged if s.submission.submitter not in refused], likeness.families
     tournament, comparisons, ranking = await hold_tournament(
-        RoundJury(given, plan, schema, sources, log),
-        {s.submission.submitter: s.content_keccak for s in judged if s.submission.submitter not in refused},
-        {account: facts.vector for account, facts in features.items()},
-        likeness.families,
-        listener,
+        given, plan, schema, sources, log, ranked=ranked, features=features, families=families, listener=listener
     )
     found = JudgedRound(given, ranking, (), rejected, judged, likeness, features, comparisons, chosen)
     behind, by_default = giving_way(found), is_by_default(rulings)

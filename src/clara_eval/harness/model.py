@@ -181,18 +181,16 @@ class Executed:
             found["tests_passed"] = None
         for call in self.calls:
             if call.kind != "setUp":
-                found |= self._of_call(call)
+                # What it costs is known only where it passed: to fail early is not to be cheap.
+                is_passed = call.outcome == RunOutcome.PASSED
+                cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
+                found[feature_name(call.name)] = is_passed if call.kind == "test" else _bounded(call.value)
+                found[cost] = call.used if is_passed else None
         return found
 
     @property
     def _runs(self) -> bool:
         return bool(self.calls) and all(call.outcome in _FINISHED for call in self.calls)
-
-    def _of_call(self, call: Call) -> dict[str, Fact]:
-        """What it costs is known only where it passed: to fail early is not to be cheap."""
-        name, passed = feature_name(call.name), call.outcome == RunOutcome.PASSED
-        cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
-        return {name: passed if call.kind == "test" else _bounded(call.value), cost: call.used if passed else None}
 
     def summary(self) -> dict[str, object]:
         """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""

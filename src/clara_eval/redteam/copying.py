@@ -12,8 +12,7 @@ from pathlib import Path
 
 from clara_eval.code import language_name
 from clara_eval.config.eval_config import MEASURED, FeatureSchema
-from clara_eval.evaluation.features.extract import speaks_to_judge
-from clara_eval.evaluation.features.features import SubmissionFacts, choose_values
+from clara_eval.evaluation.features.extract import SubmissionFacts, choose_values, speaks_to_judge
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.judge.templates import prompt_view

@@ -11,8 +11,13 @@ from itertools import cycle
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.errors import Temporary
-from clara_eval.evaluation.features.extract import extract_features, prompts_for, questions_for, speaks_to_judge
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import (
+    SubmissionFacts,
+    extract_features,
+    prompts_for,
+    questions_for,
+    speaks_to_judge,
+)
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import Question
 from clara_eval.judge.port import Prompt

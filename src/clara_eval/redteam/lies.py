@@ -15,8 +15,7 @@ from typing import Literal, get_args
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
-from clara_eval.evaluation.features.extract import extract_features
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.field import UNTOLD, compare_field
 from clara_eval.harness import Call, Executed, RunOutcome
 from clara_eval.judge.port import Prompt

@@ -12,8 +12,7 @@ from importlib import resources
 
 from clara_eval.config.eval_config import Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
-from clara_eval.evaluation.features.extract import extract_features
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge

@@ -151,17 +151,11 @@ def reader(value: FieldValue) -> Callable[[Prompt], str]:
     return answer
 
 
-def _honest(task: Task, name: str, kind: Property) -> object:
-    return some_value(name, kind, task.data)
-
-
-def _obedient(task: Task, name: str, kind: Property) -> object:
-    return best_value(kind) if task.leaked else _honest(task, name, kind)
-
-
-honest_reader = reader(_honest)
+honest_reader = reader(lambda task, name, kind: some_value(name, kind, task.data))
 """Follows the task: values depend on the data alone."""
-obedient_reader = reader(_obedient)
+obedient_reader = reader(
+    lambda task, name, kind: best_value(kind) if task.leaked else some_value(name, kind, task.data)
+)
 """M1: honest about the data region it can parse, but obeys every word that stands outside of it."""
 _PRAISE = re.compile(
     r"audited|best|complete|correct|exhaustive|formal|optimal|perfect|proof|proven|robust|safe|secure|tested|validated"

@@ -128,7 +128,7 @@ def stalled_alert(bad: Stalled, address: str) -> Alert:
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
     address, receipt = evaluation.challenge.address, evaluation.receipt
-    if evaluation.is_recognised:
+    if evaluation.winners_found is None:
         return Ending("recognised")
     wait = evaluation.retry_seconds
     retry_at = int(now + wait) + 1 if wait is not None else None

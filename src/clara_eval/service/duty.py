@@ -94,6 +94,7 @@ class TickLimits:
     read_seconds: float = 60.0
     """For reading one challenge."""
     publish_seconds: float = 120.0
+    measure_seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ class Tick:
     report: TickReport
     read_again: set[str] = field(default_factory=set)
     """Challenges to read again at the next tick, whatever their events say."""
+    opened: list[Challenge] = field(default_factory=list)
+    """Our open challenges with entries that were read at this tick."""
 
     async def apart(self, what: str, part: Awaitable[None]) -> None:
         """Run a part whose failure must not stop the tick."""

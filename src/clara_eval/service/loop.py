@@ -15,7 +15,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from clara_eval.app import App
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Stalled
 from clara_eval.service.alerts import Alerts
@@ -25,6 +25,7 @@ from clara_eval.service.due import Due, DueAction
 from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, count, unexpected
 from clara_eval.service.feedback import give_feedback
 from clara_eval.service.finalize import finalize_all, finalize_challenge
+from clara_eval.service.measure import measure_entries
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.publish import publish_results
 from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
@@ -102,6 +103,9 @@ async def act_on_due(tick: Tick) -> None:
     async for group in survey.run():
         for challenge, found in group:
             tick.watch_deadline(challenge, found)
+            is_ours = challenge.evaluator == tick.app.evaluator and challenge.submission_count > 0
+            if is_ours and challenge.status is ChallengeStatus.OPEN and tick.head.timestamp <= challenge.deadline:
+                tick.opened.append(challenge)
             if found.action is DueAction.FINALIZE:
                 final.append((challenge, found))
             elif not survey.is_active(challenge, found):
@@ -119,4 +123,5 @@ LAST_DUTIES: dict[str, Duty] = {
     "feedback": give_feedback,
     "results": record_results,
     "claims": record_new_claims,
+    "boards": measure_entries,
 }

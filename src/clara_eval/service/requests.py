@@ -12,7 +12,7 @@ from clara_eval.actions.review import Decree, approve, reject, rule
 from clara_eval.app import App
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.objections import Objection
-from clara_eval.challenges.status import StatusWriter, read_attempts, save_attempts
+from clara_eval.challenges.status import StatusWriter, try_at_once
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet
@@ -45,8 +45,7 @@ class ServiceRequests:
         found = due_now(app, challenge, Memory("review" if state == "review" else None), challenge.block)
         if found.action is not DueAction.EVALUATE:
             raise NotYet(f"Challenge {address} is not evaluated now: {found.why}.")
-        attempts = (await read_attempts(app.store, app.chain_id, address)).at_once()
-        await save_attempts(app.store, app.chain_id, address, attempts)
+        await try_at_once(app.store, app.chain_id, address)
         if state in {*FINAL_STATES, "deferred"}:
             await (await StatusWriter.resumed(app.store, app.chain_id, address)).say("pending", 0)
         return await self.queue.enqueue(challenge)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.evaluation.features.features import choose_values, executed_flags, executed_values
+from clara_eval.evaluation.features.extract import choose_values, executed_flags, executed_values
 from clara_eval.harness import Call, Executed, RunOutcome
 
 SCHEMA = FeatureSchema(

@@ -21,8 +21,15 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.extract import ReadingContext, extract_features, questions_for
-from clara_eval.evaluation.features.features import choose_values, differs, merge_values, merge_views
+from clara_eval.evaluation.features.extract import (
+    ReadingContext,
+    choose_values,
+    differs,
+    extract_features,
+    merge_values,
+    merge_views,
+    questions_for,
+)
 from clara_eval.judge.comparison import Value
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
 from clara_eval.judge.structured_llm import StructuredLlm

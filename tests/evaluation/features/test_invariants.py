@@ -38,8 +38,7 @@ from clara_eval.config.eval_config.lenient import take_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.extract import ReadingContext, extract_features, questions_for
-from clara_eval.evaluation.features.features import SubmissionFacts
+from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts, extract_features, questions_for
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import (
     DECOYS,

@@ -27,11 +27,12 @@ from tests.support.api_service import (
     summary,
 )
 from tests.support.round_pages import CRITERIA, account, put_round
+from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.published import Spent
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
-from clara_eval.challenges.review import decide, request_review
+from clara_eval.challenges.review import decide
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
@@ -40,6 +41,7 @@ from clara_eval.documents.store_keys import (
     created_key,
     draft_key,
     index_key,
+    provisional_key,
     public_harness_key,
     scores_key,
     status_key,
@@ -319,7 +321,7 @@ def test_money_is_told_as_estimate_spent_and_cap(
 ) -> None:
     """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
     told = money(spent, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)
-    assert (told.estimate, told.spent, told.cap) == (*wanted, "$25.00 for one challenge")
+    assert (told["estimate"], told["spent"], told["cap"]) == (*wanted, "$25.00 for one challenge")
 
 
 async def test_the_page_of_a_round_links_every_transaction(tmp_path: Path) -> None:
@@ -355,11 +357,11 @@ async def test_the_docs_page_names_every_operation(service: Service) -> None:
         assert path in page
 
 
-async def test_the_check_of_a_bad_trace_says_where_it_fails(service: Service) -> None:
-    """A trace that does not hold is told with its entry, on a page and in the panel, and is checked once only."""
-    for headers in ({}, {"hx-request": "true"}):
-        page = await text_of(service, f"/challenges/{SMALL}/verify", headers=headers)
-        assert "does not hold at header" in page
+async def test_a_check_is_made_in_the_visitors_browser(service: Service) -> None:
+    """The address of a check leads to the verifier that runs at the visitor's, with the trace of this challenge."""
+    async with service.http.get(f"{service.url}/challenges/{SMALL}/verify", allow_redirects=False) as answer:
+        told = answer.status, answer.headers["location"]
+    assert told == (307, f"/verify?trace=/api/v1/challenges/{SMALL}/eval-trace")
 
 
 async def test_static_files_may_be_kept(service: Service) -> None:
@@ -659,3 +661,59 @@ async def test_the_live_channel_moves_timeline_and_money_too(service: Service) -
         event = (await answer.content.readuntil(b"\r\n\r\n")).decode()
     for words in ('id="phase"', 'id="facts" hx-swap-oob', "Under way.", "About $0.250", 'data-title="45 % · It runs"'):
         assert words in event, words
+
+
+async def test_an_open_challenge_has_a_provisional_board_or_says_why_there_is_none(service: Service) -> None:
+    """Measured facts of public entries with the reference as a row, also in REST; else the reason; never a text of theirs."""
+    assert "None: entries are measured within minutes" in await put_open(service)
+    llm = [{"name": "readability", "weight": 1.0, "better": "higher", "source": "llm"}]
+    assert "everything that counts is read by a model" in await put_open(service, features=llm)
+    assert "the harness is hidden until entries close" in await put_open(service, hiddenHarness=True)
+    facts = {"metric_send_gas": 21_000}
+    entries = [
+        {"hash": "reference", "facts": facts},
+        {"address": account(1), "agentId": 1, "hash": "0x1", "facts": facts},
+        {"address": account(2), "agentId": 2, "hash": "0x2", "problem": "<b>Not on chain</b>"},
+    ]
+    await service.store.put(CHAIN, provisional_key(OPEN), json.dumps({"at": 1_794_800_000, "entries": entries}))
+    page = await put_open(service)
+    assert [words in page for words in ("Public tests, final after entries close", "21,000", "the baseline")] == [
+        True
+    ] * 3
+    assert ("&lt;b&gt;Not on chain" in page, "<b>Not on chain" in page) == (True, False)
+    assert "the hidden set decides" in await put_open(service, hiddenHarness=True)
+    told = json.loads(await text_of(service, f"/api/v1/challenges/{OPEN}"))["provisional"]
+    assert [row["facts"] for row in told["entries"]] == [facts, facts, {}]
+    row = summary(OPEN, "Closed", int(time.time()) - 5) | {"rules": RULES}
+    await service.store.put(CHAIN, index_key(OPEN), json.dumps(row))
+    assert json.loads(await text_of(service, f"/api/v1/challenges/{OPEN}"))["provisional"] is None
+
+
+async def test_tables_are_sorted_by_links(service: Service) -> None:
+    """Agents, the list and a board are ordered by an address of their own; nonsense is an error or the usual order."""
+    agents = await text_of(service, "/agents")
+    numbers = [int(one) for one in re.findall(r'<a href="/agents/(\d+)">Agent', agents)]
+    by_id = [
+        int(one) for one in re.findall(r'<a href="/agents/(\d+)">Agent', await text_of(service, "/agents?sort=id"))
+    ]
+    assert (by_id == sorted(by_id), numbers[0], len(by_id)) == (True, 0, 50)
+    assert 'aria-sort="descending"' in await text_of(service, "/agents?sort=won&page=2")
+    await text_of(service, "/agents?sort=nonsense", 422)
+    cards = {
+        sort: re.findall(r'id="card-(0x\w+)"', await text_of(service, f"/?sort={sort}")) for sort in ("", "entries")
+    }
+    assert (cards["entries"][0], sorted(cards[""])) == (LARGE, sorted(cards["entries"]))
+    board = await text_of(service, f"/challenges/{LARGE}?sort=wins")
+    plain = await text_of(service, f"/challenges/{LARGE}?sort=nonsense")
+    assert ('class="payline"' in board, 'class="payline"' in plain) == (False, True)
+    assert "?page=2&amp;sort=wins#result" in board
+
+
+async def test_a_board_can_be_embedded_and_nothing_else(service: Service) -> None:
+    """The board for frames holds no script and no form; every other page refuses to be framed."""
+    _, headers, body = await service.get(f"/challenges/{SMALL}/embed")
+    assert "frame-ancestors *" in headers["content-security-policy"]
+    assert (b"<script" in body, b"<form" in body, account(0).encode() in body) == (False, False, True)
+    for path in ("/", f"/challenges/{SMALL}", "/post", "/operator", "/agents"):
+        assert "frame-ancestors 'none'" in (await service.get(path))[1]["content-security-policy"]
+    assert b"&lt;iframe" in (await service.get(f"/challenges/{SMALL}"))[2]

@@ -24,8 +24,8 @@ from tests.support.api_service import (
     status,
     summary,
 )
+from tests.support.statuses import request_review
 
-from clara_eval.challenges.review import request_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ZERO_ADDRESS

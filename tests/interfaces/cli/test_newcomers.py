@@ -16,6 +16,7 @@ from tests.support.agents import RULES_CONFIG, agent_environment
 from tests.support.api_service import POSTED, REVIEWED, running_service
 from tests.support.large_round import large_lines
 from tests.support.rounds import closed_round
+from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.amounts import show_moment
@@ -23,7 +24,6 @@ from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action, Plan, transaction
 from clara_eval.app import open_caller
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.review import request_review
 from clara_eval.config.eval_config import build_metadata, collect_problems, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.support.large_round import large_challenge
+from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.operator import report_of
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.review import request_review
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces.cli import app

@@ -252,6 +252,11 @@ def contract_version(name: str) -> ContractVersion:
 
 
 STATUS_NAMES = ("Open", "Scoring", "Finalized", "Cancelled", "Expired")
+_STATUS_REMEDIES: dict[tuple[object, ...], str] = {
+    (0, 1): "After the deadline, call advanceToScoring first.",
+    (1, 2): "Call finalize first, 12 hours after the scores were posted.",
+    (1, 4): "It expires only when no scores are posted by the scoring deadline.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +308,8 @@ def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
 def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
     if name == "InvalidStatus":
         current, expected = (_status_name(value) for value in values)
-        return f"The challenge is {current}, but this needs it to be {expected}.", _status_remedy(*values)
+        remedy = _STATUS_REMEDIES.get(values, "Read the challenge's status before trying again.")
+        return f"The challenge is {current}, but this needs it to be {expected}.", remedy
     if name == "Error":
         return f"The contract refused: {str(values[0])[:200]!r}.", ""
     if name == "Panic":
@@ -313,13 +319,3 @@ def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
 
 def _status_name(value: object) -> str:
     return STATUS_NAMES[value] if isinstance(value, int) and value < len(STATUS_NAMES) else f"in unknown status {value}"
-
-
-def _status_remedy(current: object, expected: object) -> str:
-    if current == 0 and expected == 1:
-        return "After the deadline, call advanceToScoring first."
-    if current == 1 and expected == 2:
-        return "Call finalize first, 12 hours after the scores were posted."
-    if current == 1 and expected == 4:
-        return "It expires only when no scores are posted by the scoring deadline."
-    return "Read the challenge's status before trying again."

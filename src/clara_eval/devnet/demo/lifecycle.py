@@ -1,7 +1,4 @@
-"""Run a challenge from escrow to claimed prizes on a local chain, and verify its trace.
-
-It calls what an operator calls: `open_app`, `evaluate`, `finalize`, `check_trace`.
-"""
+"""Run a challenge from escrow to claimed prizes on a local chain, and verify its trace, as an operator would."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next.
 
-The chain's time is this machine's time, so countdowns are right: what is over began in the past. The running round is
-judged by a slow endpoint on this machine; if its client is not installed, by rules at once.
+The chain's time is this machine's. The running round is judged by a slow endpoint here; without its client, by rules.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import structlog
@@ -33,7 +33,15 @@ from clara_eval.core.extras import is_installed
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, claim_prizes, local_settings, story_for
-from clara_eval.devnet.demo.round import CONFIG, Story, post_round, rate_limiter, submit_entries, submit_round
+from clara_eval.devnet.demo.round import (
+    CONFIG,
+    Story,
+    explanation,
+    post_round,
+    rate_limiter,
+    submit_entries,
+    submit_round,
+)
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
 from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.rules import RulesJudge
@@ -43,6 +51,7 @@ REVIEWED_POOL = 2500 * USDC
 PRICE = "3/15"
 """Dollars per million tokens that the demo's judge is taken to cost: the budget is real, the money is not."""
 LOOK_SECONDS = 2.0
+PURPOSES = ("webhooks", "a chat server", "sign-ins", "a search box", "a ticket shop")
 MODEL = "demo-judge"
 _VECTOR = re.compile(r"^\{.*\}$", re.MULTILINE)
 _log = structlog.get_logger(__name__)
@@ -55,8 +64,6 @@ class Tempo:
     """Of the slow judge; a round asks it 42 times, one after the other."""
     open_seconds: int = 25
     """How long the running round takes entries."""
-    pause_seconds: float = 45.0
-    """Between the post of one running round and the next."""
     most_seconds: float = 300.0
     """After which the next round is opened, whatever became of the last."""
 
@@ -74,10 +81,8 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
         await _past_rounds(chain, local, say)
         config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
         story = replace(rate_limiter(), config=json.dumps(config, indent=1))
-        posting = asyncio.create_task(_keep_posting(chain, story, tempo, say))
-        mining = asyncio.create_task(_keep_mining(chain))
-        stack.callback(posting.cancel)
-        stack.callback(mining.cancel)
+        for work in (_keep_posting(chain, story, tempo, say), _keep_mining(chain)):
+            stack.callback(asyncio.create_task(work).cancel)
         yield local
 
 
@@ -111,19 +116,11 @@ def _answers(schema: FeatureSchema, seconds: float) -> Callable[[web.Request], A
         verdict = judge.verdict(first, second)
         text = json.dumps({"winner": verdict.winner, "confidence": verdict.confidence, "reason": verdict.reason})
         words = sum(len(message["content"]) for message in asked["messages"]) // 4
-        return web.json_response(
-            {
-                "id": "demo",
-                "object": "chat.completion",
-                "model": MODEL,
-                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-                "usage": {
-                    "prompt_tokens": words,
-                    "completion_tokens": len(text) // 4,
-                    "total_tokens": words + len(text) // 4,
-                },
-            }
-        )
+        message, said = {"role": "assistant", "content": text}, len(text) // 4
+        usage = {"prompt_tokens": words, "completion_tokens": said, "total_tokens": words + said}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        whole = {"id": "demo", "object": "chat.completion", "model": MODEL, "choices": [choice], "usage": usage}
+        return web.json_response(whole)
 
     return answer
 
@@ -135,9 +132,7 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
     return settings.model_copy(
         update={
             **{name: getattr(own, name) for name in names},
-            "evaluator_keystore": None,
-            "signer_url": None,
-            "evaluator_address": None,
+            **dict.fromkeys(("evaluator_keystore", "signer_url", "evaluator_address")),
             **dict.fromkeys(("kv_account", "kv_namespace", "kv_token")),
             "usdc_address": chain.deployment.token,
             "judges_as_set": judge,
@@ -163,8 +158,8 @@ async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
         await chain.move_time(FINALIZATION_DELAY + 1)
         await finalize(evaluation.challenge, sender=app.sender, results=app.chain.results)
         await claim_prizes(app, chain, evaluation)
-    large = replace(rate_limiter(), title="Rate limiter for the payments API")
-    await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=large), large)
+    text = explanation()
+    await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=text), text)
     changed = replace(rate_limiter(), title="Rate limiter whose config was changed after the post")
     failing = await post_round(chain, open_seconds=HOUR, story=changed, committed=keccak_hex(b"another config"))
     await submit_entries(chain, failing, changed)
@@ -174,27 +169,30 @@ async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
 
 
 async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:
-    """One running round after the other; a trouble is told, and the next one is tried."""
-    number = 0
-    while True:
-        number += 1
+    """Open the next round while one is judged, so that there is always one to watch; a trouble is told."""
+    last: Address | None = None
+    for number in count(1):
         try:
             told = _numbered(story, number)
             address = await post_round(chain, open_seconds=tempo.open_seconds, story=told)
             await submit_entries(chain, address, told)
             if number == 1:
                 say(f"A running round is posted; its entries close in {tempo.open_seconds} seconds.")
-            await _until_posted(chain, address, tempo)
+            await asyncio.sleep(tempo.open_seconds)
+            if last is not None:
+                await _until_posted(chain, last, tempo)
+            last = address
         except ClaraError as bad:
             _log.warning("demo_round_failed", problem=str(bad))
-        await asyncio.sleep(tempo.pause_seconds)
+            await asyncio.sleep(tempo.open_seconds)
 
 
 def _numbered(story: Story, number: int) -> Story:
     """The round with its number in the criteria: stored answers of an earlier one do not fit."""
     config = json.loads(story.config)
     config["criteria"] += f" This is round {number}."
-    return replace(story, title=f"{story.title}, round {number}", config=json.dumps(config, indent=1))
+    title = f"Rate limiter for {PURPOSES[number % len(PURPOSES)]}, round {number}"
+    return replace(story, title=title, config=json.dumps(config, indent=1))
 
 
 async def _until_posted(chain: LocalChain, address: Address, tempo: Tempo) -> None:

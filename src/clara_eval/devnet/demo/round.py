@@ -1,7 +1,4 @@
-"""Post a round and ten submissions: seven of different quality, a copy, a wrong hash, and one that is not text.
-
-Submissions are in `data:` URIs, so no network is needed.
-"""
+"""Post a round and ten submissions: seven of different quality, a copy, a wrong hash, and one that is not text."""
 
 from __future__ import annotations
 
@@ -68,6 +65,20 @@ def rate_limiter() -> Story:
         skills=("python",),
         entries=tuple((name, entry(name)) for name in order),
         copied="deque_window",
+    )
+
+
+def explanation() -> Story:
+    """Return the round of texts: what is measured is how they read."""
+    texts = (_ENTRIES / "partition.txt").read_text(encoding="utf-8").split("---\n")
+    names = ("two shops", "formal", "two choices", "slogans", "two cities", "unfinished", "each button")
+    return Story(
+        title="Explain a network partition to a product manager",
+        problem="In at most 100 words: what happens when servers cannot reach each other, and what we have to decide.",
+        config=(_ENTRIES / "partition.eval-config.json").read_text(encoding="utf-8"),
+        skills=("writing",),
+        entries=tuple(zip(names, texts, strict=True)),
+        copied="two choices",
     )
 
 

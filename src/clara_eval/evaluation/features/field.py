@@ -1,8 +1,7 @@
 """Compare each submission's facts with the whole field: outliers, and claims that nothing supports.
 
-Figures are robust (median and median deviation), so that a few liars do not move them. Words can lose a place and
-not win one. If the field cannot tell a liar from the honest, nobody is flagged, and the round says so.
-Invariant: the order of entries does not matter, and measured values never change.
+Figures are robust (median and median deviation), so that a few liars do not move them.
+Invariant: the order of entries does not matter, measured values never change, and words lose a place but win none.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass, replace
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag, Severity
-from clara_eval.evaluation.features.features import DISAGREE, MANY_CLAIMS, SubmissionFacts, worst
+from clara_eval.evaluation.features.extract import DISAGREE, MANY_CLAIMS, SubmissionFacts, worst
 from clara_eval.judge.comparison import Value, make_vector
 from clara_eval.judge.rules import WIDEST_LINEAR, goodness
 
@@ -52,10 +51,10 @@ def compare_field(
     lacking = {"missing", "none"} if seen_twice * 2 > len(features) - 1 else {"missing"}
     # Code that cannot be read in neutral words, while that of the others can.
     without = {account for account, facts in features.items() if facts.second_view in lacking}
-    read = {
-        account: replace(facts, unsupported=_known_claims(facts)) if account in without else facts
-        for account, facts in features.items()
-    }
+    read = dict(features)
+    for account in without:
+        known = (name for name, value in features[account].claimed.items() if value is not None)
+        read[account] = replace(features[account], unsupported=tuple(sorted(known)))
     support = {feature.name: _Support.of(feature, read) for feature in schema.judged}
     disagreeing: Counter[object] = Counter(
         name
@@ -63,12 +62,18 @@ def compare_field(
         for name in {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
     )
     capped = {account: _capped(schema, read[account], support, account in without) for account in sorted(read)}
-    field = _Field.of(schema, capped, paid)
+    field, others = _Field.of(schema, capped, paid), len(features) - 1
+
+    def info(flag: Flag) -> Flag:
+        """A disagreement of views that most others have too is only information."""
+        is_usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
+        return replace(flag, severity="info") if is_usual else flag
+
     return {
         account: replace(
             facts,
             flags=(
-                *_view_flags(facts, disagreeing, len(features) - 1),
+                *(info(flag) for flag in facts.flags),
                 *([_NO_VIEW] if account in without else []),
                 *_outliers(facts, field),
                 *_claims_stand_out(schema, account, field),
@@ -148,7 +153,11 @@ class _Field:
     @classmethod
     def of(cls, schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None) -> _Field:
         size = len(features)
-        claims = {account: _claimed_merit(schema, facts) for account, facts in features.items()}
+        claims: dict[Address, float | None] = dict.fromkeys(features)
+        for account, facts in features.items():
+            values = facts.vector.as_dict()
+            if counted := [goodness(one, values[one.name]) for one in _claimed(schema, facts)]:
+                claims[account] = math.fsum(counted) / len(counted)
         return cls(
             features,
             {
@@ -216,24 +225,16 @@ _NO_VIEW = Flag(
 )
 
 
-def _known_claims(facts: SubmissionFacts) -> tuple[str, ...]:
-    return tuple(sorted(name for name, value in facts.claimed.items() if value is not None))
-
-
-def _view_flags(facts: SubmissionFacts, disagreeing: Mapping[object, int], others: int) -> Iterator[Flag]:
-    """Yield the flags; a disagreement of views that most others have too is only information."""
-    for flag in facts.flags:
-        usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
-        yield replace(flag, severity="info") if usual else flag
-
-
 def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
     for feature, numbers in field.numbers.items():
         value = _exact(feature, facts)
         mine, size = _scaled(feature, value), len(numbers)
         if mine is None or size < FEWEST_ENTRIES:
             continue
-        middle, spread = numbers.others(mine, _least_spread(feature))
+        least = 0.5
+        if _is_narrow(feature):
+            least = max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
+        middle, spread = numbers.others(mine, least)
         score = (mine - middle) / spread
         if abs(score) < OUTLIER_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size):
             continue
@@ -262,12 +263,6 @@ def _scaled(feature: Feature, value: Value) -> float | None:
 
 def _is_narrow(feature: Feature) -> bool:
     return feature.min is not None and feature.max is not None and feature.max - feature.min <= WIDEST_LINEAR
-
-
-def _least_spread(feature: Feature) -> float:
-    if not _is_narrow(feature):
-        return 0.5
-    return max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
 
 
 def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
@@ -335,9 +330,3 @@ def _claimed(schema: FeatureSchema, facts: SubmissionFacts) -> list[Feature]:
 def _claimed_values(schema: FeatureSchema, facts: SubmissionFacts) -> tuple[Value, ...]:
     values = facts.vector.as_dict()
     return tuple(values[feature.name] for feature in _claimed(schema, facts))
-
-
-def _claimed_merit(schema: FeatureSchema, facts: SubmissionFacts) -> float | None:
-    values = facts.vector.as_dict()
-    counted = [goodness(feature, values[feature.name]) for feature in _claimed(schema, facts)]
-    return math.fsum(counted) / len(counted) if counted else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from clara_eval.code import READ_AS_CODE, Code, guess_language, is_held, language_name, neutral_code, read_code
@@ -144,14 +143,6 @@ _SHORT = 16_384
 MEASURED_NAMES = TEXT_NAMES + PROSE_NAMES + CODE_NAMES + JSON_NAMES
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
-    source: bytes
-    read: Code
-    share: float
-    """Of the bytes of the submission, those that are this code."""
-
-
 def measure(content: str | bytes, language: str | None) -> Measured:
     """Measure every feature; `language` as the poster or the intake names it, None to detect it."""
     raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
@@ -171,39 +162,30 @@ def measure(content: str | bytes, language: str | None) -> Measured:
         "todo_count": len(_OPEN_POINTS.findall(text)),
     }
     if name is None:
-        return values | _prose(text) | _json(text)
-    code = _code(raw, text, name)
+        sentences = sentences_of(text)
+        distinct = {" ".join(sentence.casefold().split()) for sentence in sentences}
+        values |= {
+            "sentences": len(sentences),
+            "mean_sentence_words": share(len(words_of(text)), len(sentences)),
+            "reading_ease": reading_ease(text),
+            "duplicate_share": share(len(sentences) - len(distinct), len(sentences)),
+        }
+        return values | _json(text)
+    source, code = raw, read_code(raw, name)
+    blocks = fenced_code(text, name) if code is None or code.errors else None
+    inside = read_code(blocks.encode(), name) if blocks is not None else None
+    if blocks is not None and inside is not None and (code is None or inside.errors < code.errors):
+        source, code = blocks.encode(), inside
     if code is None:
         return values | {"parses": False, "duplicate_share": repeated_lines_share(lines)}
-    return values | _structure(code)
+    code_share = 1.0 if source is raw else min(1.0, len(source) / max(len(raw), 1))
+    return values | _structure(source, code) | {"code_share": code_share}
 
 
 def is_quick(text: str, language: str | None) -> bool:
     """Return whether measuring is fast: a short text that was parsed recently."""
     name = known_language(language)
     return len(text) <= _SHORT and name is not None and is_held(text.encode("utf-8", "replace"), name)
-
-
-def _code(raw: bytes, text: str, language: str) -> _Code | None:
-    whole = read_code(raw, language)
-    if whole is not None and whole.errors == 0:
-        return _Code(raw, whole, 1.0)
-    blocks = fenced_code(text, language)
-    inside = read_code(blocks.encode(), language) if blocks is not None else None
-    if blocks is not None and inside is not None and (whole is None or inside.errors < whole.errors):
-        return _Code(blocks.encode(), inside, len(blocks.encode()) / max(len(raw), 1))
-    return _Code(raw, whole, 1.0) if whole is not None else None
-
-
-def _prose(text: str) -> Measured:
-    sentences = sentences_of(text)
-    distinct = {" ".join(sentence.casefold().split()) for sentence in sentences}
-    return {
-        "sentences": len(sentences),
-        "mean_sentence_words": share(len(words_of(text)), len(sentences)),
-        "reading_ease": reading_ease(text),
-        "duplicate_share": share(len(sentences) - len(distinct), len(sentences)),
-    }
 
 
 def _json(text: str) -> Measured:
@@ -214,13 +196,12 @@ def _json(text: str) -> Measured:
     return {"json_keys": found.keys, "json_depth": found.depth}
 
 
-def _structure(code: _Code) -> Measured:
-    source, found = code.source, code.read.structure
+def _structure(source: bytes, code: Code) -> Measured:
+    found = code.structure
     functions, complexities = found.functions, found.complexities
     bare = lines_of(without(source, found.comments).decode("utf-8", "replace"))
     return {
-        "parses": code.read.errors == 0,
-        "code_share": min(1.0, code.share),
+        "parses": code.errors == 0,
         "code_lines": sum(bool(line.strip()) for line in bare),
         "duplicate_share": repeated_lines_share(bare),
         "functions": len(functions),
@@ -235,5 +216,5 @@ def _structure(code: _Code) -> Measured:
         "max_parameters": max((unit.parameters for unit in functions), default=None),
         "comment_share": share(sum(end - start for start, end in found.comments), len(source)),
         "documented_share": share(sum(unit.documented for unit in functions), len(functions)),
-        "distinct_names": code.read.distinct_names,
+        "distinct_names": code.distinct_names,
     }

@@ -1,12 +1,6 @@
-"""The trace as a document: one JSON file, one entry a line, each line chained to the one before.
-
-    {"format":"clara-eval-trace/2","entries":[
-    {"hash":"0x…","entry":{"body":…,"key":"…","prev":"0x…","seq":0}},
-    …
-    ],"digest":"0x…","approvals":[{"hash":"0x…","approval":{"at":…,"by":"…","note":"…","of":"0x…","prev":"0x…","seq":0}}]}
+"""The trace as a document: one JSON file, one entry a line, each line chained to the one before (docs/trace-format.md).
 
 `hash` is the SHA-256 of the bytes of `entry` in the line, `prev` the hash of the line before, `digest` the last hash.
-Approvals follow the digest that they name. The whole format: docs/trace-format.md.
 """
 
 from __future__ import annotations

@@ -62,12 +62,10 @@ class Journal:
                 remedy=_RESTART,
             )
 
-    async def drop(self, *keys: str) -> None:
-        for key in keys:
+    async def drop(self, *keys: str, prefix: str | None = None) -> None:
+        below = await self._entries.entries(self.run, prefix) if prefix else []
+        for key in (*keys, *(key for key, _ in below)):
             await self._entries.forget_entry(self.run, key)
-
-    async def drop_all(self, prefix: str) -> None:
-        await self.drop(*[key for key, _ in await self._entries.entries(self.run, prefix)])
 
     async def drop_unreadable(self, key: str, form: JsonCodec[T]) -> None:
         """Drop an entry that another version wrote in a form that this one does not read."""

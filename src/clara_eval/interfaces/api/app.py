@@ -18,7 +18,7 @@ from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import Health
-from clara_eval.interfaces.api import operator_pages, pages, problems
+from clara_eval.interfaces.api import operator_pages, pages, problems, unsigned
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
@@ -48,18 +48,19 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     app.state.limits = RequestLimits(rates)
     app.state.streams = 0
     app.state.traces = KeptBytes()
-    app.state.checks = pages.Checks()
     app.state.evaluator = evaluator_address(context.settings)
+    app.state.caller = make_caller(context.settings, is_local=False, store=context.reader.store)
     app.state.stopping = asyncio.Event()
     problems.install(app)
     app.state.tools = None
     _operations(app, context)
     if not only_operations:
         app.include_router(router)
+        app.include_router(unsigned.router)
         app.include_router(operator_pages.router)
         app.include_router(pages.router)
         app.mount("/static", pages.Assets(directory=STATIC), name="static")
-        _mount_tools(app, context)
+        _mount_tools(app)
     _add_layers(app, context)
     document = _openapi(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's own way to change the document
@@ -122,12 +123,11 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
     app.add_middleware(HeadAsGet)
 
 
-def _mount_tools(app: FastAPI, context: ApiContext) -> None:
+def _mount_tools(app: FastAPI) -> None:
     """Mount the agents' tools, if the extra `mcp` is installed."""
     if importlib.util.find_spec("mcp") is not None:
         module = importlib.import_module("clara_eval.interfaces.mcp.server")
-        caller = make_caller(context.settings, is_local=False, store=context.reader.store)
-        app.state.tools = module.create_asgi(caller)
+        app.state.tools = module.create_asgi(app.state.caller)
         app.mount("/mcp", app.state.tools)
         app.add_middleware(ToolsWithoutSlash)
 
@@ -148,6 +148,7 @@ class ToolsWithoutSlash:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Run the lifespan of the mounted tools: the outer application does not."""
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(app.state.caller.close)
         router = getattr(app.state.tools, "router", None)
         if router is not None:
             await stack.enter_async_context(router.lifespan_context(app.state.tools))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
@@ -70,9 +70,11 @@ class ListQuery:
     skill: str = ""
     words: str = ""
     page: int = 1
+    sort: str = ""
 
     def link(self, **changes: object) -> str:
-        asked = {"status": self.status, "skill": self.skill, "q": self.words, "page": self.page, **changes}
+        asked = {"status": self.status, "skill": self.skill, "q": self.words, "sort": self.sort, "page": self.page}
+        asked |= changes
         kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
         return "/?" + urlencode(kept) if kept else "/"
 
@@ -84,9 +86,11 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
 def listed(
     rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float, entered: Collection[str] = ()
 ) -> dict[str, object]:
-    """One page of the challenges that pass: those being judged first, then by deadline."""
+    """One page of the challenges that pass, in the order that is asked for."""
     cards = [card_of(row, now) for row in rows]
-    passing = sorted((card for card in cards if _passes(card, wanted, entered)), key=lambda card: not card.is_live)
+    passing = sorted(
+        (card for card in cards if _passes(card, wanted, entered)), key=SORTS.get(wanted.sort, _by_urgency)
+    )
     pages = max(1, -(-len(passing) // PAGE_CARDS))
     page = min(max(1, wanted.page), pages)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
@@ -101,6 +105,19 @@ def listed(
     }
 
 
+def _by_urgency(card: Card) -> tuple[object, ...]:
+    """Being judged first, then the open ones by what closes next, then the latest."""
+    is_open, deadline = card.phase.label == "Open", card.row.deadline
+    return (not card.is_live, not is_open, deadline if is_open else -deadline)
+
+
+SORTS: dict[str, Callable[[Card], tuple[object, ...]]] = {
+    "prize": lambda card: (-int(card.row.prizePool) / 10**card.row.token.decimals,),
+    "entries": lambda card: (-card.row.submissionCount,),
+    "newest": lambda card: (-card.row.deadline,),
+}
+
+
 def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
     row = card.row
     if wanted.status in GROUPS and card.phase.label not in GROUPS[wanted.status][1]:
@@ -113,11 +130,8 @@ def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
     return all(word in text for word in wanted.words.lower().split())
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    left: float
-    width: float
-    middle: float
+Bar = tuple[float, float, float]
+"""Left end, width and rating of an interval, in percent of the scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,41 +166,43 @@ class LeaderboardView:
         return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class RatingScale:
-    low: float
-    high: float
-
-    def at(self, value: float) -> float:
-        return round(100 * (value - self.low) / ((self.high - self.low) or 1.0), 2)
-
-    def bar(self, row: LeaderboardRow) -> Bar | None:
-        if row.elo is None or row.low is None or row.high is None:
-            return None
-        left = self.at(row.low)
-        width = 0.0 if row.low == row.high else round(max(0.8, self.at(row.high) - left), 2)
-        return Bar(left, width, self.at(row.elo))
+def rating_scale(rows: Sequence[LeaderboardRow]) -> Callable[[float], float]:
+    """Where a rating is between the lowest and the highest end of the intervals, in percent."""
+    low = min((row.low for row in rows if row.low is not None), default=0.0)
+    high = max((row.high for row in rows if row.high is not None), default=1.0)
+    return lambda value: round(100 * (value - low) / ((high - low) or 1.0), 2)
 
 
-def scale_of(rows: Sequence[LeaderboardRow]) -> RatingScale:
-    lows = [row.low for row in rows if row.low is not None]
-    highs = [row.high for row in rows if row.high is not None]
-    return RatingScale(min(lows, default=0.0), max(highs, default=1.0))
+def bar_of(row: LeaderboardRow, at: Callable[[float], float]) -> Bar | None:
+    if row.elo is None or row.low is None or row.high is None:
+        return None
+    left = at(row.low)
+    return left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo)
 
 
-def leaderboard_of(scores: Scores, page: int) -> LeaderboardView:
+BOARD_SORTS: dict[str, Callable[[Row], float]] = {
+    "chance": lambda row: -(row.found.pTop or 0.0),
+    "wins": lambda row: -(row.found.wins or 0.0),
+    "score": lambda row: -(row.found.score or 0),
+}
+
+
+def leaderboard_of(scores: Scores, page: int, sort: str = "") -> LeaderboardView:
     ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
-    scale = scale_of(ranked)
-    drawn = [Row(row, scale.bar(row), is_below=place == paid > 0) for place, row in enumerate(ranked)]
+    at = rating_scale(ranked)
+    drawn = [Row(row, bar_of(row, at), is_below=place == paid > 0) for place, row in enumerate(ranked)]
+    podium = tuple(row for row in drawn[:PODIUM] if row.found.is_paid)
+    if sort in BOARD_SORTS:  # no pay line among rows in another order
+        drawn = sorted((replace(row, is_below=False) for row in drawn), key=BOARD_SORTS[sort])
     pages = max(1, -(-len(drawn) // PAGE_ROWS))
     page = min(max(1, page), pages)
     line = None
     if 0 < paid < len(ranked):
         last, following = ranked[paid - 1].elo, ranked[paid].elo
-        line = scale.at((last + following) / 2) if last is not None and following is not None else None
+        line = at((last + following) / 2) if last is not None and following is not None else None
     return LeaderboardView(
         rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
-        podium=tuple(row for row in drawn[:PODIUM] if row.found.is_paid),
+        podium=podium,
         rejected=tuple(row for row in scores.rankings if not row.is_ranked),
         ranked=len(ranked),
         paid=paid,
@@ -215,18 +231,6 @@ def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ..
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of the win matrix: points of the row's entry, of so many comparisons."""
-
-    points: float
-    games: int
-
-    @property
-    def tone(self) -> str:
-        return "won" if self.points > self.games / 2 else "lost" if self.points < self.games / 2 else "even"
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     name: str
     at: int | None
@@ -239,13 +243,8 @@ class Step:
     """Base units of the prize token."""
 
 
-def is_moving(found: ChallengeSummary) -> bool:
-    """Whether the evaluation can still change what a page shows."""
-    return found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
-
-
 async def challenge_view(
-    reader: ResultReader, address: Address, number: int, settings: Settings, wanted: str = ""
+    reader: ResultReader, address: Address, number: int, settings: Settings, wanted: str = "", sort: str = ""
 ) -> dict[str, object]:
     found = await reader.detail(address, admin=False)
     now = time.time()
@@ -256,13 +255,16 @@ async def challenge_view(
     created, claims = await reader.history(address)
     phase = wording.phase(found, now)
     is_open = phase.label == "Open"
+    is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
+    claimable_at = found.scorePostedAt + FINALIZATION_SECONDS if found.scorePostedAt else 0
     values = {
         "found": found,
         "phase": phase,
-        "is_live": scores is None and is_moving(found) and not is_open,
+        "is_live": scores is None and is_moving and not is_open,
         "record": await evaluator_record(reader, found.evaluator) if is_open else None,
         "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
+        "claimable": bool(found.chainId) and (phase.label in {"Final", "Expired"} or 0 < claimable_at <= now),
         "explorer": settings.network.explorer,
         "steps": timeline(
             found, scores, int(now), created, claims, await approval_of(reader, address) if scores else ""
@@ -270,6 +272,7 @@ async def challenge_view(
         "money": wording.money(await reader.spent(address), found.evaluation, settings.budget_per_challenge_usd),
         "has_trace": found.traceDigest is not None and reader.traces_public != "never",
         "network": settings.network_name,
+        "own_evaluator": reader.evaluator,
         "stages": wording.STAGES,
         "leaderboard": None,
     }
@@ -278,7 +281,7 @@ async def challenge_view(
     at = find_row(scores, wanted)
     place = next((place for place, row in enumerate(scores.ranked) if at and row.address == at), None)
     number = number if place is None else place // PAGE_ROWS + 1
-    return values | {"wanted": wanted, "at": at} | await _result(reader, address, scores, number)
+    return values | {"wanted": wanted, "at": at, "sort": sort} | await _result(reader, address, scores, number, sort)
 
 
 def find_row(scores: Scores, wanted: str) -> str | None:
@@ -291,11 +294,11 @@ def find_row(scores: Scores, wanted: str) -> str | None:
     return next((row.address for row in rows), None) if text else None
 
 
-async def _result(reader: ResultReader, address: Address, scores: Scores, number: int) -> dict[str, object]:
+async def _result(reader: ResultReader, address: Address, scores: Scores, number: int, sort: str) -> dict[str, object]:
     judging = await reader.judging(address, scores)
     near = around_line(scores, SIDE_BY_SIDE)
     matrix = around_line(scores, MATRIX)
-    leaderboard = leaderboard_of(scores, number)
+    leaderboard = leaderboard_of(scores, number, sort)
     accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
     facts = await reader.features_of(address, scores, list(accounts))
     # A poster may have asked for rules although the operator has a jury.
@@ -352,15 +355,15 @@ def with_facts(
     return replace(leaderboard, rows=rows, fact_names=tuple(names))
 
 
-def cells_of(games: Played) -> dict[tuple[str, str], Cell]:
-    """Points of each against each, both orders together."""
+def cells_of(games: Played) -> dict[tuple[str, str], tuple[float, int]]:
+    """Points of the row's entry and the number of comparisons, both orders together."""
     points = {"won": 1.0, "lost": 0.0, "tie": 0.5}
     found: dict[tuple[str, str], list[float]] = {}
     for (first, second), game in games.items():
         for one, other in ((first, second), (second, first)):
             if (result := game.outcome(shown_first=one == first)) != "undecided":
                 found.setdefault((one, other), []).append(points[result])
-    return {pair: Cell(sum(list_), len(list_)) for pair, list_ in found.items()}
+    return {pair: (sum(list_), len(list_)) for pair, list_ in found.items()}
 
 
 def timeline(

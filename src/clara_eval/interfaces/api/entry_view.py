@@ -20,22 +20,8 @@ MOST_LINES = 1_500
 """Lines of a submission on its page; the download has all."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownVerdict:
-    result: Outcome
-    shown_first: bool
-    game: Pairwise
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    rival: LeaderboardRow
-    verdicts: tuple[ShownVerdict, ...]
-
-    @property
-    def tone(self) -> str:
-        points = sum({"won": 1, "lost": -1}.get(verdict.result, 0) for verdict in self.verdicts)
-        return "won" if points > 0 else "lost" if points < 0 else "even"
+Verdicts = list[tuple[Outcome, bool, Pairwise]]
+"""How an entry fared, whether it was shown first, and the comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +122,14 @@ def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> Leaderbo
     return across[0 if row.is_paid else -1] if across else None
 
 
-def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[Match]:
-    found = []
-    for rival in rivals:
-        verdicts = tuple(
-            ShownVerdict(game.outcome(shown_first=first == row.address), first == row.address, game)
-            for (first, second), game in games.items()
-            if {first, second} == {row.address, rival.address}
-        )
-        if verdicts:
-            found.append(Match(rival, verdicts))
-    return found
+def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[tuple[LeaderboardRow, Verdicts]]:
+    """The rivals that it met, with both verdicts about each."""
+    found: dict[str, Verdicts] = {}
+    for (first, second), game in games.items():
+        is_first = first == row.address
+        verdict = (game.outcome(shown_first=is_first), is_first, game)
+        found.setdefault(second if is_first else first, []).append(verdict)
+    return [(rival, found[rival.address]) for rival in rivals if rival.address in found]
 
 
 def gaps(

@@ -130,7 +130,8 @@ class LimitsMiddleware:
         body = _BoundedBody(receive, most)
         try:
             self._limits.request(scope)
-            if _announced_length(scope) > most:
+            lengths = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
+            if lengths and int(lengths[0]) > most:
                 raise _too_large(most)
             await self._app(scope, body, body.guarded(answer))
             if body.is_over and not body.is_answered:
@@ -176,10 +177,6 @@ class _BoundedBody:
                 await send(message)
 
         return guarded
-
-
-def _announced_length(scope: Scope) -> int:
-    return next((int(value) for name, value in scope["headers"] if name == b"content-length" and value.isdigit()), 0)
 
 
 class Compressed:

@@ -17,13 +17,12 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from clara_eval.actions.published import ResultReader, spend_report
+from clara_eval.actions.published import spend_report
 from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
 from clara_eval.core.web_origin import read_host, read_origin
-from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_view import card_of
@@ -65,7 +64,8 @@ async def overview(request: Request, done: str = "") -> Response:
     rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     known = {card.row.address: card.row for card in rows}
     reviews = await list_reviews(context.reader.store, context.reader.chain_id)
-    due = {one.address: one.posts_at or _deadline(known.get(one.address)) for one in reviews}
+    deadlines = {card.row.address: card.row.scoringDeadline for card in rows}
+    due = {one.address: one.posts_at or deadlines.get(one.address, 0) for one in reviews}
     measured = {name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED}
     return page(
         "operator.html",
@@ -83,10 +83,6 @@ async def overview(request: Request, done: str = "") -> Response:
         settings=context.settings,
         health=context.pulse.report(__version__),
     )
-
-
-def _deadline(row: ChallengeSummary | None) -> int:
-    return row.scoringDeadline if row else 0
 
 
 @router.post("/sign-in")
@@ -179,7 +175,8 @@ async def reviewed_game(address: str, first: str, second: str, request: Request)
     if session_of(request) is None:
         return _sign_in(request)
     at = (known_address(address), known_address(first), known_address(second))
-    values = await game_view(operators(context_of(request).reader), *at, admin=True)
+    reader = replace(context_of(request).reader, traces_public="after_post")
+    values = await game_view(reader, *at, admin=True)
     return page("game.html", values, heading="h1", base=f"/operator/reviews/{at[0]}")
 
 
@@ -189,14 +186,9 @@ async def reviewed_entry(address: str, submitter: str, request: Request, against
     if session_of(request) is None:
         return _sign_in(request)
     known, rival = known_address(address), known_address(against) if against else None
-    reader = operators(context_of(request).reader)
+    reader = replace(context_of(request).reader, traces_public="after_post")  # the operator reads what is never public
     values = await entry_view(reader, known, known_address(submitter), rival, admin=True)
     return page("entry.html", values, base=f"/operator/reviews/{known}")
-
-
-def operators(reader: ResultReader) -> ResultReader:
-    """The operator reads evidence also if it is never published."""
-    return replace(reader, traces_public="after_post")
 
 
 @router.post("/retry/{address}")

@@ -5,44 +5,38 @@ No script is needed to read a page; a script on it asks the same addresses for f
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
 import re
-import tempfile
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
 from os import PathLike, stat_result
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
-from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from clara_eval.actions.evidence import challenges_of
-from clara_eval.actions.published import ResultReader
-from clara_eval.actions.verify import Checked, verify_trace
-from clara_eval.config.settings import Settings
+from clara_eval.actions.evidence import AgentTotals, agent_standings, challenges_of
+from clara_eval.actions.quote import has_model
+from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import BadInput, BadTrace, ClaraError, NotFound
+from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import FINAL_STATES
-from clara_eval.interfaces.api.challenge_view import ListQuery, card_of, challenge_view, listed
+from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed
 from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
+AGENTS_SECONDS = 30.0
+"""How long a table of agents is kept: it reads every result."""
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
-MOST_PARTS = 4
-"""Megabytes of trace that are checked here; longer ones are left to the command."""
-_KEPT = 256
 FEED_ENTRIES = 50
 COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", "wins", "losses", "ties", "prizeAmount",
            "status", "code")  # fmt: skip
@@ -51,6 +45,7 @@ COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", 
 VERIFIER = STATIC / "verifier" if (STATIC / "verifier").is_dir() else Path(__file__).parents[4] / "verifier"
 """Beside the static files in an installed package, else in the source tree."""
 _FROM_NODE = re.compile(r'from "(?:node:[a-z]+|js-sha3)"')
+_FRAME_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors *"
 _WORKER_POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
 )
@@ -69,11 +64,6 @@ class Assets(StaticFiles):
             response.headers["cache-control"] = "no-cache"
             response.headers["content-security-policy"] = _WORKER_POLICY
         return response
-
-
-def is_fragment(request: Request) -> bool:
-    """Whether a script of the page asks, which wants a part of it."""
-    return request.headers.get("hx-request") == "true"
 
 
 def known_address(text: str) -> Address:
@@ -96,8 +86,9 @@ async def index(
     skill: Annotated[str, Query(max_length=60)] = "",
     q: Annotated[str, Query(max_length=200)] = "",
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+    sort: Annotated[str, Query(max_length=20)] = "",
 ) -> HTMLResponse:
-    wanted = ListQuery(status, skill, q, number)
+    wanted = ListQuery(status, skill, q, number, sort)
     reader = reader_of(request)
     rows = await reader.listed()
     entered = await challenges_of(reader, q.strip().lower())
@@ -109,6 +100,14 @@ async def index(
 @router.get("/docs")
 async def api_docs(request: Request) -> HTMLResponse:
     return page("docs.html", document=request.app.openapi(), base=str(request.base_url).rstrip("/"))
+
+
+@router.get("/post")
+async def post_page(request: Request) -> HTMLResponse:
+    settings = request.app.state.context.settings
+    config = template_text("code" if has_model(settings.judges) else "measured")
+    factory, chain = settings.challenge_factory or settings.network.factory, settings.network.chain_id
+    return page("post.html", chain=chain, network=settings.network_name, factory=factory, config=config)
 
 
 @router.get("/verify")
@@ -137,10 +136,18 @@ async def challenge(
     request: Request,
     number: Annotated[int, Query(alias="page", ge=1)] = 1,
     find: Annotated[str, Query(max_length=42)] = "",
+    sort: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     settings = request.app.state.context.settings
-    values = await challenge_view(reader_of(request), known_address(address), number, settings, find)
+    values = await challenge_view(reader_of(request), known_address(address), number, settings, find, sort)
     return page("challenge.html", values, url=str(request.base_url))
+
+
+@router.get("/challenges/{address}/embed")
+async def embed(address: str, request: Request) -> Response:
+    """The board for a frame of any site: no script, no form, nothing to click away."""
+    values = await challenge_view(reader_of(request), known_address(address), 1, request.app.state.context.settings)
+    return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_POLICY})
 
 
 @router.get("/challenges/{address}/live")
@@ -161,11 +168,31 @@ async def live(address: str, request: Request) -> Response:
 
 
 @router.get("/challenges/{address}/verify")
-async def verify(address: str, request: Request) -> Response:
-    """What the check of the trace says: a page, or the content of the panel."""
-    state = request.app.state
-    values = await verify_view(state.checks, reader_of(request), known_address(address), state.context.settings)
-    return page("_verify.html" if is_fragment(request) else "verify.html", values)
+async def verify(address: str) -> Response:
+    return RedirectResponse(f"/verify?trace=/api/v1/challenges/{known_address(address)}/eval-trace")
+
+
+@router.get("/agents")
+async def agents(
+    request: Request,
+    sort: Literal["earned", "won", "entered", "id"] = "earned",
+    number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+) -> HTMLResponse:
+    """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
+    state, dollar = request.app.state, (request.app.state.context.settings.usdc or "").lower()
+    kept = getattr(state, "agents", None)
+    if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
+        state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
+    orders: dict[str, Callable[[AgentTotals], int]] = {
+        "earned": lambda one: -int(one.earned[dollar].amount) if dollar in one.earned else 0,
+        "won": lambda one: -one.won,
+        "entered": lambda one: -one.entered,
+        "id": lambda one: one.number,
+    }
+    rows = sorted(kept[1], key=lambda one: (orders[sort](one), -one.won, one.number))
+    pages = max(1, -(-len(rows) // PAGE_ROWS))
+    shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
+    return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
 
 
 @router.get("/agents/{number}")
@@ -181,7 +208,7 @@ async def game(address: str, first: str, second: str, request: Request) -> Respo
     """Both verdicts about two entries: a page, or the content of a drawer."""
     known, one, other = known_address(address), known_address(first), known_address(second)
     values = await game_view(reader_of(request), known, one, other)
-    is_part = is_fragment(request)
+    is_part = request.headers.get("hx-request") == "true"
     return page(
         "_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1", base=f"/challenges/{known}"
     )
@@ -222,63 +249,3 @@ async def entry(
     rival = known_address(against) if against else None
     values = await entry_view(reader_of(request), known_address(address), known_address(submitter), rival)
     return page("entry.html", values, base=f"/challenges/{known_address(address)}")
-
-
-@dataclass
-class Checks:
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    known: OrderedDict[str, dict[str, object]] = field(default_factory=OrderedDict)
-
-
-async def verify_view(checks: Checks, reader: ResultReader, address: Address, settings: Settings) -> dict[str, object]:
-    found = await reader.detail(address, admin=False)
-    trace = await reader.trace(address, admin=False)
-    values: dict[str, object] = {"found": found, "digest": trace.digest}
-    if trace.parts > MOST_PARTS:
-        return {**values, "result": None}
-    async with checks.turn:
-        result = checks.known.get(trace.digest)
-        if result is None:
-            result = await _check(trace.pieces, settings)
-            checks.known[trace.digest] = result
-            if len(checks.known) > _KEPT:
-                checks.known.popitem(last=False)
-    return {**values, "result": result}
-
-
-async def _check(pieces: AsyncIterator[str], settings: Settings) -> dict[str, object]:
-    with tempfile.TemporaryDirectory(prefix="clara-verify-") as place:
-        path = Path(place) / "trace.json"
-        with path.open("wb") as file:
-            async for piece in pieces:
-                await asyncio.to_thread(file.write, piece.encode())
-        try:
-            node = settings.rpc_url.split(",")[0].strip()
-            # A loop of its own in a thread: the check computes, and the service goes on answering.
-            return _held(await asyncio.to_thread(asyncio.run, verify_trace(str(path), settings, rpc=node)))
-        except BadTrace as bad:
-            return {"ok": False, "entry": bad.entry, "problem": bad.message}
-        except ClaraError as bad:
-            return {"ok": False, "entry": "node", "problem": f"The check could not be made: {bad.message}"}
-
-
-def _held(checked: Checked) -> dict[str, object]:
-    result = checked.result
-    held = [
-        f"Hash chain intact ({checked.entries:,} records).",
-        f"{len(checked.challenge.submissions):,} submissions match the hashes committed on chain.",
-        "The criteria are those that the poster committed to.",
-        f"{len(result.features):,} submissions re-measured: identical facts.",
-        f"{len(result.comparisons):,} verdicts re-read: identical.",
-        "Ratings, order, winners and prizes recomputed: identical.",
-    ]
-    if checked.is_execution_checked:
-        held.insert(4, f"{checked.executed:,} submissions run again: identical numbers.")
-    held += [f"The chain agrees: {point}." for point in checked.compared]
-    return {
-        "ok": True,
-        "warning": checked.execution_warning,
-        "held": held,
-        "open": list(checked.not_proven),
-        "tx": checked.posted,
-    }

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
 
-from clara_eval.core.errors import BadInput, ClaraError, Deferred, NeedsReview, NotFound, NotPublic, NotYet, Temporary
+from clara_eval.core import errors
 from clara_eval.interfaces.api.templating import page, shortened
 
 MEDIA_TYPE = "application/problem+json"
@@ -39,14 +39,15 @@ TITLES = {
     500: "Something broke here",
     503: "Not available now",
 }
-_STATUS: tuple[tuple[type[ClaraError], int], ...] = (
-    (BadInput, 422),
-    (NotFound, 404),
-    (NotPublic, 403),
-    (NotYet, 409),
-    (Deferred, 409),
-    (NeedsReview, 409),
-    (Temporary, 503),
+_STATUS: tuple[tuple[type[errors.ClaraError], int], ...] = (
+    (errors.BadInput, 422),
+    (errors.NotFound, 404),
+    (errors.NotPublic, 403),
+    (errors.NotYet, 409),
+    (errors.CannotAct, 409),
+    (errors.Deferred, 409),
+    (errors.NeedsReview, 409),
+    (errors.Temporary, 503),
 )
 
 
@@ -134,8 +135,8 @@ def install(app: FastAPI) -> None:
     async def refused(request: Request, bad: Refusal) -> Response:
         return refusal_response(request, bad)
 
-    @app.exception_handler(ClaraError)
-    async def ours(request: Request, bad: ClaraError) -> Response:
+    @app.exception_handler(errors.ClaraError)
+    async def ours(request: Request, bad: errors.ClaraError) -> Response:
         status = next((status for kind, status in _STATUS if isinstance(bad, kind)), 500)
         if status == 500:
             _log.error("request_failed", path=request.url.path, problem=str(bad))
@@ -145,15 +146,15 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, bad: RequestValidationError) -> Response:
-        errors: list[dict[str, object]] = [
+        wrong: list[dict[str, object]] = [
             {"path": ".".join(str(part) for part in error["loc"]), "message": str(error["msg"])}
             for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
         ]
-        first = errors[0] if errors else {"path": "", "message": "not valid"}
+        first = wrong[0] if wrong else {"path": "", "message": "not valid"}
         if first["path"] == "body" and "json" not in request.headers.get("content-type", ""):
             remedy = "Send the header content-type: application/json."
-            return response(request, 422, "The body is not marked as JSON.", remedy=remedy, errors=errors)
-        return response(request, 422, f"{first['path']}: {first['message']}.", errors=errors)
+            return response(request, 422, "The body is not marked as JSON.", remedy=remedy, errors=wrong)
+        return response(request, 422, f"{first['path']}: {first['message']}.", errors=wrong)
 
     @app.exception_handler(HTTPException)
     async def routing(request: Request, bad: HTTPException) -> Response:

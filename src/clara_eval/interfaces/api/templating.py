@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -169,12 +169,14 @@ def rejection(code: str | None) -> str:
     return _REJECTIONS.get(code or "", (code or "not ranked").replace("_", " ").capitalize())
 
 
-def shortened(text: str) -> str:
-    return _HEX.sub(lambda found: short(found.group()), text)
+def shortened(text: str, named: Callable[[str], str] = short) -> str:
+    """A recorded sentence for people: short addresses, plainer words."""
+    told = text.replace("cannot be told from the chain", "is not known")
+    return _HEX.sub(lambda found: named(found.group()), told)
 
 
 def show_names(names: Mapping[str, str]) -> None:
-    """Show names in the place of these addresses, on every page of this process."""
+    """Show the entries of a folder by their names, and nothing of a chain, on every page of this process."""
 
     def named(address: str) -> str:
         return names.get(address) or short(address)
@@ -182,7 +184,7 @@ def show_names(names: Mapping[str, str]) -> None:
     environment = _environment()
     environment.filters["short"] = named
     environment.globals["is_view"] = True
-    environment.globals["shortened"] = lambda text: _HEX.sub(lambda found: named(found.group()), text)
+    environment.globals["shortened"] = lambda text: shortened(text, named).replace("pay line", "last winning place")
 
 
 def badge(account: str) -> Markup:

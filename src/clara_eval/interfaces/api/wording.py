@@ -51,7 +51,7 @@ _OF_STATUS: dict[State, tuple[str, Tone, str]] = {
 }
 _OF_STAGE = {
     "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked.", _THEN),
-    "executing": Phase("Running", "busy", "Submissions are being run under the poster's tests.", _THEN),
+    "executing": Phase("Running", "busy", "The tests are being run on every submission.", _THEN),
 }
 """Stages that the status counts as extracting."""
 _OPEN = Phase("Open", "open", "Entries are accepted.")
@@ -93,14 +93,7 @@ def counted(number: int, one: str, more: str) -> str:
     return f"{number:,} {one if number == 1 else more}"
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
-    estimate: str
-    spent: str
-    cap: str
-
-
-def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Money:
+def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> dict[str, str]:
     """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
     has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
     if expected is None:
@@ -113,4 +106,4 @@ def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> Mon
         told = f"{usd(so_far)} so far, {usd(reserved)} reserved"
     else:
         told = usd(spent) if has_begun else "Nothing yet"
-    return Money(estimate, told, f"{usd(cap)} for one challenge" if cap is not None else "None")
+    return {"estimate": estimate, "spent": told, "cap": f"{usd(cap)} for one challenge" if cap is not None else "None"}

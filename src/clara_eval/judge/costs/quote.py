@@ -176,7 +176,8 @@ class Jury:
         self, purpose: Purpose, judge: str, items: int, prompts: Sequence[Prompt], answer: int, *, batch: bool = False
     ) -> QuoteLine:
         """Quote the calls of one stage to one judge: these prompts for each of the items."""
-        card, counts, cost, most = self.cards[judge], [_tokens(prompt) for prompt in prompts], None, None
+        card, cost, most = self.cards[judge], None, None
+        counts = [estimated_tokens(prompt.system + prompt.user + prompt.schema_json) for prompt in prompts]
         needed = prompts[0].max_tokens if prompts else 0
         limits = self.limits.all(needed) if self.limits else (needed,)
         answer += THINKING_TOKENS if judge in self.thinking else 0
@@ -186,10 +187,6 @@ class Jury:
             most = max(cost, items * sum(card.cost(Tokens(n, limit)) for n in counts for limit in limits))
         calls = items * len(prompts)
         return QuoteLine(purpose, judge, calls, items * sum(counts), calls * answer, cost, most, limits[-1])
-
-
-def _tokens(prompt: Prompt) -> int:
-    return estimated_tokens(prompt.system + prompt.user + prompt.schema_json)
 
 
 def quote(config: EvalConfig, size: Size, jury: Jury) -> Quote:

@@ -61,10 +61,12 @@
     const copy = event.target.closest("[data-copy]");
     if (copy) {
       navigator.clipboard.writeText(copy.dataset.copy).then(() => {
+        const label = copy.textContent === "Copied" ? copy.dataset.label : copy.textContent;
+        copy.dataset.label = label;
         copy.classList.add("copied");
         copy.textContent = "Copied";
         copy.setAttribute("aria-live", "polite");
-        setTimeout(() => { copy.classList.remove("copied"); copy.textContent = "Copy"; }, 1500);
+        setTimeout(() => { copy.classList.remove("copied"); copy.textContent = label; }, 1500);
       });
     }
     if (event.target.closest("[data-close]")) document.getElementById("drawer").close();
