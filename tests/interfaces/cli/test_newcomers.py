@@ -197,10 +197,11 @@ async def test_verify_leads_with_who_won_what(capsys: pytest.CaptureFixture[str]
     winners = [one.account for one in checked.winners.entries]
     assert lines[0] == f"ok       every entry holds: {checked.challenge.address}"
     assert [line.split()[1] for line in lines[1 : 1 + len(winners)]] == winners
-    assert "add --rpc URL" in lines[1 + len(winners)]
+    assert lines[1 + len(winners)].startswith("checked  4 submissions")
+    assert "add --rpc URL" in " ".join(lines)
     open_points = [line for line in lines if line.startswith("unproven")]
     assert len(open_points) == len(checked.not_proven) == 2
-    assert not any(word in " ".join(open_points) for word in ("ipfs", "hidden", "unreachable", "can change"))
+    assert not any(word in " ".join(lines) for word in ("ipfs", "hidden", "unreachable", "can change"))
     print_verified(checked, details=True)
     assert f"entries  {checked.entries}" in capsys.readouterr().out
 
