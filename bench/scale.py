@@ -1,11 +1,11 @@
 """Scale: a large round by rules, the looks of a tick, and how many rounds a minute a service posts.
 
 Each part runs in a process of its own, so that its CPU seconds and memory can be read. `round`: 1,000 entries by rules
-with everything on (copies, features, ranking, trace, documents, SQLite), then `verify` of its trace. `tick`: a tick
-beside ten thousand finished and ten thousand open challenges over one without them. `discovery`: a tick with twenty new
-challenges beside ten thousand of the same factory, over one without them. `service`: due challenges of 25
-entries by rules, on SQLite with one worker and on Postgres with one, two and three. Prints one JSON document,
-target beside measured.
+with everything on (copies, features, ranking, trace, documents, SQLite), then `verify` of its trace. `judge`: a folder
+of 25 files by rules, over the evaluation alone. `tick`: a tick beside ten thousand finished and ten thousand open
+challenges over one without them. `discovery`: a tick with twenty new challenges beside ten thousand of the same
+factory, over one without them. `service`: due challenges of 25 entries by rules, on SQLite with one worker and on
+Postgres with one, two and three. Prints one JSON document, target beside measured.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tests.support.chaos import World
 
 CPU_SECONDS, MEGABYTES, TRACE_MEGABYTES, VERIFY_SECONDS = 12.0, 300.0, 10.0, 10.0
+JUDGE_TIMES = 2.0
 TICK_MICROSECONDS = 25.0
 """To read its key in a list of keys; nothing of it is looked at."""
 FINISHED = 10_000
@@ -89,6 +91,44 @@ async def verified(place: Path) -> dict[str, Any]:
     with (place / "trace.json").open(encoding="utf-8", newline="\n") as lines:
         checked = await check_trace(lines)
     return {"cpuSeconds": round(time.process_time() - before, 2), "entries": checked.entries}
+
+
+async def judged(place: Path, entries_count: int) -> dict[str, Any]:
+    """CPU of `judge` on small files by rules, with store, trace and result files, and of the evaluation alone."""
+    from tests.support.large_round import no_listener, program
+
+    from clara_eval.actions.judge import JudgeRequest, judge_entries
+    from clara_eval.config.settings import Settings
+    from clara_eval.evaluation.folder import FolderVenue, NamedContent
+    from clara_eval.evaluation.round import EvaluationPlan
+    from clara_eval.evaluation.run import evaluate_round
+    from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
+    from clara_eval.submissions.model import Fetched
+
+    contents = [NamedContent(f"{n}.py", program(n).encode()) for n in range(entries_count)]
+    features = [
+        {"name": name, "source": "measured", "better": "lower"}
+        for name in ("lines", "max_complexity", "documented_share")
+    ]
+    config = json.dumps({"version": 1, "judge": "rules", "features": features, "criteria": "Simple."}).encode()
+    venue = FolderVenue.of(contents, config, (5000, 3000, 2000))
+    by_uri = {one.uri: Received.of(Fetched(one.content, one.media_type, immutable=False)) for one in contents}
+    evidence: dict[str, Any] = {
+        f"solution/{one.account}": {"received": RECEIVED.body(by_uri[one.solution_uri])} for one in venue.folder.entries
+    }
+    bare, whole = list[float](), list[float]()
+    for number in range(6):
+        before = time.process_time()
+        sources = TraceSources({**evidence, "rulings": []})
+        await evaluate_round(venue.given, EvaluationPlan(("rules",)), sources, no_listener)
+        between = time.process_time()
+        await judge_entries(JudgeRequest(contents, config, "rules"), Settings.from_env({}), place / f"judged{number}")
+        if number:  # the first of each also loads and compiles
+            bare.append(between - before)
+            whole.append(time.process_time() - between)
+    ratio = round(statistics.median(whole) / statistics.median(bare), 2)
+    return {"entries": entries_count, "bareCpuMs": [round(1000 * one) for one in bare],
+            "cpuMs": [round(1000 * one) for one in whole], "ratio": ratio}  # fmt: skip
 
 
 async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
@@ -274,6 +314,7 @@ def part(name: str, *arguments: object) -> dict[str, Any]:
 PARTS: dict[str, Callable[..., Any]] = {
     "round": lambda place, count: large_round(Path(place), int(count)),
     "verify": lambda place: verified(Path(place)),
+    "judge": lambda place, count: judged(Path(place), int(count)),
     "tick": lambda place, count: ticks(Path(place), int(count)),
     "discovery": lambda place, count: discovery(Path(place), int(count)),
     "service": lambda place, challenges, count, wanted: service(Path(place), int(challenges), int(count), wanted),
@@ -299,9 +340,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="clara-scale-") as place:
         walked = part("round", place, 200 if asked.quick else 1000)
         checked = part("verify", place)
+        folder = part("judge", place, 25)
         tick = part("tick", place, 500 if asked.quick else FINISHED)
         found = part("discovery", place, 300 if asked.quick else FINISHED)
-    document = told(walked, checked, tick, found)
+    document = told(walked, checked, folder, tick, found)
     document["service"] = services(8, 6, "sqlite:1") if asked.quick else services(asked.rounds, 25, EVERY_STORE)
     print(json.dumps(document, indent=2))
 
@@ -324,7 +366,11 @@ def services(challenges: int, entries_count: int, wanted: str) -> dict[str, Any]
 
 
 def told(
-    walked: dict[str, Any], checked: dict[str, Any], tick: dict[str, Any], found: dict[str, Any]
+    walked: dict[str, Any],
+    checked: dict[str, Any],
+    folder: dict[str, Any],
+    tick: dict[str, Any],
+    found: dict[str, Any],
 ) -> dict[str, Any]:
     """Every figure beside its target."""
     more = round(1000 * (tick["cpuMs"] - tick["cpuMsWithout"]) / tick["finished"], 1)
@@ -336,13 +382,14 @@ def told(
         ("a round by rules, megabytes of memory", MEGABYTES, walked["megabytes"]),
         ("its trace, megabytes", TRACE_MEGABYTES, walked["traceMegabytes"]),
         ("its verification, CPU seconds", VERIFY_SECONDS, checked["cpuSeconds"]),
+        (f"`judge` of {folder['entries']} files by rules, times the evaluation alone", JUDGE_TIMES, folder["ratio"]),
         (f"{tick['finished']:,} finished challenges: more calls of the store in a tick", 0, calls),
         (f"{tick['open']:,} open challenges that said nothing: more requests to the node in a tick", 0, asked),
         ("one finished challenge: more CPU of a tick, microseconds", TICK_MICROSECONDS, more),
         (discovered, MORE_REQUESTS, found["new"]["requests"] - found["newBefore"]["requests"]),
     ]
     figures = [{"what": what, "target": most, "measured": got, "pass": got <= most} for what, most, got in rows]
-    return {"figures": figures, "round": walked, "verify": checked, "tick": tick, "discovery": found}
+    return {"figures": figures, "round": walked, "verify": checked, "judge": folder, "tick": tick, "discovery": found}
 
 
 if __name__ == "__main__":

@@ -271,7 +271,7 @@ def ties(found: list[tuple[str, float, int]]) -> list[list[str]]:
 
 def solution_bytes(bodies: Bodies, account: str) -> bytes:
     solution = bodies[f"solution/{account}"]
-    sent = base64.b64decode(solution["received"]["content"])
+    sent = base64.b64decode(solution.get("linked", solution["received"])["content"])
     return archived_code(sent, solution) if "files" in solution else sent
 
 

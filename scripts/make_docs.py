@@ -182,7 +182,7 @@ def _short(value: object) -> object:
     if isinstance(value, dict):
         return {key: _short(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_short(item) for item in value[:2]] + (["…"] if len(value) > 2 else [])
+        return [_short(item) for item in value[:1]] + (["…"] if len(value) > 1 else [])
     if isinstance(value, str) and len(value) > 90:
         return value[:70] + "…"
     return value

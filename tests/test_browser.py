@@ -5,7 +5,9 @@ Chromium is the system's; as root it is installed where it is missing, else the 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -28,8 +30,12 @@ from tests.support.browser import chromium, launched
 from tests.support.round_pages import account, put_round
 from tests.support.statuses import request_review
 
+from clara_eval.actions.folder_entries import entries_of
+from clara_eval.actions.judge import JudgeRequest, judge_entries
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.store_keys import index_key, status_key
+from clara_eval.interfaces.view import serve_folder
 
 pytestmark = [pytest.mark.xdist_group("browser")]
 SMALL, LARGE, RUNS, STRANGE, OPENED = (Address("0x" + digit * 40) for digit in "45678")
@@ -389,3 +395,53 @@ async def test_a_missing_page_is_a_page(visit: Visit) -> None:
     await visit.go(f"/challenges/{UNKNOWN}")
     await visit.page.get_by_role("link", name="All challenges").click()
     await expect(visit.page.locator("h1")).to_have_text("Challenges")
+
+
+def written(folder: Path) -> dict[str, int]:
+    """When each file of the folder was written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+async def test_a_judged_folder_is_viewed_without_errors(browser: Browser, tmp_path: Path) -> None:
+    """`view` shows the result by names: scripts run without errors, every link works, and nothing is asked but pages."""
+    texts = {f"e{n}{PAYLOADS[n]}": f"The answer {n} says w{n * 97:x}, w{n * 13:x}.\n{PAYLOADS[n]}\n" for n in range(4)}
+    lines = {"name": "words", "type": "integer", "source": "measured", "better": "lower", "min": 0, "max": 5000}
+    config = json.dumps({"version": 1, "judge": "rules", "features": [lines], "criteria": "Short."})
+    await judge_entries(
+        JudgeRequest(entries_of(texts), config.encode(), title="Essays"), Settings.from_env({}), tmp_path
+    )
+    before = written(tmp_path)
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_folder(tmp_path, 0, started.set_result))
+    url = await asyncio.wait_for(started, 120)
+    context = await browser.new_context(viewport={"width": 1400, "height": 900})
+    found = Visit(await context.new_page(), url.rstrip("/"))
+    watch(found)
+    asked: set[tuple[str, str]] = set()
+    found.page.on("request", lambda request: asked.add((request.method, request.url.removeprefix(found.url)[:1])))
+    seen, waiting = dict[str, int](), ["/"]
+    try:
+        while waiting:
+            path = waiting.pop()
+            if re.search(r"/api/|\.(csv|json|txt)$|/download", path):
+                seen[path] = (await found.page.request.get(found.url + path)).status
+                continue
+            answer = await found.page.goto(found.url + path)
+            assert answer is not None
+            seen[path] = answer.status
+            await expect(found.page.locator("main")).to_be_visible()
+            links = await found.page.evaluate(
+                "[...document.querySelectorAll('a[href]')].map(a => a.getAttribute('href'))"
+            )
+            waiting += sorted(
+                {link.partition("#")[0] for link in links if link[:1] == "/"} - seen.keys() - set(waiting)
+            )
+        assert await found.page.evaluate("window.broken") is None
+    finally:
+        await context.close()
+        serving.cancel()
+    assert set(seen.values()) == {200}
+    assert len(seen) > len(texts)
+    assert found.troubles == []
+    assert asked == {("GET", "/")}
+    assert written(tmp_path) == before

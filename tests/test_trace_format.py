@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from tests.support.attested_rounds import signed_round
 from tests.support.executed_rounds import public_round
 from tests.support.forged_trace import Entries, forged
-from tests.support.large_round import archives_challenge, large_lines, lines_of_round
+from tests.support.large_round import archives_challenge, large_lines, lines_of_round, links_challenge
 from tests.support.model_rounds import Dropping, judged, script
 from tests.support.replay import traced
 from tests.support.rounds import opened
@@ -200,6 +200,7 @@ async def traces(deployed_chain: LocalChain, tmp_path_factory: pytest.TempPathFa
     lines["literal"] = large_lines(4, EvaluationPlan(("rules",), elo="literal"))
     lines["large"] = large_lines(101)
     lines["archives"] = lines_of_round(archives_challenge())
+    lines["links"] = lines_of_round(links_challenge())
     yield Traces(lines, Quotes(root=endpoint.enclave.root))
     await deployed_chain.revert(snapshot)
 

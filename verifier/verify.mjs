@@ -94,7 +94,7 @@ function readFile(path) {
 const TYPES = { s: (v) => typeof v === "string", b: (v) => typeof v === "boolean", n: isNumber, i: (v) => isNumber(v) && isWhole(v) && v.text[0] !== "-", f: (v) => isNumber(v) && !isWhole(v), "?": (v) => v === null, d: (v) => /^(0|[1-9][0-9]{0,77})$/.test(v) && BigInt(v) < 2n ** 256n,
   a: (v) => /^0x[0-9a-f]{40}$/.test(v), h: (v) => /^0x[0-9a-f]{64}$/.test(v), x: (v) => /^0x([0-9a-f]{2})*$/.test(v), e: (v) => typeof v === "string" && Buffer.from(v, "base64").toString("base64") === v };
 const FLAG = (at) => `${at}[].code:s ${at}[].severity:=info|warn|review ${at}[].sentence:s ${at}[].account:a? ${at}[].evidence.*:nbs?`, MARGIN = (at) => `${at}.place:i ${at}.probability:f ${at}.word:s ${at}.item:s ${at}.nextItem:s ${at}.setChance:f ${at}.tied:b`;
-const RECEIVED = "received.content:e? received.mediaType:s received.immutable:b received.note:s received.code:s received.reason:s received.isOutage:b solutionHash:h accepted:b";
+const RECEIVED = `${["received", "linked"].map((at) => `${at}.content:e? ${at}.mediaType:s ${at}.immutable:b ${at}.note:s ${at}.code:s ${at}.reason:s ${at}.isOutage:b`).join(" ")} solutionHash:h accepted:b`;
 const ANSWERED = "llm:s purpose:=schema|features|comparison answer.text:s answer.model:s answer.stop:=end|max_tokens|refusal answer.inputTokens:i answer.outputTokens:i answer.cachedTokens:i answer.cacheWriteTokens:i answer.sampling:s";
 const SHAPES = Object.fromEntries(Object.entries({ approval: "of:h at:i by:s note:s", header: "software:s rules:i chainId:i challenge:a", folderHeader: "software:s rules:i folder:a", folder: "evalConfigHash:h winnerCount:i payoutBps[]:i entries[].id:s entries[].account:a entries[].solutionUri:s entries[].solutionHash:h entries[].submittedAt:i",
   challenge: "chainId:i address:a block.number:i block.hash:h block.timestamp:i poster:a evaluator:a token.address:a token.symbol:s token.decimals:i token.isKnown:b prizePool:d posterBond:d deadline:d scoringDeadline:d challengeUri:s evalConfigHash:h privateSetHash:h winnerCount:i payoutBps[]:i identityRegistry:a maxParticipants:d status:i submissionCount:i scorePostedAt:i submissions[].submitter:a submissions[].agentId:d submissions[].solutionUri:s submissions[].solutionHash:h submissions[].submittedAt:i submissions[].version:i replaced[].submitter:a replaced[].solutionHash:h replaced[].submittedAt:i replaced[].version:i contractVersion:s readAt.number:i readAt.hash:h readAt.timestamp:i",
@@ -116,7 +116,7 @@ function misshapen(value, shape, path = "") { // the first place that has anothe
   const first = (places) => { for (const [key, part, inner] of places) { const found = misshapen(part, inner, `${path}.${key}`); if (found) return found; } return null; };
   const told = shape[""]; if (told?.[0] === "=") return told.slice(1).split("|").includes(value === null ? "?" : value) ? null : path; if (told !== undefined) return [...told].some((type) => TYPES[type](value)) ? null : path || "the body"; if (shape["[]"]) return Array.isArray(value) ? first(value.map((one, i) => [i, one, shape["[]"]])) : path || "the body";
   if (value === null || typeof value !== "object" || Array.isArray(value) || isNumber(value)) return path || "the body"; const names = Object.keys(value); if (shape["*"]) return first(names.map((name) => [name, value[name], shape["*"]]));
-  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo", "files", "sampling"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
+  const odd = names.find((name) => !Object.hasOwn(shape, name)) ?? Object.keys(shape).find((name) => !names.includes(name) && !["tokens", "reading", "readAt", "elo", "files", "linked", "sampling"].includes(name)); return odd === undefined ? first(names.map((name) => [name, value[name], shape[name]])) : `${path}.${odd}`;
 }
 function checkEntries(bodies) { // all that section 2 names, in its order, and nothing else
   for (const [key, body] of bodies) {
@@ -176,9 +176,9 @@ function percent(text) {
 }
 const MAGIC = ["89504e47", "ffd8ff", "47494638", "255044462d", "504b0304", "1f8b", "7f454c46", "0061736d", "52494646"];
 const estimate = (text) => { let ascii = 0, other = 0; for (const c of text) c < "\x80" ? ascii++ : (other += utf8(c).length); return Math.ceil(ascii / 3) + other; };
-function judged(content, submission, body, form) { // the first check that fails, or null
-  if (content.length > 262144) return "too_large"; if (![keccak(content), keccak(utf8(submission.solutionUri))].includes(submission.solutionHash)) return "wrong_hash";
-  if (isArchive(content)) return judgedFiles(content, body, form); const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
+const LINK = /^[ \t\r\n]*(https?|ipfs):\/\/[!-~]{1,2000}[ \t\r\n]*$/i, judgedFirst = (content, { solutionUri, solutionHash }, form) => (content.length > 262144 ? "too_large" : ![keccak(content), keccak(utf8(solutionUri))].includes(solutionHash) ? "wrong_hash" : form === "url" && !LINK.test(content.toString("latin1")) ? "not_url" : null);
+function judged(content, body, form) { // the first check that fails, or null
+  if (content.length > 262144) return "too_large"; if (isArchive(content)) return judgedFiles(content, body, form); const hex = content.toString("hex", 0, 8), text = content.toString("utf8"); if (content.includes(0) || MAGIC.some((start) => hex.startsWith(start))) return "binary";
   return Buffer.compare(utf8(text), content) ? "not_utf8" : isControlled(text) ? "binary" : judgedText(text, text, form);
 }
 const isControlled = (text) => (text.match(/[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]/g) ?? []).length > [...text].length / 100, cost = (text) => Math.max(estimate(text), estimate(text.normalize("NFKC")));
@@ -191,18 +191,18 @@ function judgedFiles(content, { accepted, code, files: told = [], language }, fo
   if (kindsOf(files, language, isBinary, cost).some((kind, i) => kind !== told[i].kind)) return "other kinds of files";
   const { body, document } = texts(files, told, language); return judgedText(body, document, form);
 }
+const decoded = ({ content }) => (content === null ? null : Buffer.from(content, "base64")), sentBy = ({ received, linked }) => decoded(linked ?? received);
 function checkSolution(submission, body, form) {
-  const key = `solution/${submission.submitter}`, { received } = body; const content = received.content === null ? null : Buffer.from(received.content, "base64");
+  const key = `solution/${submission.submitter}`, { received, linked } = body, content = decoded(received), work = sentBy(body), first = content ? judgedFirst(content, submission, form) : received.code;
   hold(body.solutionHash === submission.solutionHash, key, "solutionHash is not the chain's");
   if (/^data:/i.test(submission.solutionUri)) {
     const uri = dataUri(submission.solutionUri); if (content) hold(uri.bytes && !Buffer.compare(uri.bytes, content) && received.mediaType === uri.mediaType && received.immutable === true && received.note === "", key, "what was received is not what the data: URI holds");
     else hold(uri.bytes === null ? ["bad_data_uri", "too_large"].includes(received.code) : uri.bytes.length > 262144 && received.code === "too_large", key, "the data: URI holds content that was not received");
   }
-  const code = content ? judged(content, submission, body, form) : received.code; hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
+  hold(!!linked === (form === "url" && first === null), key, "what its URL leads to is missing, or there is no URL"); const code = first ?? (work ? judged(work, body, form) : linked.code); hold(body.accepted === !code, key, `the checks give ${code || "accepted"}`);
   if (!body.accepted) return hold(body.code === code && (content || body.reason === received.reason), key, `the checks give the code ${code}`);
-  const kind = submission.solutionHash === keccak(content) ? "content" : "uri";
-  hold(body.keccak === keccak(content) && body.sha256 === sha256(content), key, "the hashes are not those of the content");
-  hold(body.hashKind === kind && body.pinned === (kind === "content" || received.immutable), key, "hashKind or pinned is wrong");
+  const kind = submission.solutionHash === keccak(content) ? "content" : "uri"; hold(body.keccak === keccak(work) && body.sha256 === sha256(work), key, "the hashes are not those of the content");
+  hold(body.hashKind === kind && body.pinned === ((kind === "content" || received.immutable) && linked?.immutable !== false), key, "hashKind or pinned is wrong");
 }
 function checkRejected(bodies, submissions) {
   const rejected = bodies.get("rejected"), at = new Map(submissions.map((s) => [s.submitter, Number(s.submittedAt)])); const order = [...rejected].sort((a, b) => at.get(a.account) - at.get(b.account) || (a.account < b.account ? -1 : 1));
@@ -240,7 +240,7 @@ function runFeatures(run) {
   return { ...found, runs, tests_passed: share, ...Object.fromEntries(run.calls.filter((call) => call.kind !== "setUp").flatMap(ofCall)) };
 }
 function checkFeatures(key, body, schema, solution, run) {
-  const sent = Buffer.from(solution.received.content, "base64"), content = solution.files ? utf8(texts(unpack(sent) ?? [], solution.files, solution.language).code) : sent, asNumber = (value) => (typeof value === "boolean" ? value : +value);
+  const sent = sentBy(solution), content = solution.files ? utf8(texts(unpack(sent) ?? [], solution.files, solution.language).code) : sent, asNumber = (value) => (typeof value === "boolean" ? value : +value);
   if (run) for (const [name, value] of Object.entries(runFeatures(run))) if (name in body.measured) hold(value === null ? body.measured[name] === null : body.measured[name] !== null && asNumber(body.measured[name]) === asNumber(value), key, `measured ${name} is not what running it gave`);
   for (const [name, value] of Object.entries(textFeatures(content, [null, "text", "json"].includes(solution.language))))
     if (name in body.measured) hold(value === null ? body.measured[name] === null : isNumber(body.measured[name]) && body.measured[name].text === (name.endsWith("_share") ? double(value) : String(value)), key, `measured ${name} is ${value}`);

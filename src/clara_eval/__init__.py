@@ -1,9 +1,4 @@
-"""Clara Eval judges on-chain challenges.
-
-The names are loaded when first used, so that importing the package costs nothing. `docs/python.md` shows them at work.
-"""
-
-# ruff: noqa: F405 - the names of interfaces.python
+"""Clara Eval judges on-chain challenges; names are loaded when first used, and `docs/python.md` shows them at work."""
 
 from __future__ import annotations
 
@@ -13,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from clara_eval.core.version import __version__
 
-__all__ = ["EvalConfig", "Settings", "__version__", "parse_eval_config"]
-__all__ += ["challenge_claim", "challenge_list", "challenge_submit", "challenge_try"]
-__all__ += ["evaluate", "judge", "rank", "score", "verify"]
+__all__ = ["EvalConfig", "Settings", "__version__", "parse_eval_config"]  # noqa: F405
+__all__ += ["challenge_claim", "challenge_list", "challenge_submit", "challenge_try"]  # noqa: F405
+__all__ += ["evaluate", "judge", "rank", "score", "verify"]  # noqa: F405
 
 if TYPE_CHECKING:
     from clara_eval.interfaces.python import *  # noqa: F403

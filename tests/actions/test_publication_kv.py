@@ -8,15 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from tests.support.fake_endpoint import FakeEndpoint, Seen
 from tests.support.kv_server import ACCOUNT, NAMESPACE, TOKEN, LocalKv
 from tests.support.rounds import closed_round
+from tests.support.scripted_judge import scripted_words
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from typer.testing import CliRunner
 
@@ -26,11 +28,14 @@ from clara_eval.actions.operator import preflight
 from clara_eval.actions.publication import publish_after_post, publish_missing, publish_named
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge
+from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError
+from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.local_chain import USDC, LocalChain
+from clara_eval.devnet.demo.round import data_uri
+from clara_eval.devnet.local_chain import DAY, USDC, Handed, LocalChain, PostedTerms
 from clara_eval.documents.results import Summary
 from clara_eval.documents.store_keys import (
     features_key,
@@ -145,6 +150,52 @@ async def test_a_running_round_shows_status_and_facts_before_the_post(
     facts = {key: value for key, value in local.items() if key.startswith(features_key(address, ""))}
     assert len(facts) == len(done.challenge.submissions) - len(done.result.rejected)
     assert kv.values == facts | {status_key(address): local[status_key(address)]}
+
+
+async def test_facts_appear_while_other_entries_are_still_read(
+    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model answers about the last entry only once KV holds the facts of another; at the end all are there."""
+    monkeypatch.setattr(publication, "LIVE_SECONDS", 0.01)
+    quality = {"name": "quality", "type": "integer", "min": 0, "max": 100, "better": "higher"}
+    config = json.dumps({"version": 1, "features": [quality], "criteria": "Quality."})
+    uri = build_metadata(title="t", problem_statement="p", skills=[], config_text=config)
+    terms = PostedTerms(challenge_uri=uri, eval_config_hash=config_hash(config.encode()), payout_bps=(10_000,))
+    address = await local_chain.post_challenge(terms)
+    texts = [f"quality: {n}\nThe words of entry {n} are w{n * 97:x}, w{n * 13:x} and others.\n" for n in range(3)]
+    handed = [
+        Handed(agent, data_uri(text.encode()), keccak_hex(text.encode()))
+        for agent, text in zip(local_chain.agents, texts, strict=False)
+    ]
+    await local_chain.submit_all(address, handed)
+    await local_chain.move_time(DAY + 1)
+    there = asyncio.Event()
+
+    def written(pairs: Sequence[tuple[str, str]]) -> None:
+        if any(key.startswith(features_key(address, "")) for key, _ in pairs):
+            there.set()
+
+    @asynccontextmanager
+    async def turn(seen: Seen) -> AsyncIterator[None]:
+        if "quality: 2" in seen.text:
+            await asyncio.wait_for(there.wait(), PATIENCE_SECONDS)
+        yield
+
+    endpoint = FakeEndpoint(words=scripted_words)
+    endpoint.turn = turn
+    async with LocalKv() as kv, endpoint.running():
+        kv.seconds_a_key, kv.on_write = 0.0, written
+        judge = f"openai:m@{endpoint.url}"
+        settings = kv_settings(local_chain, tmp_path, kv.url)
+        settings = settings.model_copy(update={"judges_as_set": judge, "prices": f"{judge}=0/0"})
+        async with open_app(settings, pace=PACE) as app:
+            await evaluate(app, address)
+        first = next(keys for keys in kv.writes if any(key.startswith(features_key(address, "")) for key in keys))
+        assert 0 < sum(key.startswith(features_key(address, "")) for key in first) < len(texts)
+        local = await public_keys_of(settings, address)
+    facts = {key: value for key, value in local.items() if key.startswith(features_key(address, ""))}
+    assert len(facts) == len(texts)
+    assert {key: kv.values.get(key) for key in facts} == facts
 
 
 async def test_check_tries_the_token_and_the_namespace(local_chain: LocalChain, tmp_path: Path) -> None:

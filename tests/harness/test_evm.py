@@ -33,6 +33,7 @@ from clara_eval.harness import (
 )
 from clara_eval.harness.evm import WORLD
 from clara_eval.harness.solc import CompileCache, compile_solidity, compiled, find_compiler
+from clara_eval.submissions.files import pack_files, read_archive
 
 HARNESS = (
     HEAD
@@ -526,3 +527,23 @@ def rpc(url: str, method: str, *params: Any) -> Any:
         found = json.load(answer)
     assert "error" not in found, found
     return found["result"]
+
+
+def test_the_files_of_a_tree_import_each_other(machine: Machine) -> None:
+    """A contract inherits and calls what other files of its tree hold, whatever their names; a base may come later."""
+    files = {
+        "A_Submission.sol": HEAD + 'import {Base} from "./lib/Z.sol";\nimport "./lib/Sums.sol";\n'
+        "contract Submission is Base {\n"
+        "    function sum(uint256[] memory xs) external pure returns (uint256) { return Sums.all(xs) + ZERO; }\n}\n",
+        "lib/Sums.sol": HEAD
+        + "library Sums {\n    function all(uint256[] memory xs) internal pure returns (uint256 s) {\n"
+        "        for (uint256 i; i < xs.length; ++i) s += xs[i];\n    }\n}\n",
+        "lib/Z.sol": HEAD
+        + 'import "./Sums.sol" ;\nabstract contract Base {\n    uint256 internal constant ZERO = 0;\n}\n',
+    }
+    tree = read_archive(pack_files({name: text.encode() for name, text in files.items()}))
+    source = tree.program("solidity")
+    assert source is not None
+    found = run(machine, source)
+    assert found.outcome == "passed", found.detail
+    assert found.features["tests_passed"] == 1.0

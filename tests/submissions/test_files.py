@@ -7,7 +7,6 @@ import io
 import random
 import tarfile
 import time
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
+from clara_eval.redteam.archives import ATTACKS, measure_archives, tarred, zipped
 from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.files import MOST_BYTES, pack_folder, read_archive
 from clara_eval.submissions.model import Fetched, Rejected, Solution, check_submission
@@ -32,47 +32,11 @@ FILES = {
 }
 
 
-def tarred(files: dict[str, bytes], *, form: int = tarfile.PAX_FORMAT, mtime: int = 0) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
-        for name, body in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime = len(body), mtime
-            tar.addfile(entry, io.BytesIO(body))
-    return out.getvalue()
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, body in files.items():
-            archive.writestr(name, body)
-    return out.getvalue()
-
-
-def special(kind: bytes, target: str = "/etc/passwd") -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        entry = tarfile.TarInfo("a.py")
-        entry.type, entry.linkname = kind, target
-        tar.addfile(entry)
-    return gzip.compress(out.getvalue())
-
-
-def linked_zip() -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        entry = zipfile.ZipInfo("a.py")
-        entry.external_attr = 0o120777 << 16
-        archive.writestr(entry, "/etc/passwd")
-    return out.getvalue()
-
-
-def sparse() -> bytes:
+def special(kind: bytes = tarfile.REGTYPE, target: str = "", **headers: str) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
         entry = tarfile.TarInfo("a.py")
-        entry.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.realsize": str(2**40)}
+        entry.type, entry.linkname, entry.pax_headers = kind, target, headers
         tar.addfile(entry)
     return gzip.compress(out.getvalue())
 
@@ -131,40 +95,35 @@ def test_a_folder_is_packed_as_its_archive(tmp_path: Path) -> None:
         pack_folder(tmp_path)
 
 
-HUGE = b"x = 1\n" * 700_000
 REFUSED: dict[str, tuple[Callable[[], bytes], str, str]] = {
-    "zip bomb": (lambda: zipped({"a.py": HUGE}), "too_large", "unpacked it has more than"),
-    "gzip bomb": (lambda: gzip.compress(tarred({"a.py": HUGE})), "too_large", "unpacked it has more than"),
-    "bomb of several": (lambda: zipped({f"{n}.py": b"#" * 80_000 for n in range(60)}), "too_large", "more than"),
-    "100,000 files": (
-        lambda: gzip.compress(tarred({f"{n}.py": b"" for n in range(100_000)})),
+    **ATTACKS,
+    "symbolic link": (lambda: special(tarfile.SYMTYPE, "/etc/passwd"), "bad_archive", "is a link or no plain file"),
+    "100,000 packed files": (
+        lambda: gzip.compress(ATTACKS["100,000 files"][0]()),
         "too_large",
         "more than",
     ),
+    "two gzip streams": (lambda: gzip.compress(tarred(FILES)) + gzip.compress(b"more"), "bad_archive", "damaged"),
+    "bomb of several": (lambda: zipped({f"{n}.py": b"#" * 80_000 for n in range(60)}), "too_large", "more than"),
     "too many files": (lambda: zipped({f"{n}.py": b"a" for n in range(1_001)}), "too_large", "more than 1,000 files"),
-    "symbolic link": (lambda: special(tarfile.SYMTYPE), "bad_archive", "is a link or no plain file"),
     "hard link": (lambda: special(tarfile.LNKTYPE, "b.py"), "bad_archive", "is a link or no plain file"),
     "device": (lambda: special(tarfile.CHRTYPE), "bad_archive", "is a link or no plain file"),
-    "link in a zip": (linked_zip, "bad_archive", "is a link or no plain file"),
-    "sparse file": (sparse, "bad_archive", "what other readers may not read"),
-    "absolute name": (lambda: gzip.compress(tarred({"/etc/cron.d/a": b"a"})), "bad_archive", "not a path inside"),
-    "name outside": (lambda: gzip.compress(tarred({"a/../../b.py": b"a"})), "bad_archive", "not a path inside"),
+    "sparse file": (
+        lambda: special(tarfile.REGTYPE, "", **{"GNU.sparse.major": "1", "GNU.sparse.realsize": str(2**40)}),
+        "bad_archive",
+        "what other readers may not read",
+    ),
     "name outside in a zip": (lambda: zipped({"../b.py": b"a"}), "bad_archive", "not a path inside"),
     "drive": (lambda: zipped({"C:/b.py": b"a"}), "bad_archive", "not a path inside"),
     "backslash": (lambda: tarred({"..\\b.py": b"a"}), "bad_archive", "not a path inside"),
     "deep": (lambda: zipped({"a/" * 20 + "b.py": b"a"}), "bad_archive", "deeper than 16 folders"),
     "long name": (lambda: zipped({"a" * 300: b"a"}), "bad_archive", "longer than 200"),
-    "twins": (lambda: zipped({"a.py": b"a", "A.py": b"b"}), "bad_archive", "only in case"),
-    "duplicate": (lambda: tarred({"a.py": b"a"})[:1024] + tarred({"a.py": b"b"}), "bad_archive", "occurs twice"),
     "file and folder": (lambda: zipped({"a": b"a", "a/b.py": b"b"}), "bad_archive", "is a file and a folder"),
     "line feed": (lambda: zipped({"a\nb.py": b"a"}), "bad_archive", "characters that names do not have"),
-    "not UTF-8": (lambda: tarred({"b\udcff.py": b"a"}, form=tarfile.GNU_FORMAT), "bad_archive", "not UTF-8"),
-    "nested": (lambda: zipped({"a.zip": zipped(FILES)}), "bad_archive", "is an archive too"),
     "nested tar": (lambda: zipped({"a.tar": tarred(FILES)}), "bad_archive", "is an archive too"),
     "cut tar.gz": (lambda: gzip.compress(tarred(FILES))[:-40], "bad_archive", "damaged or cut off"),
     "cut tar": (lambda: tarred(FILES)[:1_400], "bad_archive", "damaged or cut off"),
     "cut zip": (lambda: zipped(FILES)[:-30], "bad_archive", "damaged or cut off"),
-    "two gzip streams": (lambda: gzip.compress(tarred(FILES)) + gzip.compress(b"more"), "bad_archive", "damaged"),
     "gzip of a text": (lambda: gzip.compress(b"print('a')\n" * 9), "bad_archive", "holds no tar archive"),
     "no files": (lambda: zipped({}), "empty", "holds no files"),
     "binaries only": (lambda: zipped({"a.png": FILES["logo.png"]}), "empty", "nothing to judge"),
@@ -190,6 +149,12 @@ def test_what_is_no_plain_tree_is_refused_in_words(name: str) -> None:
     found, why = refusal(content)
     assert (found, sentence in why) == (code, True), why
     assert time.process_time() - started < 1
+
+
+def test_the_red_team_counts_every_archive_that_is_not_refused() -> None:
+    """Its figure is zero of all attacks, and the honest archives beside them are read."""
+    (figure,) = measure_archives()
+    assert (figure.met, figure.trials, figure.detail["attacks"]) == (True, len(ATTACKS), [])
 
 
 def test_two_lists_of_files_in_a_zip_must_agree() -> None:

@@ -83,7 +83,7 @@ class HostileWeb:
 
     def web(self, limits: FetchLimits | None = None, resolver: ScriptedResolver | None = None) -> Web:
         return Web(
-            limits=limits or FetchLimits(max_bytes=20_000, total_seconds=2.0),
+            limits=limits or FetchLimits(max_bytes=20_000, total_seconds=60.0),
             resolver=resolver or ScriptedResolver({NAME: [["127.0.0.1"]]}),
             tls=self._client_tls,
             exempt=frozenset({("127.0.0.1", self.port)}),

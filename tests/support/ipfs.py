@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web as server
 
-from clara_eval.submissions.fetch.cid import RAW
+from clara_eval.submissions.fetch.cid import RAW, FileCid
 
 Answer = Callable[[server.Request], Awaitable[server.StreamResponse]]
 
@@ -56,6 +56,28 @@ def base58(cid: bytes) -> str:
 def car(*blocks: tuple[bytes, bytes]) -> bytes:
     header = b"\xa2eroots\x80gversion\x01"
     return varint(len(header)) + header + b"".join(varint(len(c) + len(b)) + c + b for c, b in blocks)
+
+
+def folder_of(files: dict[str, bytes]) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """The CID of a directory of these files, and all its blocks."""
+    blocks, links = list[tuple[bytes, bytes]](), list[tuple[str, bytes]]()
+    for top in sorted({path.partition("/")[0] for path in files}):
+        if top in files:
+            links.append((top, raw_cid(files[top])))
+            blocks.append((raw_cid(files[top]), files[top]))
+        else:
+            below = {path.removeprefix(f"{top}/"): body for path, body in files.items() if path.startswith(f"{top}/")}
+            cid, more = folder_of(below)
+            links.append((top, cid))
+            blocks += more
+    node = unixfs(1, links=links)
+    return v0_cid(node), [(v0_cid(node), node), *blocks]
+
+
+def file_cid(data: bytes) -> str:
+    building = FileCid()
+    building.update(data)
+    return building.finish()
 
 
 def gateway(*, archive: bytes | None = None, block: bytes | None = None, plain: bytes | None = None) -> Answer:

@@ -11,6 +11,7 @@ import socket
 from typing import Self
 
 from aiohttp import web
+from tests.support.ipfs import base32, car, folder_of
 
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.submissions.fetch.cid import parse_cid
@@ -31,6 +32,7 @@ class LocalGateway:
 
     def __init__(self) -> None:
         self._blocks: dict[str, bytes] = {}
+        self._archives: dict[str, bytes] = {}
         self._runner: web.AppRunner | None = None
         self.asked = 0
         with socket.socket() as probe:
@@ -45,6 +47,12 @@ class LocalGateway:
         uri = raw_uri(content)
         self._blocks[uri.removeprefix("ipfs://")] = content
         return uri
+
+    def add_folder(self, files: dict[str, bytes]) -> str:
+        """Put a directory in, which is given as an archive of blocks."""
+        cid, blocks = folder_of(files)
+        self._archives[base32(cid)] = car(*blocks)
+        return f"ipfs://{base32(cid)}"
 
     async def start(self) -> None:
         app = web.Application(client_max_size=2**30)
@@ -63,6 +71,9 @@ class LocalGateway:
 
     async def _block(self, request: web.Request) -> web.Response:
         self.asked += 1
+        archive = self._archives.get(request.match_info["cid"])
+        if archive is not None and request.query.get("format") == "car":
+            return web.Response(body=archive, content_type="application/vnd.ipld.car")
         if request.query.get("format") != "raw":
             return web.Response(status=406)
         content = self._blocks.get(request.match_info["cid"])

@@ -33,7 +33,7 @@ from clara_eval.evaluation.round import EvaluationPlan, Round, Stage
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
 from clara_eval.evaluation.trace.document import TraceWriter, render
-from clara_eval.submissions.model import read_data_uri
+from clara_eval.submissions.model import Fetched, read_data_uri
 
 PLAN_BY_RULES = EvaluationPlan(("rules",))
 CONFIG_BY_MODELS = {
@@ -129,6 +129,23 @@ def answers_challenge() -> Challenge:
     return _handed_in(answers, {**config, "features": features, "submissionFormat": "json"})
 
 
+def links_challenge() -> Challenge:
+    """URLs, one of which leads nowhere, and one entry that is none."""
+    sent = [*(b" https://works.example/%d\n" % n for n in range(3)), b"https://works.example/none", b"Words, no URL."]
+    features = _lower("lines", "words", "bytes", "max_complexity")
+    return _handed_in(sent, {**CONFIG, "features": features, "submissionFormat": "url"})
+
+
+def _behind(sent: bytes) -> dict[str, object]:
+    """What a URL of `links_challenge` leads to, as a trace has it."""
+    found = re.fullmatch(rb"\s*https://works.example/(\w+)\s*", sent)
+    if found is None:
+        return {}
+    if not found[1].isdigit():
+        return {"linked": RECEIVED.body(Received(None, code="not_found", reason="Nothing is there."))}
+    return {"linked": RECEIVED.body(Received.of(Fetched(program(int(found[1])).encode(), "", immutable=False)))}
+
+
 def _lower(*names: str) -> list[dict[str, str]]:
     return [{"name": one, "better": "lower"} for one in names]
 
@@ -154,8 +171,9 @@ def evidence_of(challenge: Challenge) -> dict[str, Any]:
     metadata = Received.of(read_data_uri(challenge.challenge_uri, len(challenge.challenge_uri)))
     found: dict[str, Any] = {"metadata": {"content": metadata.content}, "rulings": []}
     for submission in challenge.submissions:
-        came = Received.of(read_data_uri(submission.solution_uri, len(submission.solution_uri)))
-        found[f"solution/{submission.submitter}"] = {"received": RECEIVED.body(came)}
+        came = read_data_uri(submission.solution_uri, len(submission.solution_uri))
+        received = RECEIVED.body(Received.of(came))
+        found[f"solution/{submission.submitter}"] = {"received": received, **_behind(came.content)}
     return found
 
 

@@ -13,13 +13,7 @@ from clara_eval.store.open import is_sqlite, is_there, sqlite_path
 
 
 def back_up(database_url: str, target: Path) -> int:
-    """Write everything that is committed, also what is still in the write-ahead log, and return the bytes.
-
-    Raises:
-        ConfigError: it is a Postgres database, which has its own tool.
-        BadInput: the file exists, or cannot be written.
-
-    """
+    """Write everything that is committed, also what is still in the write-ahead log, and return the bytes."""
     if not is_sqlite(database_url):
         raise ConfigError(
             "CLARA_DATABASE_URL is a Postgres database, which its own tool backs up.",

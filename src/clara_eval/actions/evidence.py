@@ -80,7 +80,8 @@ async def submitted_work(
 
 
 def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
-    received = base64.b64decode(found[f"solution/{account}"]["received"]["content"] or "")
+    solution = found[f"solution/{account}"]
+    received = base64.b64decode(solution.get("linked", solution["received"])["content"] or "")
     try:
         text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
     except (UnicodeDecodeError, BadSubmission):

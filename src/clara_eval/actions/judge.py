@@ -1,7 +1,4 @@
-"""Judge entries without a chain: one run that can be continued, and its results as files.
-
-Invariant: answers and runs of programs are kept in the folder of the results; a second run pays only for what is new.
-"""
+"""Judge entries without a chain, with results as files; a second run into the folder pays only for what is new."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from pathlib import Path
 
 from clara_eval.actions.judge_files import Judged, JudgedEntry, judged, write_results, write_whole
 from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_config
-from clara_eval.app import open_machine
+from clara_eval.app import open_fetch, open_machine
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.eval_config import EvalConfig, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.results import EvalStatus
-from clara_eval.evaluation.folder import FolderVenue, NamedContent
+from clara_eval.evaluation.folder import FolderFetch, FolderVenue, NamedContent
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.judge.port import ConnectedLlm
@@ -88,7 +85,8 @@ async def judge_entries(
                 status.meter = models.meter
                 status.expect(models.estimate_usd)
                 with closing(open_machine(settings)) as machine:
-                    sources = venue.sources(request.contents, pool.store, models, machine)
+                    fetch = FolderFetch({one.uri: one for one in request.contents}, open_fetch(settings))
+                    sources = venue.sources(fetch, pool.store, models, machine)
                     result = await evaluate_round(venue.given, plan, sources, status)
                 await status.say("complete", 100)
                 cost = models.meter()[1]

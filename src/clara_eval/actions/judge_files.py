@@ -20,7 +20,7 @@ from clara_eval.evaluation.result import EvaluationResult
 
 _ACCOUNT = re.compile("0x[0-9a-f]{40}(?![0-9a-f])")
 _COLUMNS = ("rank", "id", "winner", "score", "elo", "low", "high", "wins", "losses", "ties", "status", "reason")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")
 """How a cell begins that a spreadsheet would run."""
 
 
@@ -119,12 +119,8 @@ def _csv(found: Judged) -> str:
     table.writerow(_COLUMNS)
     for row in found.document["rankings"]:
         cells = ["" if row.get(name) is None else str(row[name]) for name in _COLUMNS]
-        table.writerow(f"'{cell}" if cell.startswith(_FORMULA) and not _is_number(cell) else cell for cell in cells)
+        table.writerow(f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells)
     return lines.getvalue()
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("-").replace(".", "", 1).isdigit()
 
 
 def _markdown(found: Judged, title: str) -> str:

@@ -73,10 +73,7 @@ async def publish_after_post(app: App, address: Address) -> None:
 
 @asynccontextmanager
 async def published_live(app: App, address: Address) -> AsyncIterator[None]:
-    """Show status and facts where keys are published while the body runs, each half minute, and at its end.
-
-    Once scores are posted nothing is shown by this: the documents of the result are published as a whole.
-    """
+    """Show status and facts where keys are published each half minute while the body runs, until scores are posted."""
     places = [place for place in app.places if place.takes_keys]
     if not places:
         yield

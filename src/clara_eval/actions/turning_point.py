@@ -1,8 +1,4 @@
-"""What would have changed an entry's place: its own games turned around, and the ratings made again.
-
-Invariant: only this entry's own games are turned; if the games rated again name other entries than were paid, nothing
-is said.
-"""
+"""What would have changed an entry's place: its own games turned around, and the ratings made again."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from clara_eval.app.adapters import (
     Connections,
     evaluator_address,
     open_chain,
+    open_fetch,
     open_machine,
     publication_places,
     reputation_registry,
@@ -15,6 +16,6 @@ from clara_eval.chain.sender import SendTimeouts
 
 __all__ = [
     "CALIBRATION_RUN", "App", "Caller", "Connections", "SendTimeouts", "check_judges", "evaluator_address",
-    "make_caller", "open_app", "open_caller", "open_chain", "open_jury", "open_machine", "open_reader",
+    "make_caller", "open_app", "open_caller", "open_chain", "open_fetch", "open_jury", "open_machine", "open_reader",
     "publication_places", "reputation_registry", "trace_fetch",
 ]  # fmt: skip

@@ -114,6 +114,10 @@ def publication_places(settings: Settings) -> tuple[Publication, ...]:
     return tuple(places)
 
 
+def open_fetch(settings: Settings) -> UriFetch:
+    return UriFetch(settings.ipfs_gateway)
+
+
 def trace_fetch(settings: Settings) -> UriFetch:
     """A fetcher of traces from IPFS, which may be larger than any submission."""
     return UriFetch(settings.ipfs_gateway, Web(FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)))

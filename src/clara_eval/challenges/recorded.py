@@ -83,12 +83,7 @@ async def _check_posted(case: RoundCase, digest: str) -> None:
 
 
 async def recorded_result(case: RoundCase) -> RecordedResult | None:
-    """The result that a person approved, or another version signed, as archived; None if the round is to be run.
-
-    Raises:
-        NeedsReview: a person rejected it.
-
-    """
+    """The archived result that a person approved or another version signed; None if the round is to be run."""
     challenge, store = case.challenge, case.ports.store
     digest = await case.journal.saved("digest", TEXT)
     review = await read_review(store, challenge.chain_id, challenge.address)

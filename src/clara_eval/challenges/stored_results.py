@@ -1,7 +1,4 @@
-"""Read the public documents of evaluations: comparisons, records of agents, and all of them for agents.
-
-A large round by rules stores no comparisons: each is made again from one document and the features of the two entries.
-"""
+"""Read the public documents of evaluations: comparisons, records of agents, and all of them for agents."""
 
 from __future__ import annotations
 

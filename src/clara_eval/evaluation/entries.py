@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.submissions.copies import Likeness, find_likeness
 from clara_eval.submissions.model import Rejected, Solution
 
+KeepFacts = Callable[[Mapping[Address, SubmissionFacts]], Awaitable[None]]
 READ_AT_ONCE = 16
 SHOWN = 3
 
@@ -104,13 +105,15 @@ class RoundReader:
 
     llm: StructuredLlm | None
     money: ReadingBudget | None
+    keep: KeepFacts | None = None
+    """Called with the facts of each entry that a model has read."""
 
     @classmethod
-    def of(cls, plan: EvaluationPlan, log: AnswerLog, models: ModelSource) -> RoundReader:
+    def of(cls, plan: EvaluationPlan, log: AnswerLog, models: ModelSource, keep: KeepFacts | None) -> RoundReader:
         if not plan.readers:
             return cls(None, plan.reading)
         others = tuple(models.reader((name,)) for name in plan.readers[1:])
-        return cls(StructuredLlm(models.reader(plan.readers), plan.tokens, others, log), plan.reading)
+        return cls(StructuredLlm(models.reader(plan.readers), plan.tokens, others, log), plan.reading, keep)
 
     async def settle_schema(self, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
         """Close the schema from the poster's words alone; also the names that a model typed."""
@@ -137,6 +140,8 @@ class RoundReader:
             executed = execution.executed.get(account) if execution else None
             found[account] = await extract_features(llm, schema, solution, context, executed)
             listener("extracting", len(found), len(solutions))
+            if self.keep is not None:
+                await self.keep({account: found[account]})
             return llm.share.spent if llm and llm.share else 0
 
         by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import JsonCodec
-from clara_eval.core.errors import BadSubmission, BadTrace
+from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.replay import Replay, replay
@@ -21,7 +21,7 @@ from clara_eval.evaluation.sources import Bodies, LiveSources, ModelSource, reco
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.harness import Machine
 from clara_eval.judge.port import JournalEntries
-from clara_eval.submissions.model import Fetched
+from clara_eval.submissions.model import Fetch, Fetched
 
 NAMES = "that these are all entries, and that they came from whom their names say: only this trace commits to them"
 _HASH = re.compile("0x[0-9a-f]{64}")
@@ -145,11 +145,8 @@ class FolderVenue:
     def submission_count(self) -> int:
         return len(self.folder.entries)
 
-    def sources(
-        self, contents: Sequence[NamedContent], store: JournalEntries, models: ModelSource, machine: Machine
-    ) -> LiveSources:
+    def sources(self, fetch: FolderFetch, store: JournalEntries, models: ModelSource, machine: Machine) -> LiveSources:
         """What a run of it asks, with what was run before."""
-        fetch = FolderFetch({one.uri: one for one in contents})
         return LiveSources(Journal(store, self.run), fetch, models, machine)
 
     def trace(self, plan: EvaluationPlan, result: EvaluationResult) -> Iterator[Entry]:
@@ -162,15 +159,15 @@ class FolderVenue:
 
 @dataclass(frozen=True, slots=True)
 class FolderFetch:
-    """Gives the contents that were read, by their URIs."""
+    """Gives the contents that were read, by their URIs; URLs in them lead to `beyond`."""
 
     contents: Mapping[str, NamedContent]
+    beyond: Fetch
 
     async def fetch(self, uri: str) -> Fetched:
-        if uri not in self.contents:
-            raise BadSubmission(f"There is no entry {uri[:120]!a}.", code="not_found")
-        found = self.contents[uri]
-        return Fetched(found.content, found.media_type, immutable=False)
+        if (found := self.contents.get(uri)) is not None:
+            return Fetched(found.content, found.media_type, immutable=False)
+        return await self.beyond.fetch(uri)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Play a tournament: ask the judges what the schedule asks for, and collect the comparisons.
-
-A large round by rules is decided at once, as columns, with one hash over all verdicts.
-"""
+"""Play a tournament: ask the judges what the schedule asks for; a large round by rules is decided at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Check a trace by evaluating its round again, from its own evidence to the same entries.
-
-Everything but the words of the models is recomputed. What a venue adds to a trace is checked by the venue.
-"""
+"""Check a trace by evaluating its round again: all but the words of the models and the venue's own is recomputed."""
 
 from __future__ import annotations
 

@@ -175,6 +175,8 @@ def _solution(piece: SubmissionResult) -> dict[str, object]:
         "received": RECEIVED.body(piece.received),
         "solutionHash": piece.submission.solution_hash,
     }
+    if piece.linked is not None:
+        body["linked"] = RECEIVED.body(piece.linked)
     verdict = piece.verdict
     if isinstance(verdict, Solution):
         body |= {

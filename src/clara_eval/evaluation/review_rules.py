@@ -1,8 +1,4 @@
-"""Why a result is flagged, and why a person looks at it before money moves.
-
-A new flag is one function in `RULES`; a reason that is no flag is one function in `review_reasons`. What is posted if
-nobody decides is in `review_defaults`.
-"""
+"""Why a result is flagged (one function in `RULES` a flag), and why a person looks at it before money moves."""
 
 from __future__ import annotations
 

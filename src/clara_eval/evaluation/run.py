@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.evaluation.entries import RoundReader, accounts, collect_entries, in_order, unevaluable
+from clara_eval.evaluation.entries import KeepFacts, RoundReader, accounts, collect_entries, in_order, unevaluable
 from clara_eval.evaluation.execution import choose_harness, run_all
 from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
@@ -110,12 +110,12 @@ async def evaluate_round(
     plan: EvaluationPlan,
     sources: Sources,
     listener: ProgressListener,
-    keep_features: Callable[[Mapping[Address, SubmissionFacts]], Awaitable[None]] | None = None,
+    keep_features: KeepFacts | None = None,
 ) -> EvaluationResult:
     """Rank the entries of a round; `plan` has the rulings of `sources` applied (`ruled_plan`)."""
     answers = KeptAnswers()
     log = AnswerLog(answers.keep, sources.unanswered)
-    reader = RoundReader.of(plan, log, sources.models)
+    reader = RoundReader.of(plan, log, sources.models, keep_features)
     schema, typed_by_model = await reader.settle_schema(given.metadata)
     entries = await collect_entries(given, sources, listener)
     judged, likeness, rulings = entries.judged, entries.likeness, sources.rulings

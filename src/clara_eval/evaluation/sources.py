@@ -1,13 +1,9 @@
-"""Where a run gets what it cannot compute: the submitted bytes, runs of programs and the answers of models.
-
-`LiveSources` asks the world once and journals what it said; `TraceSources` gives back what a trace recorded, checked
-against what can be recomputed.
-"""
+"""Where a run gets the submitted bytes, runs of programs and answers of models: asked once, or from a trace."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -33,7 +29,9 @@ from clara_eval.submissions.model import (
     SubmissionLimits,
     check_submission,
     fetch_submission,
+    following,
     is_data_uri,
+    linked_submission,
     read_data_uri,
 )
 
@@ -70,6 +68,8 @@ class SubmissionResult:
     submission: Submission
     received: Received
     verdict: Solution | Rejected
+    linked: Received | None = None
+    """What the submission leads to, if the config asks for a URL and it is one."""
 
     @classmethod
     def of(cls, submission: Submission, received: Received, config: EvalConfig) -> SubmissionResult:
@@ -79,6 +79,19 @@ class SubmissionResult:
     @property
     def is_outage(self) -> bool:
         return isinstance(self.verdict, Rejected) and self.verdict.is_outage
+
+
+async def _followed(
+    read: Callable[[Submission, EvalConfig, str], Awaitable[SubmissionResult]],
+    submission: Submission,
+    config: EvalConfig,
+) -> SubmissionResult:
+    """Read a submission; if the config asks for a URL and it is one, also what it leads to."""
+    found = await read(submission, config, "received")
+    if config.submission_format != "url" or isinstance(found.verdict, Rejected):
+        return found
+    linked = await read(linked_submission(found.verdict), replace(config, submission_format=None), "linked")
+    return replace(found, verdict=following(found.verdict, linked.verdict), linked=linked.received)
 
 
 RECEIVED = JsonCodec(Received)
@@ -112,11 +125,14 @@ class LiveSources:
     """Whether an entry that could not be read before is fetched once more."""
 
     async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
+        return await _followed(self._read, submission, config)
+
+    async def _read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
         """Fetch once; the first reason of an outage stays, so that the result does not change."""
-        account = submission.submitter
-        if (saved := await self.journal.saved(_RECEIVED_KEY + account, RECEIVED)) is not None:
+        name = submission.submitter + ("" if part == "received" else f"/{part}")
+        if (saved := await self.journal.saved(_RECEIVED_KEY + name, RECEIVED)) is not None:
             return SubmissionResult.of(submission, saved, config)
-        missed = await self.journal.saved(_MISSED_KEY + account, RECEIVED)
+        missed = await self.journal.saved(_MISSED_KEY + name, RECEIVED)
         if missed is not None and not self.tries_again:
             return SubmissionResult.of(submission, missed, config)
         limits = SubmissionLimits() if missed is None else SubmissionLimits(retry_after_seconds=())
@@ -125,7 +141,7 @@ class LiveSources:
         if missed is not None and found.is_outage:
             return SubmissionResult.of(submission, missed, config)
         key = _MISSED_KEY if found.is_outage else _RECEIVED_KEY
-        kept = await self.journal.keep(key + account, RECEIVED, received)
+        kept = await self.journal.keep(key + name, RECEIVED, received)
         return found if kept == received else SubmissionResult.of(submission, kept, config)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
@@ -205,8 +221,13 @@ class TraceSources:
         return reveal
 
     async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
+        return await _followed(self._read, submission, config)
+
+    async def _read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
         key = f"solution/{submission.submitter}"
-        received = RECEIVED.read(self._body(key)["received"])
+        if part not in (body := self._body(key)):
+            raise BadTrace(f"{key} does not record what its URL leads to.", entry=key)
+        received = RECEIVED.read(body[part])
         if is_data_uri(submission.solution_uri) and not _matches_data_uri(received, submission):
             raise BadTrace(f"What {key} records is not what its data: URI holds.", entry=key)
         return SubmissionResult.of(submission, received, config)
@@ -339,10 +360,7 @@ class _RecordedAsker:
 
 def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
-    told = [f"{name} {_word(theirs, name)} (here: {_word(ours, name)})" for name in names[:SHOWN_DIFFERENCES]]
+    words = [[str(one.get(name, "none"))[:40] for one in (theirs, ours)] for name in names[:SHOWN_DIFFERENCES]]
+    told = [f"{name} {there} (here: {here})" for name, (there, here) in zip(names, words, strict=False)]
     more = f", and {len(names) - len(told)} more that differ" if len(names) > len(told) else ""
     return f"{', '.join(told)}{more}"
-
-
-def _word(machine: Mapping[str, object], name: str) -> str:
-    return str(machine[name])[:40] if name in machine else "none"

@@ -1,7 +1,4 @@
-"""The commands as functions: `clara-eval challenge submit` is `challenge_submit`.
-
-Invariant: errors are `ClaraError`s, nothing is printed, and the environment is read only if no settings are given.
-"""
+"""The commands as functions, under their names; they raise `ClaraError`s and print nothing."""
 
 from __future__ import annotations
 
@@ -66,10 +63,7 @@ async def challenge_try(address: str, draft: str | Path, settings: Settings | No
 async def challenge_submit(
     address: str, solution: str | Path, settings: Settings | None = None, *, register: bool = False, send: bool = False
 ) -> ActResult:
-    """Submit a text, or the path of a file or folder; without `send` only the plan is returned.
-
-    `send` signs with CLARA_WALLET_KEY; without a key the transactions come back unsigned.
-    """
+    """Submit a text, or the path of a file or folder; without `send`, or without a wallet's key, nothing is sent."""
     from clara_eval.actions.submit import SubmissionInput, submit
 
     content, file = ("", str(solution)) if isinstance(solution, Path) else (solution, "")

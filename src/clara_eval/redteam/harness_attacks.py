@@ -1,7 +1,4 @@
-"""Attack carelessly written harnesses in the real sandboxes, and measure what was gained.
-
-Input: `attacks/`, for each language a harness, the honest solution and its attacks under `//// KIND NAME: WHAT`.
-"""
+"""Attack carelessly written harnesses (`attacks/`) in the real sandboxes, and measure what was gained."""
 
 from __future__ import annotations
 

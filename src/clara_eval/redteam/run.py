@@ -10,13 +10,14 @@ from pathlib import Path
 
 from clara_eval.core.errors import BadInput
 from clara_eval.redteam import copying, lies, placing
+from clara_eval.redteam.archives import measure_archives
 from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
 from clara_eval.redteam.harness_attacks import measure_harnesses
 from clara_eval.redteam.injection import measure_denial, measure_injection
 from clara_eval.redteam.names import measure_names
 from clara_eval.redteam.report import Figure, RedteamReport
 
-SECTIONS = ("injection", "denial", "names", "lies", "harness", "ties", "utility", "copies", "ordinary")
+SECTIONS = ("injection", "denial", "names", "lies", "harness", "archives", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
 HONEST = Path("bench", "honest")
 """Independent solutions of small tasks, in a checkout of the repository; the installed package has none."""
@@ -66,6 +67,7 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         "names": lambda: asyncio.run(measure_names(seed)),
         "lies": lambda: asyncio.run(_lies(attack)),
         "harness": measure_harnesses,
+        "archives": measure_archives,
         "ties": lambda: (
             placing.measure_ties(attack.count(300), seed) + placing.measure_stability(attack.count(60), seed)
         ),

@@ -1,8 +1,4 @@
-"""Find entries that repeat one another: copies, which are refused, and similar work, which is ranked and shown.
-
-Refused are equal bytes, and equal tokens of a length that cannot be chance. The author is whom the chain shows first
-with this content.
-"""
+"""Find entries that repeat one another: copies, which are refused, and similar work, which is ranked and shown."""
 
 from __future__ import annotations
 
@@ -81,9 +77,8 @@ class Authors:
 
 def _fixing(solution: Solution) -> tuple[str, ...]:
     """The hashes that fix exactly this content: that of the bytes, and that of a URI which fixes them."""
-    if solution.hash_kind == "content" or not solution.pinned:
-        return (solution.content_keccak,)
-    return solution.content_keccak, solution.submission.solution_hash.lower()
+    own = (solution.content_keccak,)
+    return (*own, solution.submission.solution_hash.lower()) if solution.pinned else own
 
 
 CopyKind = Literal["exact", "normalised"]
@@ -158,11 +153,7 @@ class Likeness:
 def find_likeness(
     solutions: Iterable[Solution], *, template: str = "", versions: Iterable[Version] = (), key: bytes = b""
 ) -> Likeness:
-    """Find copies among all, and similar ones among those that are no copies.
-
-    `template` is the problem statement. `key` is something that nobody knew when the submissions were written, so that
-    none is written to deceive the sample.
-    """
+    """Find copies, and similar ones among the rest; nobody knew `key` when the submissions were written."""
     held = tuple(solutions)
     authors = Authors.of(held, tuple(versions))
     ordered = sorted(held, key=authors.order)
@@ -179,11 +170,12 @@ def find_likeness(
         )
         for one in alike
     ]
+    once = {pair.later: pair for pair in reversed(similar)}
     ranked = [one for one in ordered if one.submission.submitter not in heads]
     return Likeness(
         clusters,
         _families(ranked, similar),
-        _once(similar),
+        tuple(once[account] for account in sorted(once)),
         tuple(sorted(authors.taken(ranked))),
     )
 
@@ -208,14 +200,6 @@ def _oriented(authors: Authors, works: Sequence[Solution], kind: SimilarKind, sh
     contested = authors.may_be_first(later, earlier, works)
     accounts = earlier.submission.submitter, later.submission.submitter
     return Similar(*accounts, kind, round(share, 2), contested)
-
-
-def _once(similar: Iterable[Similar]) -> tuple[Similar, ...]:
-    """One for each later entry, in order of the later ones."""
-    found: dict[Address, Similar] = {}
-    for pair in similar:
-        found.setdefault(pair.later, pair)
-    return tuple(found[account] for account in sorted(found))
 
 
 def _families(ranked: Sequence[Solution], similar: Sequence[Similar]) -> dict[Address, Address]:

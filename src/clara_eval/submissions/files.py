@@ -1,8 +1,4 @@
-"""Submissions of many files: read a tar, tar.gz or zip in memory, and write its files as one canonical text.
-
-Invariant: two readers see one tree. What is damaged, ambiguous, linked or leads outside is refused in words; what is
-unpacked is bounded. The order is that of the paths' bytes; one folder around everything is left out.
-"""
+"""Submissions of many files: read a tar, tar.gz or zip in memory, bounded, as one tree and one canonical text."""
 
 from __future__ import annotations
 
@@ -12,9 +8,10 @@ import re
 import struct
 import tarfile
 import unicodedata
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -22,6 +19,7 @@ from typing import Literal
 from clara_eval.code import language_name
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import sha256_hex
+from clara_eval.submissions.programs import one_program
 
 MOST_FILES = 1_000
 MOST_BYTES = 4 * 1024 * 1024
@@ -35,10 +33,6 @@ IGNORED = frozenset({".git", ".venv", "node_modules", "__pycache__", "__MACOSX",
 """Names that are not packed from a folder; in an archive they count as every other file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _ENDINGS = ("py", "js", "mjs", "jsx", "ts", "tsx", "sol", "rs", "go")
-_OWN_IMPORT = re.compile(r"^[ \t]*import\b[^;\"']{0,2000}[\"']\.{1,2}/[^\"'\n]*[\"'][^;\n]*;?[ \t]*$", re.MULTILINE)
-_LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILINE)
-_PROGRAMS = ("submission", "solution", "main")
-_LOADER = Path(__file__).with_name("python_tree.py")
 
 FileKind = Literal["code", "text", "binary", "omitted"]
 
@@ -85,16 +79,11 @@ class FileTree:
         return "".join(f"{mark} === {one.path} ===\n{_ended(one.text)}" for one in code)
 
     def program(self, language: str) -> str | None:
-        """One source to run. Python files import each other; others are joined, without imports of each other."""
+        """One source to run, whose files import each other."""
         code = self._code()
         if len(code) < 2 or language != self.language:
             return self.code
-        if language == "python":
-            return _python_program(code)
-        joined = _OWN_IMPORT.sub("", "".join(_ended(one.text) for one in code))
-        licenses = iter(_LICENSE.findall(joined))
-        first = f"{next(licenses, '')}\n" if language == "solidity" else ""
-        return first + _LICENSE.sub("", joined) if first else joined
+        return one_program({one.path: _ended(one.text) for one in code}, language)
 
     def _code(self) -> list[SubmittedFile]:
         return [one for one in self.files if one.kind == "code"]
@@ -141,28 +130,39 @@ def read_archive(content: bytes, language: str | None = None) -> FileTree:
     size, seen = 0, set[str]()
     try:
         for number, (name, body) in enumerate(_members(content, most)):
-            path = _checked_path(name)
+            path = checked_path(name)
             size += len(body)
             if number >= MOST_FILES:
-                raise _bad(f"it holds more than {MOST_FILES:,} files", "too_large")
+                raise bad_archive(f"it holds more than {MOST_FILES:,} files", "too_large")
             if size > most:
-                raise _bad(f"unpacked it has more than {most:,} bytes", "too_large")
+                raise bad_archive(f"unpacked it has more than {most:,} bytes", "too_large")
             if is_archive(body):
-                raise _bad(f"{path!r} in it is an archive too")
+                raise bad_archive(f"{path!r} in it is an archive too")
             if path.casefold() in seen:
-                raise _bad(f"the name {path!r} occurs twice, or differs from another only in case")
+                raise bad_archive(f"the name {path!r} occurs twice, or differs from another only in case")
             seen.add(path.casefold())
             found[path] = body
     except (struct.error, zlib.error, ValueError, IndexError) as bad:
-        raise _bad(f"it is damaged or cut off ({bad})") from None
+        raise bad_archive(f"it is damaged or cut off ({bad})") from None
     folders = {
         "/".join(path.split("/")[:depth]).casefold() for path in found for depth in range(1, path.count("/") + 1)
     }
     if both := folders & seen:
-        raise _bad(f"{min(both)!r} is a file and a folder")
+        raise bad_archive(f"{min(both)!r} is a file and a folder")
     if not found:
         raise BadSubmission("The archive holds no files.", code="empty")
     return _tree(found, language)
+
+
+def pack_files(files: Mapping[str, bytes]) -> bytes:
+    """One archive whose bytes depend on nothing but the files: a zip without compression."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(files, key=str.encode):
+            entry = zipfile.ZipInfo(path)
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            archive.writestr(entry, files[path])
+    return packed.getvalue()
 
 
 def pack_folder(folder: Path) -> bytes:
@@ -214,27 +214,21 @@ def _ended(text: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _python_program(code: Sequence[SubmittedFile]) -> str:
-    tops = [one.path for one in code if "/" not in one.path]
-    known = [path for name in _PROGRAMS for path in tops if path == f"{name}.py"]
-    first = (known or tops or [code[0].path])[0]
-    modules = {one.path: one.text for one in code}
-    return f"{_LOADER.read_text(encoding='utf-8')}\nload({modules!r}, {first!r}, globals())\n"
-
-
-def _checked_path(name: bytes) -> str:
+def checked_path(name: bytes) -> str:
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:
-        raise _bad(f"the name {name[:80]!r} is not UTF-8") from None
+        raise bad_archive(f"the name {name[:80]!r} is not UTF-8") from None
     path = path.removeprefix("./")
     parts = path.split("/")
     if path.startswith("/") or "\\" in path or re.match(r"[A-Za-z]:", path) or {"", ".", ".."} & set(parts):
-        raise _bad(f"the name {path[:80]!r} is not a path inside it")
+        raise bad_archive(f"the name {path[:80]!r} is not a path inside it")
     if _CONTROL.search(path) or re.search(r"[\t\n\r]", path) or not unicodedata.is_normalized("NFC", path):
-        raise _bad(f"the name {path[:80]!a} holds characters that names do not have")
+        raise bad_archive(f"the name {path[:80]!a} holds characters that names do not have")
     if len(parts) > DEEPEST or len(path) > LONGEST_PATH:
-        raise _bad(f"the name {path[:80]!r}… is deeper than {DEEPEST} folders or longer than {LONGEST_PATH} characters")
+        raise bad_archive(
+            f"the name {path[:80]!r}… is deeper than {DEEPEST} folders or longer than {LONGEST_PATH} characters"
+        )
     return path
 
 
@@ -248,7 +242,7 @@ def _inflated(raw: bytes, most: int, window: int) -> bytes:
     unpacker = zlib.decompressobj(window)
     found = unpacker.decompress(raw, most + 1)
     if len(found) > most:
-        raise _bad(f"unpacked it has more than {most:,} bytes", "too_large")
+        raise bad_archive(f"unpacked it has more than {most:,} bytes", "too_large")
     if not unpacker.eof or unpacker.unused_data:
         raise ValueError("the compressed data ends too early, or something follows it")
     return found
@@ -270,7 +264,7 @@ def _tar(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
         elif kind not in b"g5":
             own, folder = head[:100].partition(b"\0")[0], head[345:500].partition(b"\0")[0]
             if kind not in b"0\0":
-                raise _bad(f"{(name or own)[:80]!r} in it is a link or no plain file")
+                raise bad_archive(f"{(name or own)[:80]!r} in it is a link or no plain file")
             yield name or (folder + b"/" + own if folder and head[257:263] == b"ustar\0" else own), body
         name = name if kind in b"Lxg" else b""
     raise ValueError("its end is missing")
@@ -313,9 +307,9 @@ def _zip(raw: bytes, most: int) -> Iterator[tuple[bytes, bytes]]:
         if start != b"PK\x01\x02" or local != b"PK\x03\x04" or raw[offset + 30 : offset + 30 + own_named] != name:
             raise ValueError("its two lists of files differ")
         if flags & 1 or method not in {0, 8}:
-            raise _bad(f"{name[:80]!r} in it is encrypted, or packed in a way that is not read")
+            raise bad_archive(f"{name[:80]!r} in it is encrypted, or packed in a way that is not read")
         if mode & 0xF000 not in {0, 0x4000, 0x8000}:
-            raise _bad(f"{name[:80]!r} in it is a link or no plain file")
+            raise bad_archive(f"{name[:80]!r} in it is a link or no plain file")
         if name.endswith(b"/"):
             continue
         body = raw[data : data + packed] if method == 0 else _inflated(raw[data : data + packed], most, -15)
@@ -337,7 +331,7 @@ def estimate_tokens(text: str) -> int:
     return (plain + 2) // 3 + (size - plain)
 
 
-def _bad(why: str, code: str = "bad_archive") -> BadSubmission:
+def bad_archive(why: str, code: str = "bad_archive") -> BadSubmission:
     return BadSubmission(
         f"The archive is not read: {why}.", code=code, remedy="Pack plain files, for example `tar czf`."
     )

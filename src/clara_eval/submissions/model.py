@@ -1,8 +1,4 @@
-"""Fetch the bytes behind a submission and check them: a `Solution`, or the reason why it is not judged (`Rejected`).
-
-Invariant: no content is cut or repaired, none raises; `data:` URIs are read strictly, so that two readers never see two
-contents.
-"""
+"""Fetch the bytes behind a submission and check them, none cut or repaired: a `Solution`, or why not (`Rejected`)."""
 
 from __future__ import annotations
 
@@ -38,6 +34,7 @@ REJECTIONS = {
     "not_utf8": "the content is not UTF-8 text",
     "binary": "the content is not text",
     "not_json": "the config asks for JSON, and it is not",
+    "not_url": "the config asks for a URL, and it is not",
     "bad_archive": "the archive is damaged, or holds links, names that lead outside, twins or another archive",
     "excluded": "a person excluded it in review",
     "unevaluable": "no model could tell anything about it, and nothing about it is measured",
@@ -111,6 +108,7 @@ class Rejected:
 
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+_LINK = re.compile(rb"[ \t\r\n]*((?:https?|ipfs)://[!-~]{1,2000})[ \t\r\n]*", re.IGNORECASE)
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
@@ -181,9 +179,13 @@ def _check(
         raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
     keccak = keccak_hex(content)
     hash_kind = _match_hash(submission, keccak)
+    if form == "url" and not _LINK.fullmatch(content):
+        raise BadSubmission("It is not one http:, https: or ipfs: URL of at most 2,000 characters.", code="not_url")
     tree = read_archive(content, language) if is_archive(content) else None
     text = tree.document if tree else text_of(content)
-    _check_substance("".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text, limits)
+    if form != "url":
+        written = "".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text
+        _check_substance(written, limits)
     if form == "json":
         json_shape(text)
     if (tokens := most_tokens(text)) > limits.max_tokens:
@@ -204,6 +206,20 @@ def _check(
         note=fetched.note,
         tree=tree,
     )
+
+
+def linked_submission(found: Solution) -> Submission:
+    """The submission that a URL, checked as such, leads to: the URL is its commitment, `http:` is asked over TLS."""
+    link = re.sub("^http:", "https:", found.text.strip(" \t\r\n"), flags=re.IGNORECASE)
+    return replace(found.submission, solution_uri=link, solution_hash=keccak_hex(link.encode()))
+
+
+def following(found: Solution, linked: Solution | Rejected) -> Solution | Rejected:
+    """The verdict on a URL: that on what it leads to, which the chain fixes only if it fixes both."""
+    if isinstance(linked, Rejected):
+        return replace(linked, submission=found.submission, reason=f"Its URL: {linked.reason}")
+    pinned = found.pinned and linked.pinned
+    return replace(linked, submission=found.submission, hash_kind=found.hash_kind, pinned=pinned)
 
 
 def _match_hash(submission: Submission, content_keccak: str) -> Literal["content", "uri"]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.ipfs import file_cid
 from tests.support.ipfs_node import Lie, LocalIpfsNode
 from tests.support.publish_documents import ADDRESS, CHAIN, DIGEST, TRACE, Breaking, StorePublication, filled
 
@@ -15,7 +16,6 @@ from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.publication.ipfs import IpfsPublication
 from clara_eval.store.publication.publish_documents import publish_documents, trace_uri, unpublished
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.submissions.fetch.cid import file_cid
 
 CID = file_cid("".join(TRACE).encode())
 

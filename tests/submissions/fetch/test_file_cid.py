@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.ipfs import file_cid
 
-from clara_eval.submissions.fetch.cid import LEAF_BYTES, FileCid, file_cid, parse_cid
-from clara_eval.submissions.fetch.ipfs import read_file
+from clara_eval.submissions.fetch.cid import LEAF_BYTES, FileCid, parse_cid
+from clara_eval.submissions.fetch.ipfs import read_work
 
 REFERENCE = {
     0: "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
@@ -45,7 +46,7 @@ def test_the_pieces_make_no_difference(data: bytes, step: int) -> None:
         building.update(data[start : start + step])
     cid = building.finish()
     assert cid == file_cid(data)
-    assert read_file({parse_cid(name): block for name, block in blocks.items()}, parse_cid(cid), (), 10_000) == data
+    assert read_work({parse_cid(name): block for name, block in blocks.items()}, parse_cid(cid), (), 10_000) == data
 
 
 def test_a_tree_is_read_back_from_its_blocks() -> None:
@@ -55,4 +56,4 @@ def test_a_tree_is_read_back_from_its_blocks() -> None:
     building.update(data)
     root = parse_cid(building.finish())
     assert len(blocks) == 5
-    assert read_file({parse_cid(name): block for name, block in blocks.items()}, root, (), 10**7) == data
+    assert read_work({parse_cid(name): block for name, block in blocks.items()}, root, (), 10**7) == data

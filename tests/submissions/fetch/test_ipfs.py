@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import tarfile
 from collections import Counter
 from collections.abc import AsyncIterator
+from io import BytesIO
 
 import pytest
 from aiohttp import web as server
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.hostile_web import GOOD, HostileWeb
-from tests.support.ipfs import Answer, base32, base58, car, field, gateway, raw_cid, unixfs, v0_cid
+from tests.support.ipfs import Answer, base32, base58, car, field, folder_of, gateway, raw_cid, unixfs, v0_cid
 
+from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission, ConfigError
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.submission import Submission
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.cid import Cid, parse_cid, read_cid
-from clara_eval.submissions.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri, read_car, read_file
-from clara_eval.submissions.model import Outage
+from clara_eval.submissions.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri, read_car, read_work
+from clara_eval.submissions.files import pack_files
+from clara_eval.submissions.model import Fetched, Outage, Solution, check_submission
 
 CONTENT = GOOD.encode()
 
@@ -160,20 +166,104 @@ async def test_an_archive_with_too_much_in_it_is_no_verdict(hostile: HostileWeb)
 
 
 async def test_what_is_no_file_is_refused(hostile: HostileWeb) -> None:
-    """A directory, a missing entry and a tree that names itself without end are lasting verdicts."""
-    folder = unixfs(1, links=[("a", raw_cid(CONTENT))])
+    """A link, a missing entry and a tree that names itself without end are lasting verdicts."""
+    link = unixfs(4, b"/etc/passwd")
+    folder = unixfs(1, links=[("a", v0_cid(link))])
     root = v0_cid(folder)
-    for uri, code in ((f"ipfs://{base58(root)}", "unreadable"), (f"ipfs://{base58(root)}/b", "not_found")):
+    for path, code in (("a", "unreadable"), ("b", "not_found")):
         with pytest.raises(BadSubmission) as caught:
-            await fetch(hostile, uri, gateway(archive=car((root, folder))))
+            await fetch(
+                hostile, f"ipfs://{base58(root)}/{path}", gateway(archive=car((root, folder), (v0_cid(link), link)))
+            )
         assert caught.value.code == code
     blocks = [unixfs(2)]
     for _ in range(30):
         blocks.append(unixfs(2, links=[("", v0_cid(blocks[-1]))] * 2))
     top = parse_cid(base58(v0_cid(blocks[-1])))
     with pytest.raises(BadSubmission) as caught:
-        read_file(read_car(car(*((v0_cid(block), block) for block in blocks))), top, (), 1_000)
+        read_work(read_car(car(*((v0_cid(block), block) for block in blocks))), top, (), 1_000)
     assert caught.value.code == "too_large"
+
+
+FILES = {"main.py": b"import parts.fee\n", "parts/fee.py": CONTENT, "parts/deep/notes é.md": b"Words, words.\n"}
+
+
+def trustless(blocks: list[tuple[bytes, bytes]]) -> Answer:
+    """A gateway that gives of a directory its own block, or with the scope `all` everything below."""
+
+    async def answer(request: server.Request) -> server.StreamResponse:
+        if request.query.get("format") != "car":
+            return server.Response(status=406)
+        given = blocks if request.query["dag-scope"] == "all" else blocks[:1]
+        return server.Response(body=car(*given), content_type="application/vnd.ipld.car")
+
+    return answer
+
+
+async def test_a_directory_is_the_archive_of_its_files(hostile: HostileWeb) -> None:
+    """Nested files come out verified, as the tree and the work of a tar of them; the bytes depend on nothing else."""
+    cid, blocks = folder_of(FILES)
+    content, immutable, note = await fetch(hostile, f"ipfs://{base58(cid)}", trustless(blocks))
+    assert (immutable, note) == (True, "")
+    assert content == pack_files(dict(reversed(FILES.items())))
+    out = BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for path, body in FILES.items():
+            entry = tarfile.TarInfo(f"work/{path}")
+            entry.size = len(body)
+            tar.addfile(entry, BytesIO(body))
+    packed = out.getvalue()
+    checked = []
+    for uri, body in ((f"ipfs://{base58(cid)}", content), ("data:,tar", packed)):
+        handed = Submission(Address("0x" + "11" * 20), 1, uri, keccak_hex(uri.encode()), 1, 1)
+        found = check_submission(handed, Fetched(body, "", immutable=True))
+        assert isinstance(found, Solution)
+        checked.append((found.text, found.work_sha256, found.language, found.pinned))
+    assert checked[0] == checked[1]
+    assert checked[0][2:] == ("python", True)
+
+
+async def test_a_directory_is_refused_in_words_or_waited_for(hostile: HostileWeb) -> None:
+    """Links, shards, names that lead outside, twins and too many parts are verdicts; missing blocks are an outage."""
+    raw, link, shard = raw_cid(CONTENT), unixfs(4, b"../../etc"), unixfs(5, b"x")
+    empty, twice = raw_cid(b""), [("a", raw)] * 2
+    wide = unixfs(1, links=[(f"{n:x}", b"\x01\x55\x00\x01x") for n in range(3_000)])
+    bomb = [wide]
+    for _ in range(3):
+        bomb.append(unixfs(1, links=[(f"{n:x}", v0_cid(bomb[-1])) for n in range(900)]))
+    chunk = unixfs(2, links=[("", empty)] * 500)
+    slow = [unixfs(2, b"%d" % n, [("", v0_cid(chunk))] * 8) for n in range(60)]
+    cases: dict[str, tuple[bytes, list[bytes], str]] = {
+        "link": (unixfs(1, links=[("a", v0_cid(link))]), [link], "bad_archive"),
+        "shard": (shard, [], "bad_archive"),
+        "shard below": (unixfs(1, links=[("a", v0_cid(shard))]), [shard], "bad_archive"),
+        "outside": (unixfs(1, links=[("..", raw)]), [], "bad_archive"),
+        "slash": (unixfs(1, links=[("a/b", raw)]), [], "bad_archive"),
+        "no name": (unixfs(1, links=[("", raw)]), [], "bad_archive"),
+        "control": (unixfs(1, links=[("a\nb", raw)]), [], "bad_archive"),
+        "twins": (unixfs(1, links=twice), [], "bad_archive"),
+        "not UTF-8": (field(2, field(1, raw) + field(2, b"\xff")) + field(1, field(1, 1)), [], "bad_archive"),
+        "wide": (bomb[-1], bomb[:-1], "too_large"),
+        "many parts": (
+            unixfs(1, links=[(f"{n}", v0_cid(one)) for n, one in enumerate(slow)]),
+            [*slow, chunk],
+            "too_large",
+        ),
+    }
+    for name, (root, below, code) in cases.items():
+        blocks = [(v0_cid(root), root), (raw, CONTENT), (empty, b""), *((v0_cid(one), one) for one in below)]
+        with pytest.raises(BadSubmission) as caught:
+            await fetch(hostile, f"ipfs://{base58(v0_cid(root))}", trustless(blocks))
+        assert (name, caught.value.code) == (name, code)
+        assert str(caught.value).endswith(".")
+    cid, blocks = folder_of({f"{n}.txt": b"%d" % n * 9_000 for n in range(10, 20)})
+    with pytest.raises(BadSubmission) as caught:
+        await fetch(hostile, f"ipfs://{base58(cid)}", trustless(blocks))
+    assert caught.value.code == "too_large"
+    cid, blocks = folder_of(FILES)
+    for answer in (trustless(blocks[:-1]), gateway(block=blocks[0][1], plain=b"<html>Index of /</html>")):
+        with pytest.raises(Outage):
+            await fetch(hostile, f"ipfs://{base58(cid)}", answer)
 
 
 def test_known_cids_are_read() -> None:
@@ -238,7 +328,7 @@ def test_nodes_of_any_bytes_never_crash(noise: bytes) -> None:
     """A dag-pb block of noise gives bytes, a verdict about the submission, or ValueError."""
     cid = parse_cid(base58(v0_cid(noise)))
     with contextlib.suppress(ValueError, BadSubmission):
-        assert isinstance(read_file({cid: noise}, cid, (), 1_000), bytes)
+        assert isinstance(read_work({cid: noise}, cid, (), 1_000), bytes)
 
 
 class _Counted(dict[Cid, bytes]):
@@ -258,7 +348,7 @@ def test_a_block_named_many_times_is_read_once() -> None:
     leaf = unixfs(2, b"ab") + field(1, field(1, 2) + field(2, b"ab") + field(4, 1) * 500)
     root = unixfs(2, links=[("", v0_cid(leaf))] * 1000)
     blocks = _Counted(read_car(car((v0_cid(root), root), (v0_cid(leaf), leaf))))
-    assert read_file(blocks, read_cid(v0_cid(root))[0], (), 4096) == b"ab" * 1000
+    assert read_work(blocks, read_cid(v0_cid(root))[0], (), 4096) == b"ab" * 1000
     assert set(blocks.taken.values()) == {1}
 
 

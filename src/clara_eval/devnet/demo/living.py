@@ -1,7 +1,4 @@
-"""`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next.
-
-The chain's time is this machine's. The running round is judged by a slow endpoint here; without its client, by rules.
-"""
+"""`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next."""
 
 from __future__ import annotations
 

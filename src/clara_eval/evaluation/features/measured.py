@@ -1,7 +1,4 @@
-"""The catalogue of features that tools compute, for text and code; None if a feature cannot be measured.
-
-Markdown counts as code if it is not valid code as a whole and has fenced blocks in the language.
-"""
+"""The catalogue of features that tools compute, for text and code; None if a feature cannot be measured."""
 
 from __future__ import annotations
 

@@ -56,6 +56,13 @@ class LazyGroup(TyperGroup):
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<11}", lines[name]) for name in names])
 
+    def get_params(self, ctx: Any) -> Any:
+        """Flags with False, not None, as their default: to convert None, typer loads pydantic before any command."""
+        for param in (found := super().get_params(ctx)):
+            if getattr(param, "is_flag", False) and param.default is None:
+                param.default = False
+        return found
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["help"]:
             if not args[1:]:

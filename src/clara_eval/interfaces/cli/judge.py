@@ -29,7 +29,7 @@ def judge(
 ) -> None:
     """Judge entries without a chain; called again, it continues and pays for nothing twice."""
     run = load("judge_run:run")
-    run(source, config, out, judges=judges, winners=winners, max_usd=max_usd, dry_run=dry_run, as_json=json)
+    run(source, config, out, (judges, winners, max_usd), dry_run=dry_run, as_json=json)
 
 
 def view(

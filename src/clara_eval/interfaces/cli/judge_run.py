@@ -19,20 +19,13 @@ from clara_eval.interfaces.cli.output import answer
 
 
 def run(
-    source: str,
-    config: Path,
-    out: Path,
-    *,
-    judges: str,
-    winners: int | None,
-    max_usd: float | None,
-    dry_run: bool,
-    as_json: bool,
+    source: str, config: Path, out: Path, asked: tuple[str, int | None, float | None], *, dry_run: bool, as_json: bool
 ) -> None:
+    """Quote, or judge; `asked` has judges, winners and dollars."""
     settings = Settings.from_env()
     _, content = read_config(config, as_json=as_json)
     title = "Entries" if source == "-" else Path(source).resolve().stem
-    request = JudgeRequest(read_entries(source), content, judges, winners, max_usd, title)
+    request = JudgeRequest(read_entries(source), content, *asked, title)
     if dry_run:
         quoted = quote_judging(request, settings)
         answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))

@@ -1,8 +1,4 @@
-"""How a tool is defined and answers.
-
-A definition is exact and short: an unknown argument is an error. An answer is a short text, and the whole document as
-structured content.
-"""
+"""How a tool is defined and answers: a short text, and the whole document as structured content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Publish in one namespace of Cloudflare KV through the official SDK.
-
-Invariant: a bulk is written when `put_keys` returns; parts of a large trace are there before the key that lists them.
-"""
+"""Publish in one namespace of Cloudflare KV; parts of a large trace are there before the key that lists them."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import SecretStr
 
 from clara_eval.core.errors import ClaraError, ConfigError, Temporary
 from clara_eval.core.extras import require
@@ -32,27 +29,6 @@ ROUNDS = 5
 _SECONDS = 60.0
 
 Pair = dict[str, Any]
-
-
-class _Written(BaseModel):
-    successful_key_count: float | None = None
-    unsuccessful_keys: list[str] | None = None
-
-
-class _Answer(BaseModel):
-    success: bool
-    result: _Written | None = None
-
-    def is_for_all(self, count: int) -> bool:
-        result = self.result or _Written()
-        return self.success and not result.unsuccessful_keys and result.successful_key_count in (None, count)
-
-
-class _Beside(BaseModel):
-    result: dict[str, object] | None = None
-
-
-T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +87,28 @@ class CloudflareKv:
             raw = await read(key, account_id=self.account, namespace_id=self.namespace)
         except NotFoundError:
             return None
-        found = _read(_Beside, await raw.text())
+        found = _answer(await raw.text())
         if found is None:
             raise Temporary("Cloudflare KV answers something unreadable.", remedy="It is tried again by itself.")
-        text = (found.result or {}).get(field)
+        text = found["result"].get(field)
         return text if isinstance(text, str) else None
 
     async def _put(self, client: Any, bulk: Sequence[Pair]) -> None:
-        waiting, pause, readable = list(bulk), self.pause_seconds, True
+        waiting, pause = list(bulk), self.pause_seconds
+        found: Pair | None = None
         write = client.kv.namespaces.with_raw_response.bulk_update
         for attempt in range(ROUNDS):
             if attempt:
                 await asyncio.sleep(pause)
                 pause *= 2
             raw = await write(self.namespace, account_id=self.account, body=waiting)
-            answer = _read(_Answer, await raw.text())
-            readable = answer is not None
-            if answer is not None and answer.is_for_all(len(waiting)):
+            found = _answer(await raw.text())
+            told = found["result"] if found else {}
+            refused = told.get("unsuccessful_keys") or []
+            if found and found["success"] and not refused and told.get("successful_key_count") in {None, len(waiting)}:
                 return
-            refused = set((answer.result.unsuccessful_keys if answer and answer.result else None) or ())
             waiting = [pair for pair in waiting if pair["key"] in refused] or waiting
-        if not readable:
+        if found is None:
             raise Temporary("Cloudflare KV answers something unreadable.", remedy="It is tried again by itself.")
         raise Refused(
             f"Cloudflare KV did not write {len(waiting)} of {len(bulk)} keys, {waiting[0]['key']} among them.",
@@ -218,8 +195,11 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start : start + MOST_VALUE_BYTES // 4]
 
 
-def _read(kind: type[T], text: str) -> T | None:
+def _answer(text: str) -> Pair | None:
+    """An answer with its result, {} for none; None if it has another shape."""
     try:
-        return kind.model_validate_json(text)
-    except ValidationError:
+        found = json.loads(text)
+        told: Pair = {"success": found.get("success") is True, "result": dict(found.get("result") or {})}
+        return told if isinstance(told["result"].get("unsuccessful_keys") or [], list) else None
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return None

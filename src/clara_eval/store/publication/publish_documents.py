@@ -1,8 +1,4 @@
-"""Publish the documents of one posted result from the store at the places of publication.
-
-Invariant: only posted results go out, scores and status last; an interrupted publication continues where it was.
-Putting twice changes nothing; a trace is visible only once its last part is there.
-"""
+"""Publish the documents of one posted result, scores and status last; what was interrupted continues where it was."""
 
 from __future__ import annotations
 
@@ -76,10 +72,7 @@ class _Progress:
 async def publish_documents(
     store: PublicKeys, place: Publication, chain_id: int, address: str, *, traces_public: bool = True
 ) -> bool:
-    """Publish the documents of this challenge; False if nothing is posted yet.
-
-    With private traces only scores and status are published.
-    """
+    """Publish the documents of this challenge (scores and status if traces are private); False before the post."""
     digest = await _posted_digest(store, chain_id, address)
     if digest is None:
         return False

@@ -160,12 +160,6 @@ class FileCid:
         return cid
 
 
-def file_cid(content: bytes) -> str:
-    building = FileCid()
-    building.update(content)
-    return building.finish()
-
-
 def _text(cid: bytes) -> str:
     return "b" + base64.b32encode(cid).decode().lower().rstrip("=")
 

@@ -1,18 +1,17 @@
-"""`ipfs:` URIs through the operator's gateways, with the CID recomputed from what came.
-
-Invariant: what a gateway does not prove, or says is missing, is an outage and no verdict.
-"""
+"""`ipfs:` URIs through gateways, with the CID recomputed: what is not proven or missing is an outage, no verdict."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from urllib.parse import quote, unquote
 
 from clara_eval.core.errors import BadSubmission
 from clara_eval.submissions.fetch.cid import DAG_PB, LIBP2P_KEY, RAW, Cid, parse_cid, read_cid, read_varint
 from clara_eval.submissions.fetch.web import Web, WebReply
+from clara_eval.submissions.files import bad_archive, checked_path, pack_files
 from clara_eval.submissions.model import Fetched, Outage
 
 _RAW, _DIRECTORY, _FILE, _SHARD = 0, 1, 2, 5
@@ -20,6 +19,9 @@ _MOST_NODES = 4_096
 """A tree may name one block many times; this bounds the walk, whatever it names."""
 
 Blocks = Mapping[Cid, bytes]
+
+
+class MissingBlock(ValueError): ...
 
 
 def read_car(archive: bytes) -> dict[Cid, bytes]:
@@ -40,16 +42,53 @@ def read_car(archive: bytes) -> dict[Cid, bytes]:
     return blocks
 
 
-def read_file(blocks: Blocks, root: Cid, path: Sequence[str], max_bytes: int) -> bytes:
-    """The bytes of the file at `path` below `root`."""
+def read_work(blocks: Blocks, root: Cid, path: Sequence[str], max_bytes: int) -> bytes:
+    """The file at `path` below `root`, or the files of the directory there as one archive."""
+    node_of, steps = cache(partial(_node, blocks)), iter(range(_MOST_NODES))
     for name in path:
-        root = _enter(blocks, root, name)
+        root = _enter(node_of(root), name)
+    if node_of(root).kind not in {_DIRECTORY, _SHARD}:
+        return _read_file(node_of, root, max_bytes, steps)
+    found, waiting = dict[str, bytes](), [("", root)]
+    for _ in steps:
+        if not waiting:
+            return pack_files(found)
+        place, cid = waiting.pop()
+        node = node_of(cid)
+        if node.kind in {_RAW, _FILE}:
+            found[place] = _read_file(node_of, cid, max_bytes, steps)
+            max_bytes -= len(found[place])
+        elif node.kind != _DIRECTORY:
+            raise bad_archive("a directory in it is sharded" if node.kind == _SHARD else f"{place!r} in it is a link")
+        elif len(dict(node.links)) < len(node.links):
+            raise bad_archive(f"a name in its directory {place!r} occurs twice")
+        elif len(waiting) + len(node.links) <= _MOST_NODES:
+            waiting += [(_below(place, name), target) for name, target in node.links]
+        else:
+            break
+    raise BadSubmission(f"The directory has more than {_MOST_NODES:,} parts.", code="too_large")
+
+
+def _below(folder: str, name: str) -> str:
+    if "/" in name:
+        raise bad_archive(f"the name {name[:80]!r} is not a path inside it")
+    return checked_path(f"{folder}/{name}".removeprefix("/").encode("utf-8", "surrogateescape"))
+
+
+def _read_file(node_of: NodeOf, root: Cid, max_bytes: int, steps: Iterator[int]) -> bytes:
     content = bytearray()
-    for chunk in _chunks(blocks, root):
-        content += chunk
+    waiting = [root]
+    for _ in steps:
+        if not waiting:
+            return bytes(content)
+        node = node_of(waiting.pop())
+        if node.kind not in {_RAW, _FILE}:
+            raise BadSubmission("The CID names a link, not a file or directory.", code="unreadable")
+        content += node.data
         if len(content) > max_bytes:
-            raise BadSubmission(f"The file has more than {max_bytes:,} bytes.", code="too_large")
-    return bytes(content)
+            raise BadSubmission(f"It has more than {max_bytes:,} bytes.", code="too_large")
+        waiting.extend(target for _, target in reversed(node.links))
+    raise BadSubmission(f"The file has more than {_MOST_NODES:,} parts.", code="too_large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +98,11 @@ class _Node:
     links: tuple[tuple[str, Cid], ...]
 
 
-def _enter(blocks: Blocks, cid: Cid, name: str) -> Cid:
-    node = _node(blocks, cid)
+NodeOf = Callable[[Cid], _Node]
+"""Reads a block once, however often a tree names it."""
+
+
+def _enter(node: _Node, name: str) -> Cid:
     if node.kind == _SHARD:
         raise ValueError("the directory is sharded")
     for found, target in node.links:
@@ -69,28 +111,13 @@ def _enter(blocks: Blocks, cid: Cid, name: str) -> Cid:
     raise BadSubmission(f"The directory has no entry {name[:60]!r}.", code="not_found")
 
 
-def _chunks(blocks: Blocks, root: Cid) -> Iterator[bytes]:
-    waiting = [root]
-    known: dict[Cid, _Node] = {}  # a tree may name one large block thousands of times: it is read once
-    for _ in range(_MOST_NODES):
-        if not waiting:
-            return
-        cid = waiting.pop()
-        node = known[cid] = known.get(cid) or _node(blocks, cid)
-        if node.kind not in {_RAW, _FILE}:
-            raise BadSubmission("The CID names a directory or link, not a file.", code="unreadable")
-        yield node.data
-        waiting.extend(target for _, target in reversed(node.links))
-    raise BadSubmission(f"The file has more than {_MOST_NODES:,} parts.", code="too_large")
-
-
 def _node(blocks: Blocks, cid: Cid) -> _Node:
     if cid.hash_code == 0:
         block = cid.digest
     elif cid in blocks:
         block = blocks[cid]
     else:
-        raise ValueError("a block is missing")
+        raise MissingBlock("a block is missing")
     if cid.codec != DAG_PB:
         return _Node(_RAW, block, ())
     data = b""
@@ -115,7 +142,7 @@ def _link(message: bytes) -> tuple[str, Cid]:
         if field == 1 and isinstance(value, bytes):
             target, _ = read_cid(value)
         elif field == 2 and isinstance(value, bytes):
-            name = value.decode("utf-8", "replace")
+            name = value.decode("utf-8", "surrogateescape")
     if target is None:
         raise ValueError("a link has no target")
     return name, target
@@ -218,7 +245,12 @@ async def _from_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
     if reply is None:
         return None
     try:
-        return read_file(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
+        try:
+            return read_work(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
+        except MissingBlock:  # of a directory, the scope is its own blocks alone
+            reply = await web.get_trusted(f"{base}?format=car&dag-scope=all", {"Accept": _CAR}, room)
+            _refuse(reply)
+            return read_work(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
     except ValueError as bad:
         if "sharded" in str(bad):
             return None
@@ -231,8 +263,11 @@ async def _from_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
         return None
     if not wanted.cid.matches(reply.body):
         raise Outage("The gateway's block is not what the CID says.", code="unreadable")
+    blocks = {wanted.cid: reply.body}
     try:
-        return read_file({wanted.cid: reply.body}, wanted.cid, (), web.limits.max_bytes)
+        if _node(blocks, wanted.cid).kind == _DIRECTORY:
+            raise Outage("It is a directory, of which the gateway gives no archive.", code="unreadable")
+        return read_work(blocks, wanted.cid, (), web.limits.max_bytes)
     except ValueError:
         return None  # a root of several blocks, and the gateway gives no archive
 
