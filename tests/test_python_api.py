@@ -114,7 +114,9 @@ async def test_nothing_is_sent_without_being_told_to(local_chain: LocalChain, tm
     bare = agent_settings(local_chain, None, tmp_path / "b.db")
     before = await transactions_of(local_chain, agent)
     asked = await clara_eval.challenge_submit(address, GOOD_SOLUTION, held, register=True)
-    unsigned = await clara_eval.challenge_submit(address, GOOD_SOLUTION, bare, register=True, send=True)
+    unsigned = await clara_eval.challenge_submit(
+        address, GOOD_SOLUTION, bare, sender=agent.address, register=True, send=True
+    )
     assert (asked.outcome, unsigned.outcome) == ("needs_confirmation", "unsigned")
     assert await transactions_of(local_chain, agent) == before
     with pytest.raises(NotYet):

@@ -1,7 +1,4 @@
-"""The answers of actions: what `--json` prints and what the tools return.
-
-Invariant: amounts in base units are strings, moments are unix seconds, words of strangers are `Untrusted`.
-"""
+"""The answers of actions: what `--json` prints and the tools return; words of strangers are `Untrusted`."""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 

@@ -61,21 +61,29 @@ async def challenge_try(address: str, draft: str | Path, settings: Settings | No
 
 
 async def challenge_submit(
-    address: str, solution: str | Path, settings: Settings | None = None, *, register: bool = False, send: bool = False
+    address: str,
+    solution: str | Path,
+    settings: Settings | None = None,
+    *,
+    sender: str = "",
+    register: bool = False,
+    send: bool = False,
 ) -> ActResult:
     """Submit a text, or the path of a file or folder; without `send`, or without a wallet's key, nothing is sent."""
     from clara_eval.actions.submit import SubmissionInput, submit
 
     content, file = ("", str(solution)) if isinstance(solution, Path) else (solution, "")
     given = SubmissionInput(challenge=address, content=content, file=file, register=register)
-    return await _write(settings, submit(given), send=send)
+    return await _write(settings, submit(given, sender or None), send=send)
 
 
-async def challenge_claim(address: str, settings: Settings | None = None, *, send: bool = False) -> ActResult:
+async def challenge_claim(
+    address: str, settings: Settings | None = None, *, sender: str = "", send: bool = False
+) -> ActResult:
     """Claim your prize, or your share of an expired challenge; without `send` only the plan is returned."""
     from clara_eval.actions.claim import claim
 
-    return await _write(settings, claim(address), send=send)
+    return await _write(settings, claim(address, sender or None), send=send)
 
 
 async def score(address: str, submitter: str | None = None, settings: Settings | None = None) -> ScoreResult:
