@@ -130,6 +130,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
+        misplaced=scores.misplaced if scores else None,
         warning=scores.warning if scores else None,
         flags=_flags(scores.flags if scores else []),
     )
