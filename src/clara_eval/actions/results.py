@@ -1,7 +1,4 @@
-"""How an evaluation goes and how it ended: status, leaderboard, and one submitter's score with the reasons.
-
-Invariant: before scores are posted only status and progress are told; the chain's winners win over the records.
-"""
+"""How an evaluation goes and how it ended: status, leaderboard, and one submitter's score with the reasons."""
 
 from __future__ import annotations
 
