@@ -57,6 +57,8 @@ format: setup
 bench: setup ## figures as ratios in one run, with targets
 	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP)) $(if $(VERDICTS),--verdicts $(VERDICTS))
 
+soak screenshots: export PYTHONPATH := $(CURDIR)
+
 soak: setup ## the long chaos run; with SMALL=1 the small one, and its table in docs/operations.md
 	$(BIN)/python tests/chaos/soak.py $(if $(SMALL),--small > docs/faults.json && $(BIN)/python scripts/make_faults.py)
 

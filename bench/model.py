@@ -37,8 +37,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = {"facts": 420, "text": 800}, 60
 LED = {"honest": leading.honest, "injection": leading.injections, "trick": leading.tricks}
 Step = tuple[tuple[str, str, str], Callable[[], Awaitable[list[dict[str, Any]]]]]
 PARTS = (
-    "base=36", "evidence=18", "words:unseen=18", "injection=30", "trick=10", "unstated=9", "neutral=9", "single=1",
-    "round=4", "facts=10", "text=4", "four=3", "base=60",
+    "base=60", "last=18", "evidence=18", "words=9", "honest=4", "injection=30", "trick=10", "round=4", "facts=30",
+    "text=10", "four=5", "unstated=12", "neutral=12", "single=4",
 )  # fmt: skip
 """What runs on the local model, with the number of items of each."""
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
 TOOLS = {"redteam", "devnet"}
-GENERATED = {"commands.md", "security.md", "scale.md", "ranking.md", "quality.md", "specification.md"}
+GENERATED = {"commands.md", "security.md", "scale.md", "ranking.md", "quality.md", "specification.md", "walk.md"}
 
 
 class Module(NamedTuple):
@@ -111,7 +111,7 @@ def figures() -> list[FigureRow]:
         FigureRow("protocols with one implementation", len(lonely_protocols(found)), 4, 4),
         FigureRow("type names with several meanings", len(meanings(found)), 0, 0),
         FigureRow("base dependencies", len(project["dependencies"]), 16, 16),
-        FigureRow("words of documentation, not generated", doc_words(), 23_970, 23_970),
+        FigureRow("words of documentation, not generated", doc_words(), 23_650, 23_500),
     ]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,57 +17,131 @@ import aiohttp
 import pytest
 from tests.support.api_service import ADMIN, QUIET, running_service
 from tests.support.debian import program
+from tests.support.shell import Shell, opened_shell
 
 from clara_eval.config.settings import Settings
 from clara_eval.interfaces.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
-PROGRAM = str(Path(sys.executable).parent)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+MOST_WORDS = 700
+CHAIN = "quickstart.md#1-a-chain-of-your-own"
+FIRST_RESULTS = {
+    "poster": "clara-eval config validate",
+    "agent": "clara-eval challenge try",
+    "operator": "clara-eval check",
+    "auditor": "clara-eval verify",
+    "judge-a-folder": "clara-eval judge entries --config config.json --winners 1 --out",
+}
+"""For each reader's page, the command whose answer is the first result."""
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(
-        r"```sh\n(.*?)```", (ROOT / "docs" / "guides" / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL
-    )
+def text_of(page: str) -> str:
+    return (ROOT / "docs" / "guides" / f"{page}.md").read_text(encoding="utf-8")
 
 
-def shell(script: str, place: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=place,
-        env={"PATH": f"{PROGRAM}:{os.environ['PATH']}", "HOME": str(place)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+def count(text: str) -> int:
+    return len(re.findall(r"\w+", text))
 
 
-@pytest.mark.timeout(300)
-def test_the_quick_start_runs_as_it_is_written(tmp_path: Path) -> None:
-    """All its commands in one shell: a chain, a challenge, two agents, an evaluation, a check, and a paid prize."""
-    done = shell("trap 'kill ${DEVNET:-0} 2>/dev/null || true' EXIT\n" + "\n".join(blocks("quickstart")), tmp_path)
+def words_before(page: str) -> int:
+    """Words from the top of a page to the end of the first result's line, with what the page sends one to before it."""
+    text, start = text_of(page), text_of("quickstart")
+    end = text.index("\n", text.index(FIRST_RESULTS[page]))
+    read = text[:end]
+    if CHAIN in read:
+        return count(read) + count(start[: start.index("## 2.")])
+    return count(read) + (count(start[: start.index("## 3.")]) if "(quickstart.md)" in read else 0)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    with opened_shell(tmp_path_factory.mktemp("programs")) as opened:
+        yield opened
+
+
+def run_page(shell: Shell, page: str, place: Path, chain: Path | None = None, **environ: str) -> str:
+    """Run every block of a page in an empty folder; with a chain, its settings are there as the page says."""
+    place.mkdir()
+    if chain is not None:
+        shutil.copy(chain / "devnet.env", place)
+    done = shell.run("\n".join(BLOCK.findall(text_of(page))), place, **environ)
+    assert done.returncode == 0, f"{page}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.timeout(400)
+def test_the_quick_start_and_the_paths_on_its_chain_run_as_written(shell: Shell, tmp_path: Path) -> None:
+    """A challenge from post to paid prize; meanwhile a poster, an agent and an operator follow their own pages."""
+    place = tmp_path / "start"
+    place.mkdir()
+    *steps, last = BLOCK.findall(text_of("quickstart"))
+    keep = "\ndeclare -p ADDRESS DEVNET CLARA_DATABASE_URL CLARA_WALLET_LIMIT_USD > state.sh\ndisown\n"
+    done = shell.run("\n".join(steps) + keep, place)
+    try:
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "100.00 USDC" in done.stdout
+        assert "eval-config.json is usable." in (said := run_page(shell, "poster", tmp_path / "poster", place))
+        assert re.search(r"parses +True", said)
+        assert "Sent and in a block." in said
+        said = run_page(shell, "agent", tmp_path / "agent", place)
+        assert re.search(r"documented_share +1\.0", said)
+        assert "Sent and in a block." in said
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        assert '"status":"ok"' in run_page(shell, "operator", tmp_path / "operator", place, CLARA_PORT=port)
+    finally:
+        done = shell.run(f". ./devnet.env; . ./state.sh; export CLARA_DATABASE_URL\n{last}", place)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "100.00 USDC" in done.stdout
     assert "and that this is what the evaluator posted" in done.stdout
     assert "Claim 100 USDC" in done.stdout
 
 
-def test_a_folder_is_judged_as_the_guide_says(tmp_path: Path) -> None:
-    """Three entries, a quote, a result and its check, in an empty folder without any setting."""
-    done = shell("\n".join(blocks("judge-a-folder")), tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "checked  3 submissions" in done.stdout
-    assert "| 1 | **" in (tmp_path / "results" / "leaderboard.md").read_text(encoding="utf-8")
+def test_an_auditors_path_runs_as_written(shell: Shell, tmp_path: Path) -> None:
+    """A round, its trace verified, and the same trace with another prize refused, with the entry."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "sed").symlink_to(shutil.which("sed") or "/bin/sed")
+    path = f"{shell.programs}:{programs}"  # without node the demo compiles nothing, and takes a tenth of the time
+    said = run_page(shell, "auditor", tmp_path / "auditor", PATH=path)
+    assert "every entry holds" in said
+    assert re.search(r"^refused #\d+ winners: .*\nexit code 1$", said, re.MULTILINE)
 
 
-def test_the_posters_commands_run(tmp_path: Path) -> None:
-    """Features, a starter, its check, its price and a rehearsal, in an empty folder without any setting."""
-    done = shell("\n".join(blocks("poster")), tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "eval-config.json is usable." in done.stdout
-    assert re.search(r"parses +True", done.stdout)
+def test_a_data_scientists_path_runs_as_written(shell: Shell, tmp_path: Path) -> None:
+    """Three entries, a quote, a result and its check, and a table of verdicts, without any setting."""
+    said = run_page(shell, "judge-a-folder", tmp_path / "folder")
+    assert "checked  3 submissions" in said
+    assert "| 1 | **" in (tmp_path / "folder" / "results" / "leaderboard.md").read_text(encoding="utf-8")
+    assert "P(top 1)" in said
+
+
+def test_the_readme_asks_who_you_are_and_says_how_much_there_is_to_read() -> None:
+    """Five readers, five pages, and the words of each page before its first result, counted."""
+    rows = re.findall(r"^\| [a-z ]+ \| \[[^\]]+\]\(docs/guides/([a-z-]+)\.md\) \| (\d+) \|$", README, re.MULTILINE)
+    assert dict(rows) == {page: str(words_before(page)) for page in FIRST_RESULTS}
+    assert max(map(words_before, FIRST_RESULTS)) <= 350
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=[page.stem for page in GUIDES])
+def test_a_guide_has_at_most_700_words(page: Path) -> None:
+    """Three minutes of reading."""
+    assert count(page.read_text(encoding="utf-8")) <= MOST_WORDS
+
+
+def test_no_sentence_is_on_two_pages() -> None:
+    """Readers find each thing in one place: no sentence of twelve words or more is written twice."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *GUIDES]
+    seen: dict[str, str] = {}
+    for page in pages:
+        text = re.sub(r"```.*?```|\]\([^)]*\)", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for sentence in re.split(r"(?<=[.:;])\s|\n\n|\|", text):
+            words = " ".join(re.findall(r"\w+", sentence.lower()))
+            if len(words.split()) >= 12:
+                assert seen.setdefault(words, page.name) == page.name, (page.name, seen[words], sentence)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=[page.stem for page in GUIDES])

@@ -108,8 +108,10 @@ def by_variant(results: Results) -> str:
     base, rows = variant(results, "base"), []
     for name, words in VARIANTS.items():
         of_variant = {item: one for item, one in variant(results, name).items() if item in base}
+        unseen = {item: one for item, one in of_variant.items() if submissions()[item].half == "unseen"}
         if of_variant and name != "base":
             rows.append(_beside(words, of_variant, base))
+            rows += [_beside(f"{words}, unseen half", unseen, base)] if 0 < len(unseen) < len(of_variant) else []
     single: dict[str, dict[str, Any]] = {}
     for (part, kind, item), one in results.items():
         if part == "read" and kind.startswith("single "):

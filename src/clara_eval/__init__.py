@@ -1,8 +1,4 @@
-"""Clara Eval judges on-chain challenges.
-
-For other programs: `EvalConfig`, `Settings`, `evaluate`, `judge`, `parse_eval_config`, `rank` and `verify`, loaded when
-first used, so that importing the package costs nothing. `docs/python.md` shows them at work.
-"""
+"""Clara Eval judges on-chain challenges; names are loaded when first used, and `docs/python.md` shows them at work."""
 
 from __future__ import annotations
 
@@ -12,18 +8,12 @@ from typing import TYPE_CHECKING
 
 from clara_eval.core.version import __version__
 
-__all__ = ["EvalConfig", "Settings", "__version__", "evaluate", "judge", "parse_eval_config", "rank", "verify"]
+__all__ = ["EvalConfig", "Settings", "__version__", "parse_eval_config"]  # noqa: F405
+__all__ += ["challenge_claim", "challenge_list", "challenge_submit", "challenge_try"]  # noqa: F405
+__all__ += ["evaluate", "judge", "rank", "score", "verify"]  # noqa: F405
 
 if TYPE_CHECKING:
-    from clara_eval.interfaces.python import (
-        EvalConfig,
-        Settings,
-        evaluate,
-        judge,
-        parse_eval_config,
-        rank,
-        verify,
-    )
+    from clara_eval.interfaces.python import *  # noqa: F403
 else:
 
     def __getattr__(name: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -176,7 +177,7 @@ async def test_a_harness_is_not_taken_before_the_deadline(local_chain: LocalChai
     file.write_bytes(document.content)
     code, _, said = await command(local_chain, tmp_path, "harness", "reveal", snapshot, str(file))
     assert code == 1
-    assert "are open until" in said
+    assert re.search(r"are open until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", said)
     await local_chain.move_time(HOUR + 1)
     code, out, _ = await command(local_chain, tmp_path, "harness", "reveal", snapshot, str(file), "--json")
     assert code == 0

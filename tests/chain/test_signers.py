@@ -9,6 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from eth_account import Account
+from eth_account.typed_transactions.typed_transaction import TypedTransaction
+from hexbytes import HexBytes
 from pydantic import SecretStr
 from tests.support.signers import Lie, LocalKms, LocalSigner, LocalWeb3Signer
 
@@ -104,7 +106,7 @@ async def test_the_other_form_of_a_signature_is_put_right(elsewhere: LocalSigner
     raw = (await signer_of(elsewhere).sign(GOOD)).raw
     assert read_signed(raw) == GOOD
     assert to_address(Account.recover_transaction(raw)) == ADDRESS
-    s = int.from_bytes(bytes.fromhex(raw[2:])[-32:], "big")
+    s = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["s"]
     assert s <= ORDER // 2
 
 

@@ -142,7 +142,7 @@ async def test_a_hidden_harness_waits_for_its_reveal_and_then_decides(local_chai
     spec, document = hidden("public", source=PUBLIC)
     address = await post(local_chain, spec, FEATURES, TEXTS, document.private_set_hash)
     async with opened(local_chain, tmp_path) as app:
-        with pytest.raises(NotYet, match="not revealed yet"):
+        with pytest.raises(NotYet, match=r"not revealed yet; .* until \d{4}-\d\d-\d\d \d\d:\d\d UTC"):
             await run(app, address)
         await app.store.put(31337, harness_key(address), document.content.decode())
         done = await run(app, address)

@@ -282,15 +282,15 @@ def test_health_by_beat_and_ticks() -> None:
     """A stuck loop and missing ticks are stale; an API without ticks is not."""
     now = [0.0]
     pulse, api = ServiceHealth("all", 10, lambda: now[0]), ServiceHealth("api-only", 10, lambda: now[0])
-    assert not pulse.is_stale
+    assert not pulse.stale_reason
     now[0] = 31
     for one in (pulse, api):
         one.beating()
-    assert (pulse.is_stale, api.is_stale) == (True, False)
+    assert (bool(pulse.stale_reason), api.stale_reason) == (True, None)
     pulse.ticked("No node answers.")
-    assert (pulse.is_stale, pulse.report("1")["status"]) == (False, "degraded")
+    assert (pulse.stale_reason, pulse.report("1")["status"]) == (None, "degraded")
     now[0] = 62
-    assert api.is_stale
+    assert api.stale_reason
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
 from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.review import known_review
-from clara_eval.challenges.status import StatusWriter, attempts_key
+from clara_eval.challenges.status import StatusWriter, attempts_key, read_attempts
 from clara_eval.challenges.venue import is_still_current, pin_challenge
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
@@ -527,7 +529,7 @@ async def test_a_dead_node_does_not_keep_the_engine_from_starting(local_chain: L
 
         await eventually(told)
         report = world.engine.pulse.report("1")
-        assert (report["status"], world.engine.pulse.is_stale) == ("degraded", False)
+        assert (report["status"], world.engine.pulse.stale_reason) == ("degraded", None)
         assert b"clara_rpc_up 0.0" in world.engine.metrics.render()
 
 
@@ -662,3 +664,20 @@ async def test_an_api_without_workers_queues_and_does_not_run(
         assert (await world.status(address))["status"] == "none"
     async with turning(settings) as world:
         await world.until(address, "complete")
+
+
+@pytest.mark.parametrize(("column", "value"), [("application_version", "0"), ("queue_name", "chunks")])
+async def test_work_in_a_queue_of_another_version_is_not_left_there(
+    local_chain: LocalChain, tmp_path: Path, column: str, value: str
+) -> None:
+    """Queued by a version whose queues this one does not serve, the round is started anew and posted."""
+    address = await due_round(local_chain)
+    settings = settings_of(local_chain, tmp_path)
+    async with turning(settings, mode="api-only") as world:
+        await world.engine.requests.request(address)
+    with closing(sqlite3.connect(tmp_path / "engine-engine.db")) as queue:
+        queue.execute(f"UPDATE workflow_status SET {column} = ? WHERE name = 'evaluate_challenge'", (value,))
+        queue.commit()
+    async with turning(settings) as world:
+        await world.until(address, "complete")
+        assert (await read_attempts(world.app.store, world.app.chain_id, address)).number >= 2, "the first never ran"

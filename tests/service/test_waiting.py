@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from eth_utils.address import to_checksum_address
@@ -22,23 +24,28 @@ from tests.support.scenarios import (
     posts_of,
     until_posted,
 )
-from tests.support.service import FAST, PACE, Turning, raised, settings_of
+from tests.support.service import FAST, PACE, Turning, eventually, raised, settings_of
 from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
+from typer.testing import CliRunner
 
 from clara_eval.actions.review import approve
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import scoring_function
 from clara_eval.challenges.review import known_review
+from clara_eval.challenges.status import read_attempts
 from clara_eval.challenges.venue import look_at_challenge, window_of
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
+from clara_eval.interfaces.cli import app as command
+from clara_eval.interfaces.serve import serving
 from clara_eval.judge.admission import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Metrics
+from clara_eval.store.open import opened_store
 
 ASKED = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, latency=0.0)
 BY_RULES = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, by_rules=True)
@@ -95,6 +102,43 @@ async def test_a_judge_that_talks_nonsense_is_down_and_nobodys_loss(local_chain:
         kept = [paid.answer.text async for paid in world.app.store.answers_of(f"{world.app.chain_id}:{address}")]
     assert sum("teapot" in text for text in kept) <= 2 < nonsense
     assert len(kept) - 2 <= 3 + 6
+
+
+async def test_a_judge_that_fails_is_named_while_it_is_asked_again(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After its first failed calls status, page and command line name it, in the first attempt; healed, none does."""
+    endpoint = CountingEndpoint(latency=0.0)
+    endpoint.script = lambda _seen: Fault("status", 503, message="overloaded")
+    [address] = await closed(local_chain, ASKED)
+    async with endpoint.running(), AsyncExitStack() as stack:
+        settings = settings_of(local_chain, tmp_path, **asking(endpoint))
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        await stack.enter_async_context(serving(settings, listening, mode="all", options=FAST, pace=PACE))
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        store = await stack.enter_async_context(opened_store(settings.database_url))
+
+        async def said() -> dict[str, Any]:
+            return await read_status(store, 31337, address) or {}
+
+        async def is_told() -> bool:
+            return f"openai:scripted@{endpoint.url} is not well (503)" in ((await said()).get("reason") or "")
+
+        await eventually(is_told)
+        assert max(seen.times for seen in endpoint.seen) <= 1, "each question was asked once, or once again"
+        attempts = await read_attempts(store, 31337, address)
+        assert ((await said())["status"], attempts.number, attempts.failures) == ("extracting", 1, 0)
+        page = await (await http.get(f"{url}/challenges/{address}")).text()
+        assert "openai:scripted… is not well (503)" in page, page[page.find("<h2") :][:1500]
+        words = ["status", address]
+        told = await asyncio.to_thread(CliRunner().invoke, command, words, env={"CLARA_API_URL": url})
+        assert "is not well (503)" in " ".join(told.stdout.split())
+        endpoint.script = None
+
+        async def is_complete() -> bool:
+            return bool((await said())["status"] == "complete")
+
+        await eventually(is_complete)
+        assert (await said())["reason"] is None
 
 
 async def test_nonsense_to_the_end_of_the_window_is_a_persons_matter(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from clara_eval.judge.costs.budgets import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
 from clara_eval.store.driver import DATABASE, DatabaseRetries, migrations
 from clara_eval.store.leases import Busy, held
-from clara_eval.store.open import open_store
+from clara_eval.store.open import open_store, opened_store
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -383,14 +383,13 @@ async def test_a_freeze_without_a_takeover_costs_nothing(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_a_database_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    """An older program does not touch tables that it does not know."""
-    path = tmp_path / "newer.db"
-    store = await SqliteStore.open(path)
-    await store.driver.fetch("INSERT INTO migrations (name) VALUES ('9999_later')")
-    await store.close()
-    with pytest.raises(ConfigError, match=r"written by a newer version .its tables have 9999_later"):
-        await SqliteStore.open(path)
+async def test_a_database_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path, postgres_url: str) -> None:
+    """An older program does not touch tables that it does not know, in SQLite and in Postgres."""
+    for url in (f"sqlite:///{tmp_path}/newer.db", postgres_url):
+        async with opened_store(url) as store:
+            await store.driver.fetch("INSERT INTO migrations (name) VALUES ('9999_later')")
+        with pytest.raises(ConfigError, match=r"written by a newer version .its tables have 9999_later"):
+            await open_store(url)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micr
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.chain_records import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
-from clara_eval.challenges.status import StatusWriter, gravest
+from clara_eval.challenges.status import StatusWriter, gravest, read_attempts, save_attempts
 from clara_eval.challenges.venue import look_at_challenge, pin_challenge, window_of
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Temporary, Unscorable
@@ -85,6 +85,10 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
         except Exception as bad:
             try:
                 await status.say_error(gravest(bad))
+                if request.is_named:  # the service counts its own attempts
+                    attempts = await read_attempts(app.store, app.chain_id, address)
+                    failed = replace(attempts, failures=attempts.failures + 1)
+                    await save_attempts(app.store, app.chain_id, address, failed)
             except Temporary as away:  # a store that fails too does not hide the error
                 _log.warning("status_not_written", problem=str(away))
             raise

@@ -1,7 +1,4 @@
-"""Read what evaluations left in the store, as far as the reader may see it; REST and the pages show nothing else.
-
-Invariant: before scores are posted only the status is public. An operator may keep traces private for good.
-"""
+"""Read what evaluations left in the store, as far as the reader may see it; REST and the pages show nothing else."""
 
 from __future__ import annotations
 

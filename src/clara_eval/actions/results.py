@@ -1,7 +1,4 @@
-"""How an evaluation goes and how it ended: status, leaderboard, and one submitter's score with the reasons.
-
-Invariant: before scores are posted only status and progress are told; the chain's winners win over the records.
-"""
+"""How an evaluation goes and how it ended: status, leaderboard, and one submitter's score with the reasons."""
 
 from __future__ import annotations
 
@@ -130,6 +127,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_url(challenge.address),
         pageUrl=caller.page(challenge.address),
+        misplaced=scores.misplaced if scores else None,
         warning=scores.warning if scores else None,
         flags=_flags(scores.flags if scores else []),
     )

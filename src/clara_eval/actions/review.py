@@ -152,6 +152,8 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
     paid = sum(row.prizeAmount is not None for row in rows)
     near = [row.address for row in rows[: paid + NEAR]]
     rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
+    deadline = summary.scoringDeadline if summary else review.scoring_deadline
+    due = review.posts_at or deadline
     return ReviewSheet(
         address=address,
         traceDigest=review.digest,
@@ -165,8 +167,9 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
         prizePool=scores.prizePool if scores else None,
         token=scores.token if scores else None,
         winnerCount=paid,
-        scoringDeadline=summary.scoringDeadline if summary else None,
-        secondsLeft=max(0, (review.posts_at or summary.scoringDeadline) - int(time.time())) if summary else None,
+        misplaced=scores.misplaced if scores else None,
+        scoringDeadline=deadline,
+        secondsLeft=max(0, due - int(time.time())) if due else None,
         ranking=rows,
         doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
         facts=await _facts(store, chain_id, address, near),

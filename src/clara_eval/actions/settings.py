@@ -38,15 +38,27 @@ def list_settings(settings: Settings) -> tuple[list[SettingRow], list[str]]:
         if isinstance(value, SecretStr):
             value = "(hidden)"
         elif not field.repr and value and source != "default":
-            parts = urlsplit(value)
-            value = f"{parts.scheme}://{parts.hostname or ''}/…"
+            value = _host_of(value)
         default = None if field.default is None else str(field.default)
         rows.append(SettingRow(alias, None if value is None else str(value), default, source))
-    warnings = []
-    for name in unknown_names(given):
+    return rows, unknown_settings()
+
+
+def _host_of(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    return f"{parts.scheme}://{parts.hostname or ''}/…"
+
+
+def unknown_settings() -> list[str]:
+    """A warning for each CLARA_… name that is no setting, with the one that may be meant."""
+    warnings, known = [], [str(field.alias) for field in Settings.model_fields.values()]
+    for name in unknown_names(given_names()):
         close = difflib.get_close_matches(name, known, n=1)
         warnings.append(f"{name} is not a setting.{f' Did you mean {close[0]}?' if close else ''}")
-    return rows, warnings
+    return warnings
 
 
 def new_key(path: Path, password: SecretStr) -> Address:

@@ -93,6 +93,7 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
         since,
         posts_at=posts_at,
         default="" if posts_at is None else then,
+        scoring_deadline=challenge.scoring_deadline,
     )
     return await save_review(case.ports.store, challenge.chain_id, review)
 

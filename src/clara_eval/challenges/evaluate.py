@@ -90,6 +90,8 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
     async with ports.models.open_run(case.challenge, case.given.config, plan, options.seconds) as models:
         status.meter = models.meter
         status.expect(models.estimate_usd)
+        for line in models.lines.values():
+            line.admission.tell = status.tell_trouble
         sources = LiveSources(
             case.journal,
             ports.fetch,

@@ -11,7 +11,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
-from clara_eval.challenges.review import read_review
+from clara_eval.challenges.review import moment_words, read_review
 from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
@@ -150,7 +150,8 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
         until = window_of(challenge).moment_left(1 - REVEAL_SHARE)
         if now < until:
             raise NotYet(
-                f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until {until}.",
+                f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until "
+                f"{moment_words(until)}.",
                 remedy="The poster reveals it with `clara-eval harness reveal`.",
             )
         return Reveal(None)

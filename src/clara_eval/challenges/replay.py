@@ -15,10 +15,7 @@ from clara_eval.harness import Machine
 from clara_eval.judge.attestation import Quotes
 
 __all__ = ["Checked", "JudgeEvidence", "check_trace"]
-OFFLINE = (
-    "that the chain holds this challenge, these submissions with their agents and this result: nothing was compared "
-    "with a chain, and nothing else tells the agent of an unpaid submission"
-)
+OFFLINE = "that the chain holds this challenge, these submissions and this result: nothing was compared with it"
 REPLACED = (
     "that block {number}, at which the challenge was read, was ever on the chain: another is in its place since a "
     "reorg, and the block before the post tells the same facts"

@@ -35,6 +35,7 @@ class Review:
     """When the default is posted, by the chain's clock; None where only a person can have it posted."""
     default: str = ""
     """What is posted then, in words."""
+    scoring_deadline: int | None = None
 
     @property
     def unless_decided(self) -> str:

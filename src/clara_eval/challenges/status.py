@@ -230,8 +230,25 @@ class StatusWriter:
         self._tell(self.status)
         due = self._now() - self._written >= WRITE_SECONDS
         if due and (self._writing is None or self._writing.done()):
-            self._written = self._now()
-            self._writing = asyncio.get_running_loop().create_task(self._write(self.status))
+            self._write_soon()
+
+    def tell_trouble(self, trouble: str) -> None:
+        """Say what the stage waits for, until it makes progress."""
+        if trouble != self.status.reason:
+            self._change(reason=trouble)
+            self._tell(self.status)
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        earlier = self._writing
+
+        async def write() -> None:
+            if earlier is not None:
+                await asyncio.wait((earlier,))
+            await self._write(self.status)
+
+        self._written = self._now()
+        self._writing = asyncio.get_running_loop().create_task(write())
 
     def _progress(self, stage: str, done: int, total: int) -> StageProgress:
         calls, cost = self.meter()

@@ -35,6 +35,7 @@ def _none_is_no_bound(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in {"", "none"} else value
 
 
+SHORTEST_ADMIN_KEY = 16
 _HOST_NAME = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?")
 OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
 Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_none_is_no_bound)]
@@ -72,6 +73,12 @@ def _origins(text: str) -> str:
         if part != "*" and read_origin(part) is None:
             raise ValueError(f"{part!r} is not an origin such as https://app.example.org, without a path")
     return text
+
+
+def _long(key: SecretStr | None) -> SecretStr | None:
+    if key is not None and len(key) < SHORTEST_ADMIN_KEY:
+        raise ValueError(f"it is shorter than {SHORTEST_ADMIN_KEY} characters; `openssl rand -hex 32` makes one")
+    return key
 
 
 def _tick(seconds: int) -> int:
@@ -171,7 +178,7 @@ class Settings(BaseModel):
     """The least agreement with people on clear pairs for a judge that posts alone."""
     fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
 
-    admin_api_key: SecretStr | None = Field(None, alias="CLARA_ADMIN_API_KEY")
+    admin_api_key: Annotated[SecretStr | None, AfterValidator(_long)] = Field(None, alias="CLARA_ADMIN_API_KEY")
     host: str = Field("127.0.0.1", alias="CLARA_HOST")
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
     tick_seconds: Annotated[int, AfterValidator(_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
@@ -305,7 +312,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(chosen)
         except ValidationError as bad:
-            raise ConfigError(_first_problem(bad), remedy="See .env.example for every setting.") from None
+            raise ConfigError(_first_problem(bad), remedy="`clara-eval settings --example` has them all.") from None
 
 
 SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)

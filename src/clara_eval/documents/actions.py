@@ -1,7 +1,4 @@
-"""The answers of actions: what `--json` prints and what the tools return.
-
-Invariant: amounts in base units are strings, moments are unix seconds, words of strangers are `Untrusted`.
-"""
+"""The answers of actions: what `--json` prints and the tools return; words of strangers are `Untrusted`."""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
@@ -14,6 +11,7 @@ from clara_eval.documents.results import (
     ChainStatus,
     Document,
     EvaluationProgress,
+    Misplaced,
     RankedEntry,
     StageProgress,
     State,
@@ -248,6 +246,7 @@ class LeaderboardResult(Document):
     trace: str = ""
     """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
+    misplaced: Misplaced | None = None
     warning: str | None
     """What everybody should know about the round: a hidden harness that was withheld."""
     flags: list[Untrusted]

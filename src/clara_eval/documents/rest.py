@@ -14,6 +14,7 @@ from clara_eval.documents.results import (
     EvalStatus,
     EvaluatorRecord,
     LeaderboardRow,
+    Misplaced,
     ProvisionalBoard,
     ReviewState,
     RuledStage,
@@ -109,6 +110,7 @@ class ReviewSheet(BaseModel):
     """Base units of the token."""
     token: Token | None
     winnerCount: int
+    misplaced: Misplaced | None = None
     scoringDeadline: int | None
     secondsLeft: int | None
     ranking: list[LeaderboardRow]

@@ -1,15 +1,12 @@
-"""The names for other programs: evaluate a challenge, judge entries, rank comparisons, verify a trace, read a config.
-
-Everything raises `ClaraError`s; nothing is printed, and the environment is read only if no settings are given.
-"""
+"""The commands as functions, under their names; they raise `ClaraError`s and print nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from clara_eval.config.eval_config import EvalConfig, parse_eval_config
 from clara_eval.config.settings import Settings
@@ -18,10 +15,83 @@ from clara_eval.core.address import to_address
 if TYPE_CHECKING:
     from clara_eval.actions.evaluate import Evaluation
     from clara_eval.actions.judge import Judged, JudgeFunction
+    from clara_eval.actions.plan import Action
     from clara_eval.actions.rank import Ranking
+    from clara_eval.actions.submit import TryResult
     from clara_eval.actions.verify import Checked, CheckedFolder
+    from clara_eval.app import Caller
+    from clara_eval.documents.actions import ActResult, BrowseResult, ScoreResult
+    from clara_eval.documents.results import ChainStatus
 
-__all__ = ["EvalConfig", "Settings", "evaluate", "judge", "parse_eval_config", "rank", "verify"]
+__all__ = ["EvalConfig", "Settings", "parse_eval_config"]
+__all__ += ["challenge_claim", "challenge_list", "challenge_submit", "challenge_try"]
+__all__ += ["evaluate", "judge", "rank", "score", "verify"]
+T = TypeVar("T")
+NAMES = {"claim": "challenge_claim", "trace": "`clara-eval trace {address}`"}
+
+
+async def _call(settings: Settings | None, action: Callable[[Caller], Awaitable[T]]) -> T:
+    from clara_eval.app import open_caller
+
+    async with open_caller(settings or Settings.from_env()) as caller:
+        return await action(caller)
+
+
+async def _write(settings: Settings | None, action: Action, *, send: bool) -> ActResult:
+    from clara_eval.actions.perform import perform
+
+    return await _call(settings, lambda caller: perform(caller, action, confirmed="yes" if send else "unasked"))
+
+
+async def challenge_list(
+    settings: Settings | None = None, *, status: ChainStatus | Literal["any"] = "open", skill: str = ""
+) -> BrowseResult:
+    """List challenges, newest first."""
+    from clara_eval.actions.challenges import ChallengeFilter, browse
+
+    return await _call(settings, lambda caller: browse(caller, ChallengeFilter(status=status, skill=skill)))
+
+
+async def challenge_try(address: str, draft: str | Path, settings: Settings | None = None) -> TryResult:
+    """Measure a draft, a text or the path of a file, on this machine; nothing is sent."""
+    from clara_eval.actions.submit import draft_text, try_draft
+
+    content, file = ("", str(draft)) if isinstance(draft, Path) else (draft, "")
+    return await _call(settings, lambda caller: try_draft(caller, address, draft_text(caller, content, file)))
+
+
+async def challenge_submit(
+    address: str,
+    solution: str | Path,
+    settings: Settings | None = None,
+    *,
+    sender: str = "",
+    register: bool = False,
+    send: bool = False,
+) -> ActResult:
+    """Submit a text, or the path of a file or folder; without `send`, or without a wallet's key, nothing is sent."""
+    from clara_eval.actions.submit import SubmissionInput, submit
+
+    content, file = ("", str(solution)) if isinstance(solution, Path) else (solution, "")
+    given = SubmissionInput(challenge=address, content=content, file=file, register=register)
+    return await _write(settings, submit(given, sender or None), send=send)
+
+
+async def challenge_claim(
+    address: str, settings: Settings | None = None, *, sender: str = "", send: bool = False
+) -> ActResult:
+    """Claim your prize, or your share of an expired challenge; without `send` only the plan is returned."""
+    from clara_eval.actions.claim import claim
+
+    return await _write(settings, claim(address, sender or None), send=send)
+
+
+async def score(address: str, submitter: str | None = None, settings: Settings | None = None) -> ScoreResult:
+    """Say why an entry ended where it did; your own wallet's without a submitter (an address, its start or a place)."""
+    from clara_eval.actions import results
+    from clara_eval.interfaces import words
+
+    return words.score(await _call(settings, lambda caller: results.score(caller, address, submitter)), NAMES)
 
 
 async def evaluate(address: str, settings: Settings | None = None, *, dry_run: bool = False) -> Evaluation:

@@ -1,7 +1,4 @@
-"""Sentences about actions and their results; each interface gives its own names for the actions.
-
-Input: what an action returned (codes and values), and `Names`. Output: the public document with its sentences.
-"""
+"""Sentences about actions and their results; each interface gives its own names for the actions."""
 
 from __future__ import annotations
 

@@ -161,6 +161,8 @@ class Admission:
         self._name, self.policy, self.clock, self.sleep = name, policy, clock, sleep
         self.gate = gate
         self.breaker = CircuitBreaker()
+        self.tell: Callable[[str], None] = lambda _trouble: None
+        """Called with each outage, while the call is still tried again."""
         self.broken: ConfigError | None = None
         """Why no call can succeed: a wrong key, model or account."""
         self._held_until = 0.0

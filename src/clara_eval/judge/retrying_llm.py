@@ -202,6 +202,8 @@ class RetryingLlm:
 
     def _failed(self, call: _Call, bad: BaseException) -> None:
         settle = self._budget.release
+        if isinstance(bad, Temporary):
+            self._admission.tell(str(bad))
         match bad:
             case port.RateLimited():
                 self._report(call, "rate_limited")

@@ -37,7 +37,7 @@ class PayMargin:
     @property
     def sentence(self) -> str:
         if not self.next_item:
-            return "Every item is paid, so nothing hangs on the pay line."
+            return "All ranked entries are paid."
         chance, at = f"{100 * self.probability:.0f} %", f"{self.next_item} at place {self.place}"
         who = f"{self.item} has the same record as {at}" if self.tied else f"{self.item} over {at}: {chance}"
         best = "this is the best one" if self.place == 1 else f"these are the best {self.place}"

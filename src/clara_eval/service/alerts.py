@@ -12,7 +12,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import aiohttp
@@ -89,14 +89,8 @@ class Alerts:
             task.cancel()
 
     async def _deliver(self, webhook: Webhook, alert: Alert, at: int) -> None:
-        document = {
-            "alert": alert.name,
-            "severity": alert.severity,
-            "summary": alert.summary,
-            "challenge": alert.challenge,
-            "details": alert.details,
-            "raisedAt": at,
-        }
+        facts = asdict(alert)
+        document = {"alert": facts.pop("name"), **facts, "raisedAt": at}
         body = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()
         if not await self._is_first(alert):
             return

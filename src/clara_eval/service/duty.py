@@ -17,7 +17,7 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import read_many
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import Address
-from clara_eval.core.errors import ClaraError, ConfigError
+from clara_eval.core.errors import ClaraError, ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import STATES, EvalStatus
 from clara_eval.documents.store_keys import INDEX, status_key
@@ -117,7 +117,7 @@ class Tick:
         """Run a part whose failure must not stop the tick."""
         try:
             await part
-        except ConfigError:
+        except (ConfigError, StoreDown):
             raise
         except Exception as bad:  # noqa: BLE001 - the other parts of the tick go on
             _log.warning("tick_part_failed", part=what, problem=str(bad), exc_info=unexpected(bad))

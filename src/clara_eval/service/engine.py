@@ -176,9 +176,8 @@ class Engine:
         taken += await self._orphans.put_back()
         self.metrics.takeovers.inc(taken)
         if taken:
-            words = (
-                f"{self.worker} took over {taken} piece{'s' if taken > 1 else ''} of work from a worker that stopped."
-            )
+            pieces = f"{taken} piece{'s' if taken > 1 else ''} of work"
+            words = f"{self.worker} took over {pieces} from a worker that stopped."
             self.alerts.raise_alert(Alert("WorkerLost", "warning", words))
 
     async def _beat(self) -> None:

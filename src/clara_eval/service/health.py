@@ -36,10 +36,6 @@ class ServiceHealth:
         self.tick, self.tick_problem = self.clock(), problem
 
     @property
-    def is_stale(self) -> bool:
-        return self.stale_reason is not None
-
-    @property
     def stale_reason(self) -> str | None:
         now = self.clock()
         if now - self.beat > BEAT_STALE_SECONDS:

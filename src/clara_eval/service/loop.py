@@ -22,15 +22,19 @@ from clara_eval.service.alerts import Alerts
 from clara_eval.service.attempt_runner import stalled_alert
 from clara_eval.service.discover import discover
 from clara_eval.service.due import Due, DueAction
+from clara_eval.service.duties import (
+    fill_nonces,
+    finalize_all,
+    finalize_challenge,
+    give_feedback,
+    publish_results,
+    watch_balance,
+)
 from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, count, unexpected
-from clara_eval.service.feedback import give_feedback
-from clara_eval.service.finalize import finalize_all, finalize_challenge
 from clara_eval.service.measure import measure_entries
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.publish import publish_results
 from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
 from clara_eval.service.survey import Found, Survey, save_changes
-from clara_eval.service.wallet import fill_nonces, watch_balance
 
 _log = structlog.get_logger(__name__)
 

@@ -166,7 +166,7 @@ def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
     app.store.answer_listeners.append(partial(_count_answer, metrics))
     app.models.watch = partial(_count_call, metrics)
     if not app.settings.otlp_url:
-        return _nothing
+        return partial(asyncio.sleep, 0)
     telemetry = Telemetry(app.settings.otlp_url, __version__, app.chain_id)
     metrics.evaluation_listeners.append(telemetry.evaluated)
 
@@ -176,9 +176,6 @@ def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
 
     app.models.watch = called
     return partial(asyncio.to_thread, telemetry.close)
-
-
-async def _nothing() -> None: ...
 
 
 def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:

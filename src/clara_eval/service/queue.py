@@ -1,6 +1,5 @@
 """The queue of evaluations and ticks on DBOS: launch it, queue, and take over from dead workers.
 
-DBOS runs with JSON instead of pickle, our version and executor ids, SQLite in WAL, and our queues.
 Invariant: an attempt is queued at most once, and the earliest scoring deadline comes first; taking a worker's lease
 proves that it is dead and keeps other workers from taking over at the same time.
 """
@@ -23,7 +22,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy
 import structlog
-from dbos import DBOS, DBOSConfig, ScheduleInput, Serializer, SetEnqueueOptions, SetWorkflowID
+from dbos import DBOS, DBOSConfig, ScheduleInput, Serializer, SetEnqueueOptions, SetWorkflowID, WorkflowStatus
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,7 +33,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.private_file import make_private
 from clara_eval.service.options import APPLICATION, APPLICATION_VERSION, EngineOptions
-from clara_eval.store.driver import QUEUE_CONNECTIONS
+from clara_eval.store.driver import DATABASE, QUEUE_CONNECTIONS
 from clara_eval.store.leases import Leases, worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 
@@ -47,8 +46,6 @@ _apart: set[asyncio.Task[object]] = set()
 """Bodies of steps that run now, in this process."""
 _running: set[str] = set()
 """Ids of workflows whose function runs now, in this process."""
-
-
 T = TypeVar("T")
 
 
@@ -58,10 +55,11 @@ def evaluations_of(evaluator: str) -> str:
 
 
 async def answered(call: Awaitable[T]) -> T:
-    """Await a call to DBOS; StoreDown if its database does not answer."""
+    """Await a call to DBOS, which retries for ever; StoreDown if its database does not answer."""
     try:
-        return await call
-    except SQLAlchemyError as bad:
+        async with asyncio.timeout(DATABASE.longest_seconds):
+            return await call
+    except (SQLAlchemyError, TimeoutError) as bad:
         raise StoreDown(f"The queue's database does not answer ({type(bad).__name__}).") from bad
 
 
@@ -263,10 +261,11 @@ class Queue:
         attempts = await read_attempts(app.store, app.chain_id, address)
         name = workflow_id(app.chain_id, address, attempts.number)
         known = await answered(DBOS.get_workflow_status_async(name))
-        if known is not None and known.status in _ACTIVE:
+        if known is not None and self._is_active(known):
             return name
         if known is not None:
-            # It ended without writing its memory, which only a lost database explains: the next number goes on.
+            # Queued by another version, or ended without its memory, as after a lost database: the next number goes on.
+            await answered(DBOS.cancel_workflow_async(name))
             attempts = attempts.after(None, failed=False)
             await save_attempts(app.store, app.chain_id, address, attempts)
             name = workflow_id(app.chain_id, address, attempts.number)
@@ -284,7 +283,13 @@ class Queue:
                 status=sorted(_ACTIVE), workflow_id_prefix=before, load_input=False, load_output=False
             )
         )
-        return frozenset(Address(one.workflow_id.removeprefix(before).partition(":")[0]) for one in found)
+        active = (one.workflow_id for one in found if self._is_active(one))
+        return frozenset(Address(name.removeprefix(before).partition(":")[0]) for name in active)
+
+    def _is_active(self, found: WorkflowStatus) -> bool:
+        """Whether it runs, or waits in a queue from which this version is served."""
+        is_served = (str(found.queue_name).partition(":")[0], found.app_version) == (EVALUATIONS, APPLICATION_VERSION)
+        return found.status == "PENDING" or (found.status in _ACTIVE and is_served)
 
     async def schedule_ticks(self) -> None:
         schedule: ScheduleInput = {

@@ -35,12 +35,11 @@ Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]
 class PostgresDriver:
     clock = "EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION"
 
-    def __init__(self, connect: Connect, close: Callable[[], Awaitable[None]]) -> None:
-        self._connect = connect
-        self._close = close
+    def __init__(self, url: str, connect: Connect, close: Callable[[], Awaitable[None]]) -> None:
+        self._url, self._connect, self._close = url, connect, close
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
-        async with _outage_is_temporary(), self._connect() as connection:
+        async with _outage_is_temporary(self._url), self._connect() as connection:
             cursor = await connection.execute(_numbered(sql), values)
             return await cursor.fetchall() if cursor.description else []
 
@@ -54,14 +53,14 @@ class PostgresDriver:
             arrays = ", ".join(f"%b::{_ARRAYS[type(column[0])]}" for column in columns)
             sql = sql.replace(f"VALUES ({', '.join('?' * len(columns))})", f"SELECT * FROM unnest({arrays})")  # noqa: S608 - types
             values = columns
-        async with _outage_is_temporary(), self._connect() as connection:
+        async with _outage_is_temporary(self._url), self._connect() as connection:
             await connection.execute(_numbered(sql), values)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
-        async with _outage_is_temporary(), self._connect() as connection, connection.transaction():
+        async with _outage_is_temporary(self._url), self._connect() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LEDGER_LOCK,))
-            yield PostgresDriver(lambda: nullcontext(connection), self._close)
+            yield PostgresDriver(self._url, lambda: nullcontext(connection), self._close)
 
     async def close(self) -> None:
         await self._close()
@@ -85,10 +84,11 @@ class PostgresStore:
         except PoolTimeout:
             await pool.close()
             raise ConfigError(
-                f"CLARA_DATABASE_URL: the Postgres server does not answer within {DATABASE.open_seconds:.0f} s.",
+                f"CLARA_DATABASE_URL: the Postgres server does not answer within {DATABASE.open_seconds:.0f} s: "
+                f"{await _why_not(url)}.",
                 remedy="Is it running, and are host, user, password and database right?",
             ) from None
-        driver = PostgresDriver(pool.connection, pool.close)
+        driver = PostgresDriver(url, pool.connection, pool.close)
         try:
             await migrate(driver, "postgres", serial="BIGSERIAL PRIMARY KEY")
         except psycopg.errors.InsufficientPrivilege as bad:
@@ -104,11 +104,23 @@ class PostgresStore:
 
 
 @asynccontextmanager
-async def _outage_is_temporary() -> AsyncIterator[None]:
+async def _outage_is_temporary(url: str) -> AsyncIterator[None]:
     try:
         yield
-    except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as bad:
-        raise StoreDown(f"Postgres does not answer: {type(bad).__name__}.", remedy="It is asked again.") from bad
+    except PoolTimeout as bad:
+        raise StoreDown(f"Postgres gives no connection: {await _why_not(url)}.", remedy="It is asked again.") from bad
+    except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction) as bad:
+        said = f"refuses: {bad.diag.message_primary}" if bad.diag.message_primary else "does not answer"
+        raise StoreDown(f"Postgres {said} ({type(bad).__name__}).", remedy="It is asked again.") from bad
+
+
+async def _why_not(url: str) -> str:
+    """Connect once outside the pool, which keeps the server's words to itself."""
+    try:
+        await (await psycopg.AsyncConnection.connect(url, connect_timeout=5)).close()
+    except psycopg.OperationalError as bad:
+        return str(bad).strip().rpartition("FATAL:")[2].strip()
+    return "all of this process are in use"
 
 
 async def _check(connection: _Connection) -> None:

@@ -194,9 +194,8 @@ class SpendLedger:
         )
 
     async def unsure_of(self, run: str) -> int:
-        rows = await self.driver.fetch(
-            "SELECT settled_micro_usd FROM spends WHERE run = ? AND purpose = ?", (run, _UNSURE)
-        )
+        query = "SELECT settled_micro_usd FROM spends WHERE run = ? AND purpose = ?"
+        rows = await self.driver.fetch(query, (run, _UNSURE))
         return int(rows[0][0]) if rows else 0
 
     async def spends(self, *, since: int = 0) -> list[Spend]:
@@ -268,10 +267,8 @@ class RunEntries:
         return rows[0][0] if rows else None
 
     async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
-        rows = await self.driver.fetch(
-            "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?", (run, *below(prefix))
-        )
-        return sorted((row[0], row[1]) for row in rows)
+        query = "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?"
+        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (run, *below(prefix))))
 
     async def add_entry(self, run: str, key: str, value: str) -> str:
         """Write the entry unless there is one, and return the one that is there now."""
@@ -318,17 +315,12 @@ class PublicKeys:
         )
 
     async def keys(self, chain_id: int, prefix: str) -> list[str]:
-        rows = await self.driver.fetch(
-            "SELECT key FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?", (chain_id, *below(prefix))
-        )
-        return sorted(row[0] for row in rows)
+        query = "SELECT key FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?"
+        return sorted(row[0] for row in await self.driver.fetch(query, (chain_id, *below(prefix))))
 
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]:
-        rows = await self.driver.fetch(
-            "SELECT key, value FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?",
-            (chain_id, *below(prefix)),
-        )
-        return sorted((row[0], row[1]) for row in rows)
+        query = "SELECT key, value FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?"
+        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (chain_id, *below(prefix))))
 
     async def copy_keys(self, chain_id: int, prefix: str, *, cut: int = 0, add: str = "", but: str = "") -> None:
         """Copy what is below `prefix`, except the key `but`, in the database: without `cut` characters, after `add`."""

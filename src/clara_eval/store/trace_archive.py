@@ -64,9 +64,8 @@ async def save_trace(
     if buffer:
         await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
         parts += 1
-    archived = Archived(digest, parts)
     await keys.put(chain_id, trace_key(address), plain_json({"digest": digest, "parts": parts}))
-    return archived
+    return Archived(digest, parts)
 
 
 async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
@@ -101,10 +100,8 @@ async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:
 
 
 async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
-    archived = await archived_trace(keys, chain_id, address)
-    if archived is None:
-        return
-    await keys.copy_keys(chain_id, f"challenges:{address}:", add=kept_key(archived.digest, ""))
+    if (archived := await archived_trace(keys, chain_id, address)) is not None:
+        await keys.copy_keys(chain_id, f"challenges:{address}:", add=kept_key(archived.digest, ""))
 
 
 async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:

@@ -15,26 +15,39 @@ from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment
 from tests.support.api_service import POSTED, REVIEWED, running_service
 from tests.support.large_round import large_lines
+from tests.support.rounds import closed_round
 from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
+from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action, Plan, transaction
 from clara_eval.app import open_caller
 from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, collect_problems, config_hash
 from clara_eval.config.settings import Settings
-from clara_eval.core.errors import BadInput
+from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.core.untrusted import fence
 from clara_eval.devnet.local_chain import DAY, LocalChain, PostedTerms
-from clara_eval.documents.results import EvalStatus
+from clara_eval.documents.actions import StandingRow
+from clara_eval.documents.results import EvalStatus, Token
 from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import app
+from clara_eval.interfaces.cli.leaderboard import table_of
+from clara_eval.interfaces.cli.leaderboard_table import print_leaderboard
 from clara_eval.interfaces.cli.output import NAMES
+from clara_eval.interfaces.cli.screen import console
 from clara_eval.interfaces.cli.verify import print_verified
+from clara_eval.interfaces.python import rank
 from clara_eval.store.sqlite import SqliteStore
 
 ADDRESS = "0x" + "ab" * 20
+USDC = Token(address="0x" + "22" * 20, symbol="USDC", decimals=6, isKnown=True)
+DOUBT = (
+    "By this judge, $0.00 (0 %) of the prize is expected at wrong addresses; 1 verdict decides who is paid "
+    "(rules: no calibration needed)."
+)
 
 
 def call(*arguments: str, **environ: str) -> Any:
@@ -184,9 +197,65 @@ async def test_verify_leads_with_who_won_what(capsys: pytest.CaptureFixture[str]
     winners = [one.account for one in checked.winners.entries]
     assert lines[0] == f"ok       every entry holds: {checked.challenge.address}"
     assert [line.split()[1] for line in lines[1 : 1 + len(winners)]] == winners
-    assert "add --rpc URL" in lines[1 + len(winners)]
+    assert lines[1 + len(winners)].startswith("checked  4 submissions")
+    assert "add --rpc URL" in " ".join(lines)
     open_points = [line for line in lines if line.startswith("unproven")]
     assert len(open_points) == len(checked.not_proven) == 2
-    assert not any(word in " ".join(open_points) for word in ("ipfs", "hidden", "unreachable", "can change"))
+    assert not any(word in " ".join(lines) for word in ("ipfs", "hidden", "unreachable", "can change"))
     print_verified(checked, details=True)
     assert f"entries  {checked.entries}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["a", "fifteen-letters"])
+def test_check_refuses_the_admin_key_that_serve_refuses(key: str, stored: str) -> None:
+    """What `serve` does not start with is no ready service (bug 1)."""
+    done = call("check", CLARA_ADMIN_API_KEY=key)
+    assert isinstance(done.exception, ConfigError)
+    assert "CLARA_ADMIN_API_KEY=(hidden) is not usable: it is shorter than 16" in done.exception.message
+    assert not Path(stored).exists()
+
+
+def test_check_tells_a_name_that_is_no_setting(stored: str) -> None:
+    """A misspelt setting is ignored, and the check says so, to people and to programs (bug 1)."""
+    assert stored
+    said = call("check", CLARA_JUDGE="openai:x", CLARA_RPC_URL="http://127.0.0.1:1").stdout
+    assert "warning CLARA_JUDGE is not a setting. Did you mean CLARA_JUDGES?" in said
+    found = json.loads(call("check", "--json", CLARA_JUDGE="openai:x", CLARA_RPC_URL="http://127.0.0.1:1").stdout)
+    assert (found["ok"], len(found["warnings"])) == (False, 1)
+
+
+def test_an_entry_that_is_not_ranked_is_not_called_paid() -> None:
+    """With every ranked entry paid and a third one rejected, the draft speaks of those that are ranked (bug 9)."""
+    ranking = rank([("0xa", "0xb", "left")], top=2)
+    assert ranking.margin.sentence == "All ranked entries are paid."
+
+
+def test_a_copy_has_one_word_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table of `evaluate`, `review show`, `leaderboard` and `score` has the code, not "rejected" (bug 10)."""
+    row = StandingRow(
+        rank=3, address=ADDRESS, agentId="7", score=0, status="rejected", code="copy", prize=None,
+        reason=fence("Identical to an earlier one.", "Clara"),
+    )  # fmt: skip
+    print_leaderboard(console(stderr=False), table_of([row], USDC))
+    said = capsys.readouterr().out
+    assert "0xabab…abab  copy\n" in said
+    assert "rejected" not in said
+
+
+def test_the_page_on_installing_needs_no_tag() -> None:
+    """A clone has no tags that a reader could check out (bug 23)."""
+    assert "git checkout" not in (Path(__file__).parents[3] / "docs" / "install.md").read_text(encoding="utf-8")
+
+
+async def test_a_review_names_its_deadline_without_a_service(local_chain: LocalChain, tmp_path: Path) -> None:
+    """After `evaluate` by hand `review show` has the moment, by the chain's clock, and leads with the doubt (bug 26)."""
+    environ = agent_environment(local_chain, None, tmp_path / "store.db")
+    environ |= {"CLARA_EVALUATOR_KEY": local_chain.evaluator.key, "CLARA_REVIEW_ABOVE_USD": "50"}
+    address = await closed_round(local_chain)
+    waits = await asyncio.to_thread(call, "evaluate", address, **environ)
+    assert waits.exit_code == 1
+    assert " ".join(waits.stdout.split()).startswith(DOUBT)
+    lines = (await asyncio.to_thread(call, "review", "show", address, **environ)).stdout.splitlines()
+    assert lines[1] == f"doubt     {DOUBT}"
+    shown = json.loads((await asyncio.to_thread(call, "challenge", "show", address, "--json", **environ)).stdout)
+    assert lines[3].endswith(f"; decide before {show_moment(shown['scoringDeadline'])}")

@@ -10,10 +10,7 @@ from fastapi import Depends, Request
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import SecretStr
 
-from clara_eval.core.errors import ConfigError
 from clara_eval.interfaces.api.problems import Refusal
-
-SHORTEST_KEY = 16
 
 _bearer = HTTPBearer(auto_error=False, scheme_name="AdminBearer", description="The admin key as a bearer token.")
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="AdminKey", description="The admin key.")
@@ -24,11 +21,6 @@ Header = Annotated[str | None, Depends(_header)]
 
 class AdminKey:
     def __init__(self, key: SecretStr | None) -> None:
-        if key is not None and len(key.get_secret_value()) < SHORTEST_KEY:
-            raise ConfigError(
-                f"CLARA_ADMIN_API_KEY is shorter than {SHORTEST_KEY} characters.",
-                remedy="Use a long random one, for example from `openssl rand -hex 32`.",
-            )
         self._digest = _digest(key.get_secret_value()) if key is not None else None
 
     @property

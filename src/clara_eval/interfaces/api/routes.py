@@ -255,4 +255,4 @@ async def healthz(request: Request) -> JSONResponse:
     """Report whether the loop still beats, and what this service can do."""
     context = context_of(request)
     about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}
-    return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.is_stale else 200)
+    return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.stale_reason else 200)

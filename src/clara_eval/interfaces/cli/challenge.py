@@ -1,7 +1,4 @@
-"""`challenge …` and `finalize`: look at challenges, measure a draft, post, submit, object, claim.
-
-What writes shows a plan, and sends it only with `--send`.
-"""
+"""`challenge …` and `finalize`; what writes shows a plan, and sends it only with `--send`."""
 
 from __future__ import annotations
 

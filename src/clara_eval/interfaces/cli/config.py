@@ -32,6 +32,7 @@ from clara_eval.config.eval_config import (
 from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
+from clara_eval.interfaces.cli import screen
 from clara_eval.interfaces.cli.output import (
     ConfigFile,
     JsonFlag,
@@ -41,16 +42,6 @@ from clara_eval.interfaces.cli.output import (
     exists_already,
     read_text,
     write_new,
-)
-from clara_eval.interfaces.cli.screen import (
-    console,
-    print_labelled,
-    print_lines,
-    print_next,
-    print_text,
-    print_warnings,
-    print_wrapped,
-    safe,
 )
 
 ConfigTemplate = StrEnum("ConfigTemplate", ["measured", "gas", "code", "text", "amm"])
@@ -74,9 +65,9 @@ def init(
     if as_json:
         emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
         return
-    print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
-    print_warnings(warnings)
-    print_next(
+    screen.print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
+    screen.print_warnings(warnings)
+    screen.print_next(
         [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
     )
 
@@ -89,7 +80,7 @@ def _usual(judges: str) -> str:
 def _tailored(text: str) -> str:
     """Ask for criteria and language; Enter keeps those of the template."""
     config: dict[str, object] = json.loads(text)
-    print_labelled("criteria", str(config["criteria"]), stderr=True)
+    screen.print_labelled("criteria", str(config["criteria"]), stderr=True)
     criteria = typer.prompt("What makes an entry good", default="as above", err=True)
     language = typer.prompt("Language of the entries", default=str(config.get("language", "none")), err=True)
     changed = {"criteria": criteria.strip(), "language": language.strip().lower()}
@@ -99,12 +90,14 @@ def _tailored(text: str) -> str:
 
 def _asked(judges: str) -> str:
     for name, sentence in KINDS.items():
-        print_labelled(name, sentence, stderr=True)
+        screen.print_labelled(name, sentence, stderr=True)
     while True:
         kind = str(typer.prompt("What kind of challenge", default=_usual(judges), err=True)).strip().lower()
         if kind in KINDS:
             return kind
-        print_labelled("Sorry", f"There is no kind {safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}.", stderr=True)
+        screen.print_labelled(
+            "Sorry", f"There is no kind {screen.safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}.", stderr=True
+        )
 
 
 def features(
@@ -120,14 +113,14 @@ def features(
         emit_json({"features": found, "harness": HARNESS_FEATURES})
         return
     for title, group in shown.items():
-        print_lines(f"[bold]{title} ({len(group)})[/]")
+        screen.print_lines(f"[bold]{title} ({len(group)})[/]")
         for feature in group.values():
             kind = "|".join(feature.values) if feature.type == "enum" else feature.type
             better = f", {feature.better} is better" if feature.better else ""
-            print_wrapped(f"{feature.description} ({kind}{better})", f"  {feature.name:<25} ")
-    print_lines("[bold]told by your own harness[/]")
+            screen.print_wrapped(f"{feature.description} ({kind}{better})", f"  {feature.name:<25} ")
+    screen.print_lines("[bold]told by your own harness[/]")
     for name, sentence in HARNESS_FEATURES.items():
-        print_wrapped(sentence, f"  {name:<25} ")
+        screen.print_wrapped(sentence, f"  {name:<25} ")
 
 
 HARNESS_FEATURES = {
@@ -164,14 +157,16 @@ def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> N
     print_problems(problems)
     errors = sum(1 for problem in problems if problem.severity == "error")
     if not found["ok"]:
-        print_lines(f"[red]{safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.")
+        screen.print_lines(
+            f"[red]{screen.safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}."
+        )
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
-    print_lines(f"[green]{safe(str(file))} is usable{warnings}.[/]")
+    screen.print_lines(f"[green]{screen.safe(str(file))} is usable{warnings}.[/]")
     for line in feature_lines(parse_eval_config(content)):
-        print_text(f"  {line}")
-    print_lines(f"evalConfigHash {found['hash']}")
-    print_warnings(found["warnings"])
+        screen.print_text(f"  {line}")
+    screen.print_lines(f"evalConfigHash {found['hash']}")
+    screen.print_warnings(found["warnings"])
 
 
 def feature_lines(config: EvalConfig) -> list[str]:
@@ -215,8 +210,8 @@ def quote(
         emit_json({"file": str(file), **found.document})
         return
     print_quote(found.quote, found.schedule)
-    print_lines(*found.notes)
-    print_warnings(found.warnings)
+    screen.print_lines(*found.notes)
+    screen.print_warnings(found.warnings)
 
 
 def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) -> None:
@@ -227,20 +222,22 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
         table.add_column(name, justify="left" if name in ("stage", "judge") else "right")
     for line in found.lines:
         counts = (f"{line.calls:,}", f"{line.input_tokens:,}", f"{line.output_tokens:,}")
-        table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
+        table.add_row(line.purpose, screen.safe(line.judge), *counts, _dollars(line.micro_usd))
     if is_posted:
         table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
     total = found.total_micro_usd if is_posted else found.models_micro_usd
     table.add_row("total", "", "", "", "", _dollars(total))
-    console(stderr=False).print(table)
+    screen.console(stderr=False).print(table)
     if found.lines:
-        print_lines(
+        screen.print_lines(
             f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
     for judge in found.unpriced:
         price = f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens'
-        print_lines(f"No known price: {safe(judge)}. Set {safe(price)} (0/0 for your own machine).")
+        screen.print_lines(
+            f"No known price: {screen.safe(judge)}. Set {screen.safe(price)} (0/0 for your own machine)."
+        )
 
 
 def _dollars(micro_usd: int | None) -> str:
@@ -283,15 +280,15 @@ def rehearse(
         )
         return
     for name, description in found.descriptions.items():
-        print_text(description + (f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""))
+        screen.print_text(description + (f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""))
     for name, read in found.readings.items():
-        print_text(f"\n{name}")
+        screen.print_text(f"\n{name}")
         for feature_name, value in read.vector.as_dict().items():
-            print_text(f"  {feature_name:28} {value}")
-        print_lines(*(f"  flag: {safe(flag.sentence, 400)}" for flag in read.flags))
-    print_warnings(found.warnings)
+            screen.print_text(f"  {feature_name:28} {value}")
+        screen.print_lines(*(f"  flag: {screen.safe(flag.sentence, 400)}" for flag in read.flags))
+    screen.print_warnings(found.warnings)
     if write is not None:
-        print_lines(f"Wrote {safe(str(write))}.")
+        screen.print_lines(f"Wrote {screen.safe(str(write))}.")
 
 
 def read_config(file: Path, *, as_json: bool) -> tuple[EvalConfig, bytes]:
@@ -317,8 +314,8 @@ def read_bytes(file: Path) -> bytes:
 def print_problems(problems: Sequence[ConfigProblem]) -> None:
     for problem in problems:
         colour = "red" if problem.severity == "error" else "yellow"
-        value = "" if problem.value is None else f"  ({safe(str(problem.value), 80)})"
-        print_lines(
-            f"[{colour}]{problem.severity:7}[/] [bold]{safe(problem.path)}[/]{value}",
-            f"        {safe(problem.reason, 400)} {safe(problem.remedy, 400)}",
+        value = "" if problem.value is None else f"  ({screen.safe(str(problem.value), 80)})"
+        screen.print_lines(
+            f"[{colour}]{problem.severity:7}[/] [bold]{screen.safe(problem.path)}[/]{value}",
+            f"        {screen.safe(problem.reason, 400)} {screen.safe(problem.remedy, 400)}",
         )

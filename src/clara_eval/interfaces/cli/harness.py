@@ -8,18 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clara_eval.actions.harness import (
-    NO_SEED,
-    Executed,
-    check_file,
-    engines,
-    hidden_harness,
-    is_document,
-    reveal_document,
-    run_document,
-    run_file,
-    starter_files,
-)
+from clara_eval.actions import harness as harnesses
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput
@@ -33,13 +22,15 @@ InLanguage = Annotated[str, typer.Option("--language", help="solidity, javascrip
 def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The submission.")],
     harness: Annotated[Path, typer.Option("--harness", metavar="H", help="The harness that runs it.")],
-    seed: Annotated[str, typer.Option(help="What a JavaScript or Python harness draws its inputs from.")] = NO_SEED,
+    seed: Annotated[
+        str, typer.Option(help="What a JavaScript or Python harness draws its inputs from.")
+    ] = harnesses.NO_SEED,
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
     """Run a submission under a harness and print every measured feature; exit 1 unless all tests pass."""
-    found = run_file(Settings.from_env(), harness, file, seed=seed, language=language)
-    answer(run_document(found), as_json, lambda: _print_run(file, found))
+    found = harnesses.run_file(Settings.from_env(), harness, file, seed=seed, language=language)
+    answer(harnesses.run_document(found), as_json, lambda: _print_run(file, found))
     raise typer.Exit(0 if found.outcome == "passed" else 1)
 
 
@@ -48,7 +39,7 @@ def init(
     folder: Annotated[Path, typer.Option(help="Where the two files are written.")] = Path(),
 ) -> None:
     """Write a first harness and a solution that passes it, to change into yours."""
-    files = starter_files(language)
+    files = harnesses.starter_files(language)
     for name, content in files.items():
         write_new(folder / name, content)
     harness, solution = (folder / name for name in files)
@@ -63,7 +54,7 @@ def hash_(
     as_json: JsonFlag = False,
 ) -> None:
     """Print the privateSetHash of a hidden harness; keep the document, because it is what has to be revealed."""
-    document = hidden_harness(file, salt, language)
+    document = harnesses.hidden_harness(file, salt, language)
     if out is not None:
         write_new(out, document.content, is_secret=True)
     if as_json:
@@ -78,7 +69,7 @@ def hash_(
         )
         return
     typer.echo(document.private_set_hash)
-    if out is None and not is_document(file):
+    if out is None and not harnesses.is_document(file):
         console().print(f"Keep the salt, or the hash cannot be revealed: {document.salt}", markup=False)
 
 
@@ -87,7 +78,7 @@ def prepare(as_json: JsonFlag = False) -> None:
 
     Exit 1 where an engine that is installed does not run.
     """
-    found = engines(Settings.from_env())
+    found = harnesses.engines(Settings.from_env())
     if as_json:
         emit_json({"engines": {name: {**one, "remedy": one["remedy"] or None} for name, one in found.items()}})
     else:
@@ -107,10 +98,12 @@ def check(
 
     Warns where a submission that does nothing would get a number, and where everybody knows the input of a metric.
     """
-    found = check_file(Settings.from_env(), file, reference, hidden=hidden, language=language)
+    found = harnesses.check_file(Settings.from_env(), file, reference, hidden=hidden, language=language)
     if as_json:
         problems, warnings = list(found.problems), list(found.warnings)
-        emit_json({"ok": not problems, "problems": problems, "warnings": warnings, **run_document(found.executed)})
+        emit_json(
+            {"ok": not problems, "problems": problems, "warnings": warnings, **harnesses.run_document(found.executed)}
+        )
     else:
         _print_run(reference, found.executed)
         print_lines(*(f"[red]problem[/]  {safe(problem, 400)}" for problem in found.problems))
@@ -118,7 +111,7 @@ def check(
     raise typer.Exit(1 if found.problems else 0)
 
 
-def _print_run(file: Path, executed: Executed) -> None:
+def _print_run(file: Path, executed: harnesses.Executed) -> None:
     colour = "green" if executed.outcome == "passed" else "red"
     print_lines(f"{safe(str(file))}: [{colour}]{executed.outcome.value}[/]  {safe(executed.detail, 300)}")
     for name, value in executed.features.items():
@@ -135,10 +128,10 @@ def reveal(
     as_json: JsonFlag = False,
 ) -> None:
     """Reveal a hidden harness, signed by CLARA_WALLET_KEY, to the service at CLARA_API_URL or to the local store."""
-    if not is_document(file) and not salt:
+    if not harnesses.is_document(file) and not salt:
         raise BadInput(f"{file} has no salt.", remedy="Give the document that was hashed, or --salt.")
-    target, document = to_address(address), hidden_harness(file, salt, language)
-    asyncio.run(reveal_document(Settings.from_env(), target, document))
+    target, document = to_address(address), harnesses.hidden_harness(file, salt, language)
+    asyncio.run(harnesses.reveal_document(Settings.from_env(), target, document))
     committed = document.private_set_hash
     told = {"challengeAddress": target, "privateSetHash": committed}
     answer(told, as_json, lambda: print_text(f"Revealed {committed} for {target}."))

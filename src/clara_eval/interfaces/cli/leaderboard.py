@@ -42,7 +42,7 @@ def leaderboard(
         if scores is not None:
             print_asked(scores)
             screen.print()
-        table = _table_of(found.standings, found.token, scores.margin if scores else None)
+        table = table_of(found.standings, found.token, scores.margin if scores else None)
         print_leaderboard(screen, table, limit=limit)
         screen.print()
         if found.warning:
@@ -53,8 +53,7 @@ def leaderboard(
             print_labelled(
                 "Known", "only the winners that the chain names; CLARA_API_URL names a service that knows all"
             )
-        first = found.standings[0].address if found.standings else "SUBMITTER"
-        print_next([f"score {found.address} {first}", f"verify {found.address}"])
+        print_next([f"score {found.address} 1", f"verify {found.address}"])
 
     ask(read)
 
@@ -86,7 +85,7 @@ def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
     place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     heading = f"Around place {found.standing.rank} of {found.entries}"
-    print_leaderboard(screen, _table_of(near, found.token, marked=own), heading=heading)
+    print_leaderboard(screen, table_of(near, found.token, marked=own), heading=heading)
     _print_facts(found)
     _print_comparisons(found.games)
     screen.print()
@@ -128,7 +127,7 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
             print_wrapped(short_hex(bare(game.reason)), "    ")
 
 
-def _table_of(
+def table_of(
     rows: Sequence[StandingRow], token: Token, margin: Margin | None = None, *, marked: str = ""
 ) -> LeaderboardTable:
     """Reasons leave their fence: the table escapes them."""

@@ -211,8 +211,11 @@ def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) 
 
 
 def print_asked(scores: Scores) -> None:
-    """Print what the poster asked for, and who compared."""
+    """Print how much money may be at wrong addresses, what the poster asked for, and who compared."""
     screen = console(stderr=False)
+    if scores.misplaced is not None:
+        print_wrapped(_cut(scores.misplaced.sentence, MOST_CRITERIA))
+        screen.print()
     if scores.asked is not None:
         screen.print(Text(_cut(scores.asked.title, MOST_TITLE) or "A challenge without a title", style="bold"))
         print_wrapped(_cut(scores.asked.criteria, MOST_CRITERIA), f"{'asked':<10} ", "dim")

@@ -1,4 +1,4 @@
-"""`check`, `status`, `trace`, `spend`, `publication sync`, `keys new`: what an operator asks and does."""
+"""`check`, `settings`, `status`, `trace`, `spend`, `backup`, `publication sync`, `keys new`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -18,29 +19,23 @@ from rich.table import Table
 from rich.text import Text
 
 from clara_eval.actions.amounts import show_moment
+from clara_eval.actions.backup import back_up
 from clara_eval.actions.operator import known_status, preflight, spending
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.published import spend_document
-from clara_eval.actions.settings import list_settings, new_key
+from clara_eval.actions.settings import list_settings, new_key, unknown_settings
 from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
+from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import EvalStatus, Scores
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli import screen
 from clara_eval.interfaces.cli.leaderboard_table import print_result
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, code_of, emit_json, fail
-from clara_eval.interfaces.cli.screen import (
-    console,
-    print_labelled,
-    print_lines,
-    print_next,
-    print_text,
-    print_warnings,
-    safe,
-)
 
 _NEXT = {
     "complete": "verify {0}|leaderboard {0}",
@@ -54,24 +49,34 @@ _NEXT = {
 
 def check(*, json: JsonFlag = False) -> None:
     """Check settings, node, wallet, store and judges, and say what is ready and what is not."""
-    findings = asyncio.run(preflight(Settings.from_env()))
+    findings, warnings = asyncio.run(preflight(Settings.from_env())), unknown_settings()
     is_ready = all(finding.ok for finding in findings)
-    rows = [{"name": one.name, "ok": one.ok, "detail": one.detail} for one in findings]
-    marks = {True: "[green]ok[/green]  ", False: "[red]no[/red]  "}
-    lines = [f"{marks[one.ok]}{one.name:<10} {safe(one.detail, 1000)}" for one in findings]
-    answer({"ok": is_ready, "checks": rows}, json, lambda: print_lines(*lines))
+    if json:
+        emit_json({"ok": is_ready, "checks": to_camel_json(findings), "warnings": warnings})
+    else:
+        for one in findings:
+            lead = f"{'ok' if one.ok else 'no'}  {one.name:<10} "
+            screen.print_wrapped(escaped(one.detail[:1000]), lead, "green" if one.ok else "red")
+        screen.print_warnings(warnings)
     if not is_ready:
         raise typer.Exit(1)
 
 
-def settings(*, json: JsonFlag = False) -> None:
+def settings(
+    *,
+    example: Annotated[bool, typer.Option("--example", help="Print a file to start from, as `.env`.")] = False,
+    json: JsonFlag = False,
+) -> None:
     """List every setting with its value, default and source; secrets are hidden, and unknown names are told."""
+    if example:
+        typer.echo((files("clara_eval.config") / "env.example").read_text(encoding="utf-8"), nl=False)
+        return
     rows, warnings = list_settings(Settings.from_env())
     notes = [one.source if one.source == "default" else f"{one.source}; default {one.default or '–'}" for one in rows]
     lines = [f"{one.name:<32} {one.value or '–':<28} {note}" for one, note in zip(rows, notes, strict=True)]
-    answer({"settings": to_camel_json(rows), "warnings": warnings}, json, lambda: print_text("\n".join(lines)))
+    answer({"settings": to_camel_json(rows), "warnings": warnings}, json, lambda: screen.print_text("\n".join(lines)))
     if not json:
-        print_warnings(warnings)
+        screen.print_warnings(warnings)
 
 
 def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
@@ -85,21 +90,21 @@ def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
 
 
 def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
-    screen, meaning = console(stderr=False), words.meaning(document)
-    screen.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
-    screen.print(Text(meaning))
+    out, meaning = screen.console(stderr=False), words.meaning(document)
+    out.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
+    out.print(Text(meaning))
     if document.warning:
-        print_labelled("Warning", document.warning)
+        screen.print_labelled("Warning", document.warning)
     if document.stage is not None:
-        print_labelled("Stage", words.stage_text(document.stage))
+        screen.print_labelled("Stage", words.stage_text(document.stage))
     if document.retryAt:
-        print_labelled("Again at", show_moment(document.retryAt))
+        screen.print_labelled("Again at", show_moment(document.retryAt))
     if document.reason and document.reason != meaning:
-        print_labelled("Reason", document.reason[:1000])
+        screen.print_labelled("Reason", document.reason[:1000])
     if scores is not None and scores.rankings:
-        screen.print()
+        out.print()
         print_result(scores)
-    print_next(_NEXT.get(document.status, "challenge watch {}").format(target).split("|"))
+    screen.print_next(_NEXT.get(document.status, "challenge watch {}").format(target).split("|"))
 
 
 def trace(
@@ -122,8 +127,8 @@ def trace(
     if out is not None and json:
         emit_json({"challenge": target, "file": str(out), "bytes": size})
     elif out is not None:
-        print_labelled("Wrote", f"{size:,} bytes to {out}")
-        print_next([f"verify {shlex.quote(str(out))}"])
+        screen.print_labelled("Wrote", f"{size:,} bytes to {out}")
+        screen.print_next([f"verify {shlex.quote(str(out))}"])
 
 
 def _copy(lines: Iterable[str], out: Path | None) -> int:
@@ -153,7 +158,7 @@ def spend(
         for line in (*lines, report.total):
             style = "bold" if line is report.total else None
             table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations), style=style)
-        console(stderr=False).print(table)
+        screen.console(stderr=False).print(table)
 
 
 def _first_moment(since: str | None) -> int:
@@ -163,6 +168,16 @@ def _first_moment(since: str | None) -> int:
         return int(datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
     except ValueError:
         raise BadInput(f"--since {since!r} is not a day.", value=since, remedy="Write YYYY-MM-DD.") from None
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the copy.")], *, json: JsonFlag = False
+) -> None:
+    """Copy the SQLite database into FILE, also while the service runs."""
+    size = back_up(Settings.from_env().database_url, file)
+    answer(
+        {"file": str(file), "bytes": size}, json, lambda: screen.print_labelled("Wrote", f"{size:,} bytes to {file}")
+    )
 
 
 def sync(
@@ -190,12 +205,12 @@ def _print_published(places: list[str], done: list[Published]) -> None:
     """Print a line for each, and count those that were not tried."""
     for one in done:
         if not isinstance(one.error, NotTried):
-            ending = "published" if one.problem is None else safe(one.problem, 1000)
-            print_lines(f"{one.address}  {one.place}  {ending}")
+            ending = "published" if one.problem is None else screen.safe(one.problem, 1000)
+            screen.print_lines(f"{one.address}  {one.place}  {ending}")
     for place, count in Counter(one.place for one in done if isinstance(one.error, NotTried)).items():
-        print_lines(f"{count:,} more not tried at {place}, which does not work now.")
+        screen.print_lines(f"{count:,} more not tried at {place}, which does not work now.")
     if not done:
-        print_lines(f"Nothing to do: everything that is posted is at {' and '.join(places)}.")
+        screen.print_lines(f"Nothing to do: everything that is posted is at {' and '.join(places)}.")
 
 
 def new(
@@ -213,6 +228,6 @@ def new(
     if password is None:
         password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     address = new_key(path, password)
-    place = safe(str(path), 4096)
+    place = screen.safe(str(path), 4096)
     told = f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password."
-    answer({"address": address, "keystore": str(path)}, json, lambda: print_lines(told))
+    answer({"address": address, "keystore": str(path)}, json, lambda: screen.print_lines(told))

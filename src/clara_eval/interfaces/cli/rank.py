@@ -11,16 +11,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from clara_eval.actions.rank import (
-    Ranking,
-    margin_sentence,
-    other_flags,
-    plots,
-    rank_results,
-    ranking_csv,
-    ranking_document,
-    read_results,
-)
+from clara_eval.actions import rank as ranks
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.leaderboard_table import bar_of
 from clara_eval.interfaces.cli.output import emit_json
@@ -48,18 +39,18 @@ def rank(
     """
     if str(file) == "-" and sys.stdin.isatty():
         raise BadInput("No file given.", remedy="Name a CSV or JSONL file, or pipe one in.")
-    results = read_results(file, columns)
-    found = rank_results(results, top, literal=literal)
-    _write(svg, plots(found, results) if svg else {})
+    results = ranks.read_results(file, columns)
+    found = ranks.rank_results(results, top, literal=literal)
+    _write(svg, ranks.plots(found, results) if svg else {})
     if json or form is Format.json:
-        emit_json(ranking_document(found))
+        emit_json(ranks.ranking_document(found))
     elif form is Format.csv:
-        typer.echo(ranking_csv(found), nl=False)
+        typer.echo(ranks.ranking_csv(found), nl=False)
     else:
         _print(found)
 
 
-def _print(ranking: Ranking) -> None:
+def _print(ranking: ranks.Ranking) -> None:
     out, top = console(stderr=False), ranking.winner_count
     out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
     if len(ranking.standings) > SHOWN_ROWS:
@@ -67,7 +58,7 @@ def _print(ranking: Ranking) -> None:
     if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
         out.print("= has exactly the rating of another; equals are in the order of their names.")
     colour = {"clear": "green", "about equal": "yellow", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
-    out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(margin_sentence(ranking))}[/]")
+    out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(ranks.margin_sentence(ranking))}[/]")
     if ranking.ordered_by.endswith(", then strength"):
         out.print(f"[dim]The top {top} are by Elo; the others by fitted strength, because some never met.[/]")
     report = ranking.consistency
@@ -77,11 +68,11 @@ def _print(ranking: Ranking) -> None:
         f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; {report.cycles} of "
         f"{report.decided_triples} triples are cycles; first-side advantage {ranking.position_bias:+.2f} logits"
     )
-    for flag in other_flags(ranking):
+    for flag in ranks.other_flags(ranking):
         out.print(f"[yellow]{'Note':<9}[/] {safe(flag.sentence, 400)}")
 
 
-def _table(ranking: Ranking, names: int) -> Table:
+def _table(ranking: ranks.Ranking, names: int) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("#", "item", "Elo", "95 %", "", f"P(top {ranking.winner_count})", "W–L–T"):
         table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)

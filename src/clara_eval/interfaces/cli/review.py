@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.rest import ReviewSheet
+from clara_eval.documents.results import RuledStage
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, emit_json
 from clara_eval.interfaces.cli.screen import console, print_lines, print_next, safe
@@ -23,11 +23,6 @@ from clara_eval.interfaces.cli.screen import console, print_lines, print_next, s
 Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
 By = Annotated[str, typer.Option(help="Who decides; it stands in the public trace.")]
-
-
-class Stage(StrEnum):
-    reading = "reading"
-    comparing = "comparing"
 
 
 def list_waiting(*, json: JsonFlag = False) -> None:
@@ -94,7 +89,7 @@ def rule(
     exclude: Annotated[str | None, typer.Option(help="The address of an entry that is not to be ranked.")] = None,
     original: Annotated[str | None, typer.Option(help="The address that is the original of a copied work.")] = None,
     judge: Annotated[str | None, typer.Option(help="A judge, as in CLARA_JUDGES, to be asked instead.")] = None,
-    stage: Annotated[Stage, typer.Option(help="What the judge is asked for.")] = Stage.comparing,
+    stage: Annotated[RuledStage, typer.Option(help="What the judge is asked for.")] = "comparing",
     note: Note = "",
     by: By = "",
     json: JsonFlag = False,
@@ -107,7 +102,7 @@ def rule(
         "exclude" if exclude else "original" if original else "judge",
         account,
         judge,
-        stage.value if judge else None,
+        stage if judge else None,
         note,
         by,
     )
@@ -131,6 +126,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
         money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {show_count(sheet.winnerCount, 'place')}"
     print_lines(
         f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
+        *([f"doubt     {safe(sheet.misplaced.sentence, 400)}"] if sheet.misplaced else []),
         f"digest    {sheet.traceDigest}",
         f"money     {money}; {f'decide before {show_moment(due)}' if due else 'the deadline is not known here'}",
     )

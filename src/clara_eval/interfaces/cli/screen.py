@@ -24,8 +24,9 @@ from clara_eval.core.untrusted import escaped
 def console(*, stderr: bool = True) -> Console:
     """Standard error, for progress and questions; with `stderr=False` standard output, for results."""
     screen = Console(stderr=stderr, highlight=False)
-    # A pipe has no width of its own; tables are made for a hundred columns.
-    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=100)
+    # A pipe has no width of its own; tables are made for a hundred columns unless COLUMNS says otherwise.
+    width = shutil.get_terminal_size((100, 24)).columns
+    return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=width)
 
 
 def agree_to_cost(*, yes: bool) -> None:

@@ -1,21 +1,24 @@
-"""`verify`: check the public record of an evaluation without trusting anybody."""
+"""`verify`: check the public record of an evaluation; `calibrate`: how far its judges agree with people."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.calibrate import Foreseen, Rejudged, rejudge
+from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Foreseen, Rejudged, calibrate_labels, rejudge
 from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, verified_document, verify_any
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
-from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, answer, emit_json, fail
-from clara_eval.interfaces.cli.screen import agree_to_cost, console, print_lines, safe
+from clara_eval.core.untrusted import escaped
+from clara_eval.interfaces.cli.output import JsonFlag, Judges, YesToCost, answer, emit_json, fail, read_text
+from clara_eval.interfaces.cli.screen import agree_to_cost, console, print_lines, print_wrapped, safe
 
 
 def verify(
@@ -84,12 +87,12 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
     winners, scope, compared = _won(checked)
     answer = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
     print_lines(
-        f"{answer}: {result.given.name}",
-        *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)),
-        f"checked  {counts}{scope}",
-        *(f"unproven {safe(point, 600)}" for point in checked.not_proven),
-        f"digest   {checked.digest}",
+        f"{answer}: {result.given.name}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1))
     )
+    print_wrapped(f"{counts}{scope}", "checked  ")
+    for point in checked.not_proven:
+        print_wrapped(escaped(point[:600]), "unproven ")
+    print_lines(f"digest   {checked.digest}")
     if not details:
         return
     print_lines(
@@ -119,3 +122,43 @@ def _signatures(judge: JudgeEvidence) -> str:
         state = f"platform {key.enclave.status}" if key.enclave.status else "quote not checked"
         told += f"; key {safe(key.name, 120)} in the enclave {key.enclave.measurements['mrTd'][:16]}… ({state})"
     return told
+
+
+def calibrate(
+    labels: Annotated[Path, typer.Argument(metavar="LABELS.jsonl", help="An evalConfig line, then one pair a line.")],
+    *,
+    judges: Judges = "",
+    json: JsonFlag = False,
+) -> None:
+    """Run the judges over pairs that people decided; report agreement and biases, and keep them for the gate."""
+    settings = Settings.from_env()
+    found = asyncio.run(calibrate_labels(read_text(labels), settings, judges))
+    if json:
+        rows = [{**to_camel_json(one), "mayPostAlone": doubt is None} for one, doubt in found]
+        emit_json({"calibrations": rows})
+        return
+    enough = f"At least {settings.calibration_floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
+    for one, doubt in found:
+        console(stderr=False).print(_calibration_table(one))
+        print_lines(safe(doubt or enough, 600))
+
+
+def _calibration_table(found: Calibration) -> Table:
+    table = Table(title=safe(found.judge, 200), title_justify="left")
+    for name in ("figure", "value", "95 % interval", "pairs"):
+        table.add_column(name)
+    figures = {
+        "agreement with people": found.agreement,
+        "agreement on clear pairs": found.clear,
+        "position bias": found.position_bias,
+        "length bias": found.length_bias,
+    }
+    for name, figure in figures.items():
+        value = "not known" if figure.value is None else f"{figure.value:.3f}"
+        between = "" if figure.low is None or figure.high is None else f"{figure.low:.3f} to {figure.high:.3f}"
+        table.add_row(name, value, between, str(figure.count))
+    kappa = "not known" if found.kappa is None else f"{found.kappa:.3f}"
+    table.add_row("kappa (beyond chance)", kappa, "", str(found.labels - found.undecided))
+    table.add_row("base rate (most frequent choice)", f"{found.base_rate:.3f}", "", str(found.labels))
+    table.add_row("pairs without a verdict", str(found.undecided), "", str(found.labels))
+    return table

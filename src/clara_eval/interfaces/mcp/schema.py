@@ -1,4 +1,4 @@
-"""How a tool is defined, exactly, and answers: a short text, and the whole document as structured content."""
+"""How a tool is defined and answers: a short text, and the whole document as structured content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The MCP server: tools, resources and prompts around one caller; it starts without node, key or setting.
-
-Over HTTP it is for everybody: stateless, without wallet, files or fetching, for our own hosts and pages.
-"""
+"""The MCP server around one caller; over HTTP it is stateless, without wallet, files or fetching, for our own pages."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ def status(found: documents.EvalStatusResult) -> str:
 def leaderboard(found: documents.LeaderboardResult) -> str:
     by = "Posted by the poster, not by the evaluator. " if found.postedBy == "poster" else ""
     only = "Only the posted winners are known here. " if found.source == "chain" else ""
-    lines = [f"{found.total} place(s) of {found.address}. {by}{only}Trace: {found.trace}"]
+    lines = [found.misplaced.sentence] if found.misplaced else []
+    lines += [f"{found.total} place(s) of {found.address}. {by}{only}Trace: {found.trace}"]
     lines += [f"Warning: {found.warning}"] if found.warning else []
     lines += [_place(item) for item in found.standings[:ROWS]]
     return "\n".join([*lines, *_page(found.pageUrl)])
