@@ -82,6 +82,7 @@ class Paused(FakeEndpoint):
             self._more.notify_all()
 
 
+@pytest.mark.timeout(900)  # six processes, one after the other, on a busy machine
 async def test_a_hackathon_is_killed_three_times_and_paid_once(tmp_path: Path) -> None:
     """Thirty entries of several files: killed while reading and comparing, continued, every answer paid for once."""
     hackathon(tmp_path / "in")
