@@ -71,6 +71,13 @@ async def test_terms_that_no_contract_takes_are_named(
     assert bad.value.path == path
 
 
+async def test_a_poster_is_told_that_every_place_is_paid(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Before anything is escrowed: no test keeps bad work from a paid place, it only puts it last."""
+    async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
+        plan = await plan_post(caller, POSTING, local_chain.poster.address)
+    assert "pays every place whatever its quality" in plan.summary
+
+
 async def test_a_repeated_post_is_found_behind_others(local_chain: LocalChain, tmp_path: Path) -> None:
     """The same challenge is refused also when many others were posted since."""
     terms = PostedTerms(prize_pool=100 * USDC, payout_bps=(7000, 3000))

@@ -217,7 +217,8 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         question=f"Post this challenge on {caller.settings.network_name}? {total} leave the wallet: prize {prize}, "
         f"bond {bond} (returned when it is finalized), fee {charged}. {winners}, deadline {posting.deadline[:40]}, "
         f"evaluator {posting.evaluator}.",
-        summary=f"Prize {prize} for {winners}, bond {bond}, total {total}. {judge}{quote}",
+        summary=f"Prize {prize} for {winners}, bond {bond}, total {total}. {judge}{quote} "
+        "The contract pays every place whatever its quality: a test that all must pass only puts the others last.",
         spends=Spending(terms.token, terms.total),
         warnings=(*lacking, *unchecked, *_warnings(caller, posting, config, terms)),
         details=_details(posting, terms),
@@ -230,9 +231,7 @@ def _check_words(posting: Posting) -> None:
     if not posting.problem_statement.strip():
         raise BadInput("The problem statement is empty.", path="problemStatement", remedy="Say what agents should do.")
     if not 0 <= posting.max_participants < 2**256:
-        raise BadInput(
-            "The number of participants is negative or too large.", path="maxParticipants", remedy="0 means no limit."
-        )
+        raise BadInput("This number of participants cannot be.", path="maxParticipants", remedy="0 means no limit.")
     if posting.expected_entries is not None and posting.expected_entries < 1:
         raise BadInput("Fewer than 1 entry is expected.", path="expectedEntries", remedy="Give 1 or more, or nothing.")
     require_text(posting.title, "title")
