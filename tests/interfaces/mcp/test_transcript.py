@@ -39,7 +39,7 @@ def test_the_setups_can_be_pasted() -> None:
     text = AGENTS.read_text(encoding="utf-8")
     blocks = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL)]
     servers = [block[key]["clara-eval"] for block in blocks for key in ("mcpServers", "servers") if key in block]
-    assert len(servers) >= 4
+    assert len(servers) == 3, "most clients take one form, VS Code and HTTP their own"
     for server in servers:
         assert server.get("args") == ["mcp"] or server["url"].endswith("/mcp")
     for function, _, _ in TOOLS:
