@@ -61,7 +61,11 @@ def demo_output(trace_dir: Path) -> str:
         text=True,
         check=True,
         cwd=ROOT,
-        env={**os.environ, "PATH": os.pathsep.join(p for p in os.get_exec_path() if Path(p) != Path(COMMAND).parent)},
+        env={
+            **os.environ,
+            "PATH": os.pathsep.join(p for p in os.get_exec_path() if Path(p) != Path(COMMAND).parent),
+            "COLUMNS": "100",
+        },
     )
     text = done.stdout.replace(str(trace_dir.resolve()), "var/traces").replace(str(ROOT), ".")
     lines = [line.rstrip() for line in re.sub(r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:…", text).splitlines()]

@@ -32,6 +32,7 @@ from clara_eval.devnet.local_chain import (
     local_chain,
 )
 from clara_eval.interfaces.cli import app
+from clara_eval.interfaces.cli.screen import console
 
 OUT = Path(__file__).parents[1] / "docs" / "transcripts"
 HEADS = {
@@ -54,7 +55,9 @@ class Shell:
 
     async def run(self, *words: str, code: int = 0, quiet: bool = False) -> str:
         """One command, which has to end with this code."""
-        done = await asyncio.to_thread(CliRunner().invoke, app, list(words), env=self.settings)
+        console.cache_clear()
+        wide = {**self.settings, "COLUMNS": "100"}
+        done = await asyncio.to_thread(CliRunner().invoke, app, list(words), env=wide)
         if done.exit_code != code:
             raise RuntimeError(f"{shlex.join(words)} ended with {done.exit_code}: {done.output} {done.exception!r}")
         if not quiet:

@@ -96,7 +96,7 @@ def test_the_quick_start_and_the_paths_on_its_chain_run_as_written(shell: Shell,
     finally:
         done = shell.run(f". ./devnet.env; . ./state.sh; export CLARA_DATABASE_URL\n{last}", place)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "and that this is what the evaluator posted" in done.stdout
+    assert "and that this is what the evaluator posted" in " ".join(done.stdout.split())
     assert "Claim 100 USDC" in done.stdout
 
 

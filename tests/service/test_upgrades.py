@@ -6,7 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import sqlite3
+import tempfile
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -40,6 +44,14 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("upgrades")]
 LEFT = sorted(FILES.glob("*.xz"))
 RECORDED = {"review", "sent", "lost", "signed", "finalizing"}
 """Stages whose result is approved or signed: it is posted as it is recorded, and nobody is asked again."""
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    """The judge's address is part of its name, so its port is fixed: one test at a time uses it."""
+    with (Path(tempfile.gettempdir()) / f"clara-eval-upgrades-{os.getuid()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 async def restored(stopped: Stopped, stack: AsyncExitStack, place: Path, request: pytest.FixtureRequest) -> str:

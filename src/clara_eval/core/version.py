@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 __version__ = "0.2.0"
-RULES = 8
+RULES = 9
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 _DECIDING = ("code", "config", "core", "evaluation", "harness", "judge", "ranking", "submissions")
 """Packages that decide a result."""
