@@ -234,7 +234,7 @@ def test_the_program_is_small_and_alone() -> None:
     text = PROGRAM.read_text(encoding="utf-8")
     imports = {line.split('"')[1] for line in text.splitlines() if line.startswith("import ")}
     assert text.count("\n") <= 2_000
-    assert sum(len(line) > 120 for line in text.splitlines()) <= 20, "only tables and sentences are longer"
+    assert sum(len(line) > 120 for line in text.splitlines()) <= 25, "only tables and sentences are longer"
     assert imports == {"node:crypto", "node:fs", "js-sha3", "./archive.mjs", "./model.mjs"}
     for part in ("archive.mjs", "model.mjs"):
         assert PROGRAM.with_name(part).read_text(encoding="utf-8").count("\n") <= 150

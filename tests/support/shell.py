@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
-CLIENT = """#!{python} -IS
+CLIENT = """\
 import json, os, signal, socket, struct, sys
 line = socket.socket(socket.AF_UNIX)
 line.connect({socket!r})
@@ -56,8 +56,9 @@ class Shell:
 def opened_shell(place: Path) -> Iterator[Shell]:
     """A shell whose programs live in `place`."""
     address = str(place / "line")
+    (place / "client.py").write_text(CLIENT.format(socket=address), encoding="utf-8")
     client = place / "clara-eval"
-    client.write_text(CLIENT.format(python=sys.executable, socket=address), encoding="utf-8")
+    client.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{place}/client.py" "$@"\n', encoding="utf-8")
     client.chmod(0o755)
     words = [sys.executable, "-m", "tests.support.shell", address]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
