@@ -138,7 +138,7 @@ async def judge(
 def rank(
     games: Iterable[tuple[str, str, str]], *, top: int | None = None, payout_bps: Sequence[int] | None = None
 ) -> Ranking:
-    """Rank items by (left, right, winner) triples in any order, with intervals and the chance of the top.
+    """Rank items by (left, right, winner) triples in any order, with ranges and the chance of the top.
 
     The winner is left, right, tie or a name; `payout_bps` are shares of a prize, best first.
     """

@@ -33,7 +33,7 @@ def rank(
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
 ) -> None:
-    """Rank pairwise results, with intervals, chances and a report on consistency.
+    """Rank pairwise results, with ranges, chances and a report on consistency.
 
     Columns: left,right,winner or model_a,model_b,winner. The winner is left, right, model_a, model_b, tie, or a name.
     """

@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from clara_eval.core.errors import BadSubmission
-from clara_eval.submissions.model import Outage
+from clara_eval.submissions.model import Outage, SubmissionLimits
 
 Exempt = frozenset[tuple[str, int]]
 _LONGEST_URL = 2_048
@@ -115,7 +115,7 @@ _AGENT = "clara-eval (https; reads challenge submissions)"
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    max_bytes: int = 262_144
+    max_bytes: int = SubmissionLimits().max_bytes
     total_seconds: float = 20.0
     """For one attempt: name look-up, connection, redirects and the whole body together."""
     connect_seconds: float = 5.0
