@@ -87,7 +87,9 @@
     },
   };
 
-  for (const form of document.querySelectorAll("form[data-act]")) {
+  function sign(form) {
+    if (form.dataset.ready) return; // kept by a page that renewed itself around it
+    form.dataset.ready = "yes";
     const result = form.querySelector("[role=status]"), button = form.querySelector("button[type=submit]");
     const tell = (text, kind = "quiet") => result.replaceChildren(...text.split("\n").map((line) => said("p", line, kind)));
     button.disabled = false;
@@ -107,4 +109,7 @@
       button.disabled = false;
     });
   }
+  const signAll = () => document.querySelectorAll("form[data-act]").forEach(sign);
+  signAll();
+  document.addEventListener("htmx:afterSettle", signAll);
 })();
