@@ -10,7 +10,7 @@ from clara_eval.actions.results import STATUS_MEANINGS
 from clara_eval.actions.submit import TryResult
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents import actions as documents
-from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress
+from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress, Value
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
@@ -159,11 +159,27 @@ def _document(kind: type[D], found: Document, **sentences: str) -> D:
     return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
 
 
+def readable(name: str) -> str:
+    """The name of a feature or test for people: `metric_batch_gas` is "Batch gas"."""
+    told = name.removeprefix("metric_").replace("_", " ")
+    return told[:1].upper() + told[1:]
+
+
+def fact(value: Value) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "unknown", True: "yes", False: "no"}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _why(found: documents.ScoreFound) -> str:
-    standing, rival = found.standing, found.closestRival
+    standing, rival, run = found.standing, found.closestRival, found.standing.executed
+    ran = ""
+    if run is not None:
+        ran = f"{run.testsPassed} of {run.tests} tests passed" if run.tests else f"it {run.outcome.replace('_', ' ')}"
     if standing.status == "rejected":
-        return "The submission was rejected and ranks after all that were compared; see its reason."
-    parts = [f"Rank {standing.rank}"]
+        told = "The submission was rejected and ranks after all that were compared; see its reason"
+        return f"{told}; {ran}." if ran else f"{told}."
+    parts = [f"Rank {standing.rank}", *([ran] if ran else [])]
     if standing.elo is not None:
         between = interval(standing)
         parts.append(f"Elo {standing.elo:.0f}{f' (likely {between})' if between else ''}")
@@ -189,9 +205,7 @@ def tried_text(found: TryResult) -> str:
     lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
     if found.outcome:
         lines.append(_ending(found))
-    for name, value in found.features.items():
-        shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        lines.append(f"  {name:28} {shown}")
+    lines += [f"  {name:28} {fact(value)}" for name, value in found.features.items()]
     if found.readByModel:
         lines.append(f"Read by a model, not measured: {', '.join(found.readByModel)}.")
     if found.harness == "hidden":

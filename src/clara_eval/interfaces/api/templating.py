@@ -23,6 +23,7 @@ from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
 from clara_eval.documents.results import Token
+from clara_eval.interfaces.words import readable
 
 STATIC = Path(__file__).parent / "static"
 MOST_DIGITS = 15
@@ -143,11 +144,6 @@ def usd(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.3f}"
 
 
-def words(name: str) -> str:
-    told = name.removeprefix("metric_").replace("_", " ")
-    return told[:1].upper() + told[1:]
-
-
 def plain(text: str) -> str:
     """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
     told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
@@ -220,7 +216,7 @@ def _environment() -> Environment:
         extensions=["jinja2.ext.do"],
     )
     environment.filters.update(
-        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
+        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=readable, short=short, badge=badge,
         wait=show_wait,
         usd=usd, plain=plain, judge=judge, coded=coded,
     )  # fmt: skip
