@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from clara_eval.actions.amounts import show_moment, show_wait
@@ -14,6 +15,8 @@ from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, S
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
+_LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
+_NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 SEE = {
     "browse": "{browse} lists the challenges there are.",
     "open_ones": "{browse} lists the open ones.",
@@ -163,6 +166,12 @@ def readable(name: str) -> str:
     """The name of a feature or test for people: `metric_batch_gas` is "Batch gas"."""
     told = name.removeprefix("metric_").replace("_", " ")
     return told[:1].upper() + told[1:]
+
+
+def plain(text: str) -> str:
+    """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
+    told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
+    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", told)
 
 
 def fact(value: Value) -> str:

@@ -156,8 +156,17 @@ def test_a_rehearsal_tells_the_task_and_ranks_by_the_model(config: Path, tmp_pat
     for name, text in (("a.py", "def fee(x):\n    return x // 100\n"), ("b.py", "def tax(y):\n    print(y * 3)\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "task.txt").write_text("Charge one per cent, never less than a cent.", encoding="utf-8")
-    samples = ["--sample", tmp_path / "a.py", "--sample", tmp_path / "b.py"]
-    words = ["rehearse", config, "--judges", fake_model, "--problem", f"@{tmp_path / 'task.txt'}", *samples, "--json"]
+    samples: list[str | Path] = ["--sample", tmp_path / "a.py", "--sample", tmp_path / "b.py"]
+    words: list[str | Path] = [
+        "rehearse",
+        config,
+        "--judges",
+        fake_model,
+        "--problem",
+        f"@{tmp_path / 'task.txt'}",
+        *samples,
+        "--json",
+    ]
     found = json.loads(_run(*words))
     assert any("never less than a cent" in prompt for prompt in PROMPTS)
     assert sorted(Path(row["id"]).name for row in found["ranking"]) == ["a.py", "b.py"]

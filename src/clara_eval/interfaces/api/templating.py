@@ -23,12 +23,10 @@ from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
 from clara_eval.documents.results import Token
-from clara_eval.interfaces.words import readable
+from clara_eval.interfaces.words import plain, readable
 
 STATIC = Path(__file__).parent / "static"
 MOST_DIGITS = 15
-_LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
-_NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 _REJECTIONS = {
@@ -142,12 +140,6 @@ def share(value: float | None) -> str:
 def usd(dollars: float) -> str:
     """Dollars for people; small amounts keep what is in them."""
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.3f}"
-
-
-def plain(text: str) -> str:
-    """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
-    told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
-    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", told)
 
 
 def judge(name: str) -> str:

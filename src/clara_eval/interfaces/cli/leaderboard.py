@@ -166,7 +166,7 @@ def _print_facts(found: ScoreResult) -> None:
         for name, how in failed.items():
             screen.print(Text(f"  {words.readable(name):<28} {how}"))
     for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
-        print_wrapped(short_hex(note), "  - ")
+        print_wrapped(short_hex(words.plain(note)), "  - ")
 
 
 def flag_sentence(text: str) -> str:
@@ -188,7 +188,7 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
         side = "shown first" if game.shownFirst else "shown second"
         screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
         if game.reason:
-            print_wrapped(short_hex(bare(game.reason)), "    ")
+            print_wrapped(short_hex(words.plain(bare(game.reason))), "    ")
 
 
 def table_of(

@@ -126,7 +126,6 @@ def read_text(path: Path) -> str:
 
 
 def text_or_file(text: str) -> str:
-    """The text itself, or that of the file in `@FILE`."""
     return read_text(Path(text[1:])) if text.startswith("@") else text
 
 
