@@ -14,7 +14,7 @@ from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning
 from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
-from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
+from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of, read_scores
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import MICRO, usd
@@ -39,7 +39,6 @@ from clara_eval.documents.store_keys import (
     index_key,
     provisional_key,
     public_harness_key,
-    scores_key,
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
@@ -139,7 +138,7 @@ class ResultReader:
         return record
 
     async def _scores(self, address: Address) -> Scores | None:
-        return await read(self.store, self.chain_id, Scores, scores_key(address))
+        return await read_scores(self.store, self.chain_id, address)
 
     async def leaderboard(self, address: Address, *, admin: bool) -> Scores:
         scores = await self._scores(address)

@@ -11,6 +11,7 @@ from pydantic.config import JsonDict
 
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
+    AgentTotals,
     EvalStatus,
     EvaluatorRecord,
     LeaderboardRow,
@@ -166,6 +167,17 @@ class ChallengeDetail(ChallengeSummary):
     evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
     provisional: ProvisionalBoard | None = Field(None, description="While entries are accepted: public tests alone.")
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
+
+
+class ListedAgent(AgentTotals):
+    address: str = Field(description="That entered first.")
+
+
+class AgentList(BaseModel):
+    total: int
+    offset: int
+    limit: int
+    agents: list[ListedAgent]
 
 
 class ObjectionRequest(RestRequest):

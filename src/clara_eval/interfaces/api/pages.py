@@ -10,10 +10,10 @@ import io
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from os import PathLike, stat_result
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
@@ -21,20 +21,18 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from clara_eval.actions.evidence import AgentTotals, agent_standings, challenges_of
+from clara_eval.actions.evidence import challenges_of
 from clara_eval.actions.quote import has_model
 from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import FINAL_STATES
 from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed
-from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
+from clara_eval.interfaces.api.context import AgentOrder, agents_by, counted_stream, reader_of, status_changes
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
-AGENTS_SECONDS = 30.0
-"""How long a table of agents is kept: it reads every result."""
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
 FEED_ENTRIES = 50
@@ -175,21 +173,10 @@ async def verify(address: str) -> Response:
 @router.get("/agents")
 async def agents(
     request: Request,
-    sort: Literal["earned", "won", "entered", "id"] = "earned",
+    sort: AgentOrder = "earned",
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> HTMLResponse:
-    """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
-    state, dollar = request.app.state, (request.app.state.context.settings.usdc or "").lower()
-    kept = getattr(state, "agents", None)
-    if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
-        state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
-    orders: dict[str, Callable[[AgentTotals], int]] = {
-        "earned": lambda one: -int(one.earned[dollar].amount) if dollar in one.earned else 0,
-        "won": lambda one: -one.won,
-        "entered": lambda one: -one.entered,
-        "id": lambda one: one.number,
-    }
-    rows = sorted(kept[1], key=lambda one: (orders[sort](one), -one.won, one.number))
+    rows = await agents_by(request, sort)
     pages = max(1, -(-len(rows) // PAGE_ROWS))
     shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)

@@ -23,7 +23,15 @@ from clara_eval.core.version import __version__
 from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
-from clara_eval.interfaces.api.context import Context, Reader, context_of, counted_stream, status_changes
+from clara_eval.interfaces.api.context import (
+    AgentOrder,
+    Context,
+    Reader,
+    agents_by,
+    context_of,
+    counted_stream,
+    status_changes,
+)
 from clara_eval.interfaces.api.problems import Refusal, documented
 from clara_eval.interfaces.api.readers import matches, trace_response
 
@@ -156,6 +164,17 @@ async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, reque
 )
 async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> Scores:
     return await reader.leaderboard(to_address(address), admin=admin)
+
+
+@router.get("/agents", responses=documented(*_ALWAYS), summary="List agents by what they did")
+async def list_agents(
+    request: Request,
+    sort: Annotated[AgentOrder, Query(description="What comes first; `earned`: in the network's dollar.")] = "earned",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> rest.AgentList:
+    rows = await agents_by(request, sort)
+    return rest.AgentList(total=len(rows), offset=offset, limit=limit, agents=rows[offset : offset + limit])
 
 
 @router.get(
