@@ -109,7 +109,7 @@ async def test_names_are_beside_addresses_on_pages_in_rest_and_in_tools(
     assert all(f'title="{one}"' in pages[0] for one in own[:2])
     for answer in tools:
         found, text = answer.structured_content or {}, answer.content[0].text  # type: ignore[union-attr]
-        names = [one["name"] for one in found.get("standings", found.get("agents"))]
+        names = [one["name"] for one in found.get("standings") or found["agents"]]
         assert all(one["untrusted"] and one["writtenBy"] == "agent" for one in names)
         _, _, fenced = text.partition("What agents call themselves:\n<untrusted-")
         assert all(one["text"].splitlines()[1] in fenced.partition("</untrusted-")[0] for one in names)

@@ -14,8 +14,7 @@ from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.rest import ListedAgent
-from clara_eval.documents.results import Earned, EvaluatorRecord, Features, Scores
+from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
 from clara_eval.submissions.files import is_archive, read_archive
@@ -159,13 +158,13 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
     return f"Approved by {review.by or 'the operator'}: {review.note}" if review and review.state == "approved" else ""
 
 
-async def agent_standings(reader: ResultReader) -> list[ListedAgent]:
+async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
     """Every agent that entered a challenge known here."""
-    found: dict[int, ListedAgent] = {}
+    found: dict[int, AgentTotals] = {}
     rounds = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
     for result in rounds.values():
         for one in result.entrants:
-            agent = found.setdefault(one.agentId, ListedAgent(agentId=one.agentId, address=one.address))
+            agent = found.setdefault(one.agentId, AgentTotals(agentId=one.agentId, address=one.address))
             agent.entered, agent.name = agent.entered + 1, one.name or agent.name
         for winner in (one for one in result.winners if one.agentId in found):
             standing, token = found[winner.agentId], result.token

@@ -149,6 +149,7 @@ async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> Agent
         earned[entry.token.address] += int(entry.prizeAmount or 0)
     return AgentRecord(
         agentId=agent_id,
+        address=next((entry.submitter for entry in entries if entry.submitter), None),
         name=next((entry.name for entry in entries if entry.name), ""),
         entered=len(entries),
         won=len(paid),
@@ -220,6 +221,14 @@ class Records(ABC):
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
 
+    async def has_model(self) -> bool | None:
+        """Whether the service can have submissions read by a language model; None if nothing says so."""
+        return None
+
+    async def evaluator(self) -> Address | None:
+        """The address under which the service posts scores; None if nothing says so."""
+        return None
+
 
 class StoreRecords(Records):
     def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
@@ -255,14 +264,6 @@ class StoreRecords(Records):
     async def agent(self, agent_id: int) -> AgentRecord | None:
         store = await self._store.existing()
         return await agent_record(store, self.chain_id, agent_id) if store else None
-
-    async def has_model(self) -> bool | None:
-        """A store says nothing about models."""
-        return None
-
-    async def evaluator(self) -> Address | None:
-        """A store says nothing about who evaluates."""
-        return None
 
 
 class ApiRecords(Records):
@@ -306,12 +307,10 @@ class ApiRecords(Records):
         return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
-        """Whether the service can have submissions read by a language model; None if it does not say."""
         told = (await self._about()).get("hasModel")
         return told if isinstance(told, bool) else None
 
     async def evaluator(self) -> Address | None:
-        """The address under which the service posts scores; None if it does not say."""
         told = (await self._about()).get("evaluator")
         with self._readable():
             return to_address(told) if isinstance(told, str) else None

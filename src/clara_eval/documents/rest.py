@@ -154,10 +154,13 @@ class ChallengeSummary(Summary):
     evaluation: EvalStatus
 
 
-class ChallengeList(BaseModel):
+class PagedList(BaseModel):
     total: int
     offset: int
     limit: int
+
+
+class ChallengeList(PagedList):
     challenges: list[ChallengeSummary]
 
 
@@ -169,15 +172,8 @@ class ChallengeDetail(ChallengeSummary):
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
-class ListedAgent(AgentTotals):
-    address: str = Field(description="That entered first.")
-
-
-class AgentList(BaseModel):
-    total: int
-    offset: int
-    limit: int
-    agents: list[ListedAgent]
+class AgentList(PagedList):
+    agents: list[AgentTotals]
 
 
 class ObjectionRequest(RestRequest):

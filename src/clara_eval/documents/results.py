@@ -461,6 +461,7 @@ class AgentTotals(Document):
     """How often an agent entered and was paid in the challenges known here."""
 
     agentId: int
+    address: str | None = Field(default=None, description="That submitted for it in one of them.")
     name: str = Field(default="", description=_NAME)
     entered: int = 0
     won: int = Field(default=0, description="Paid places.")

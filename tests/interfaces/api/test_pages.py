@@ -30,7 +30,7 @@ from tests.support.round_pages import CRITERIA, account, put_round
 from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
-from clara_eval.actions.published import Spent
+from clara_eval.actions.published import SpendLine
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.challenges.review import decide
 from clara_eval.core.address import Address
@@ -307,17 +307,17 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
     [
         (None, {}, ("Known when scoring starts", "Nothing yet")),
         (None, {"startedAt": 5, "estimateUsd": 0.0}, ("$0 (no model used)", "$0.00")),
-        (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
-        (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
+        (SpendLine("0x1", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
+        (SpendLine("0x1", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
         (
-            Spent(0.0, 1.07),
+            SpendLine("0x1", 1_070_000, 1_070_000, 1),
             {"startedAt": 5, "estimateUsd": 0.28, "stage": {"costUsd": 0.019}},
             ("About $0.280", "$0.019 so far, $1.07 reserved"),
         ),
     ],
 )
 def test_money_is_told_as_estimate_spent_and_cap(
-    spent: Spent | None, evaluation: dict[str, Any], wanted: tuple[str, str]
+    spent: SpendLine | None, evaluation: dict[str, Any], wanted: tuple[str, str]
 ) -> None:
     """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
     told = money(spent, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)

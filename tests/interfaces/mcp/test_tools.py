@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema
 import pytest
-import uvicorn
 from eth_utils.address import to_checksum_address
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult, ToolAnnotations
 from tests.support.agents import RULES_CONFIG, agent_settings
 from tests.support.api_service import CHAIN, running_service, summary
+from tests.support.mcp_service import served
 from tests.support.web3_chain import web3_of
 
 from clara_eval.actions.submit import MUTABLE
-from clara_eval.app import make_caller, open_caller
+from clara_eval.app import open_caller
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -39,7 +35,7 @@ from clara_eval.devnet.local_chain import (
 from clara_eval.documents.results import MEANINGS
 from clara_eval.documents.store_keys import index_key, provisional_key
 from clara_eval.interfaces.mcp import build_server
-from clara_eval.interfaces.mcp.server import INSTRUCTIONS, create_asgi
+from clara_eval.interfaces.mcp.server import INSTRUCTIONS
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]
@@ -233,26 +229,6 @@ async def test_a_client_that_can_ask_is_asked(
     assert "105 USDC leave the wallet: prize 100 USDC, bond 5 USDC" in asked[0]
     assert bad.is_error  # nobody is asked about what cannot be done
     assert (await nonce(local_chain) > before) is (outcome == "sent")
-
-
-@asynccontextmanager
-async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
-    """The tools over HTTP on this machine, as the service mounts them."""
-    store = await SqliteStore.open(str(database))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    app = create_asgi(make_caller(settings, is_local=False, store=store), path="/mcp")
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way
-        await asyncio.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        server.should_exit = True
-        await task
-        await store.close()
 
 
 async def test_http_serves_everybody_and_spends_for_nobody(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -272,7 +272,6 @@ class IdentityRegistryContract(_ForeignContract):
         return [Address(row[0]) if row else None for row in rows]
 
     async def uris_of(self, block: model.Block, agent_ids: Sequence[int]) -> list[str]:
-        """Read where agents' cards are; empty if the registry does not say."""
         rows = await self._rows(block, [self.view("tokenURI", agent_id) for agent_id in agent_ids])
         return [str(row[0]) if row else "" for row in rows]
 

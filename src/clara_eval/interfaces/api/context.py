@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,8 +17,7 @@ from clara_eval.actions.evidence import agent_standings
 from clara_eval.actions.published import ResultReader
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.documents.rest import ListedAgent
-from clara_eval.documents.results import FINAL_STATES, EvalStatus
+from clara_eval.documents.results import FINAL_STATES, AgentTotals, EvalStatus
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
@@ -55,19 +54,19 @@ Context = Annotated[ApiContext, Depends(context_of)]
 Reader = Annotated[ResultReader, Depends(reader_of)]
 
 
-async def agents_by(request: Request, sort: AgentOrder) -> list[ListedAgent]:
+async def agents_by(request: Request, sort: AgentOrder) -> list[AgentTotals]:
     """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
     state, dollar = request.app.state, (context_of(request).settings.usdc or "").lower()
     kept = getattr(state, "agents", None)
     if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
         state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
-    orders: dict[AgentOrder, Callable[[ListedAgent], int]] = {
-        "earned": lambda one: -sum(int(part.amount) for part in one.earned if part.token.address == dollar),
-        "won": lambda one: -one.won,
-        "entered": lambda one: -one.entered,
-        "id": lambda one: one.agentId,
-    }
-    return sorted(kept[1], key=lambda one: (orders[sort](one), -one.won, one.agentId))
+
+    def place(one: AgentTotals) -> tuple[int, int, int]:
+        earned = sum(int(part.amount) for part in one.earned if part.token.address == dollar)
+        first = {"earned": -earned, "won": -one.won, "entered": -one.entered, "id": one.agentId}[sort]
+        return first, -one.won, one.agentId
+
+    return sorted(kept[1], key=place)
 
 
 async def status_changes(request: Request, reader: ResultReader, address: Address) -> AsyncIterator[EvalStatus]:

@@ -64,7 +64,7 @@ async def overview(request: Request, done: str = "") -> Response:
     rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     known = {card.row.address: card.row for card in rows}
     reviews = await list_reviews(context.reader.store, context.reader.chain_id)
-    deadlines = {card.row.address: card.row.scoringDeadline for card in rows}
+    deadlines = {address: row.scoringDeadline for address, row in known.items()}
     due = {one.address: one.posts_at or deadlines.get(one.address, 0) for one in reviews}
     measured = {name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED}
     return page(
@@ -76,7 +76,6 @@ async def overview(request: Request, done: str = "") -> Response:
         due=due,
         now=int(now),
         measured=measured,
-        titles={card.row.address: card.row.title for card in rows},
         stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
         spend=spend_report(await context.reader.store.spends()),

@@ -146,15 +146,15 @@ async def eval_status(address: AddressPath, reader: Reader, request: Request) ->
 )
 async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, request: Request) -> Response:
     known = to_address(address)
-    trace = await reader.trace(known, admin=admin)
-    etag = f'"{trace.digest}"'
+    digest, pieces = await reader.trace(known, admin=admin)
+    etag = f'"{digest}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
     if matches(request.headers, etag):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
     if request.scope.get("is_head"):
         return Response(headers=headers, media_type="application/json")
-    return await trace_response(request, request.app.state.traces, trace.digest, trace.pieces, headers)
+    return await trace_response(request, request.app.state.traces, digest, pieces, headers)
 
 
 @router.get(

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import overload
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -58,10 +57,6 @@ def rendered(name: str, **values: object) -> str:
     return _environment().get_template(name).render(**values)
 
 
-@overload
-def visible(value: str) -> str: ...
-@overload
-def visible(value: object) -> object: ...
 def visible(value: object) -> object:
     """Spell out what hides or turns text; numbers, missing values and markup stay what they are."""
     match value:
@@ -161,7 +156,7 @@ def judge(name: str) -> str:
 
 def coded(text: str) -> Markup:
     """Mark up `code` in a poster's text, after escaping all of it."""
-    harmless = str(escape(visible(text)))
+    harmless = str(escape(_spelled(text)))
     return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
 
 

@@ -41,6 +41,7 @@ export class Buffer extends Uint8Array {
   view() { return new DataView(this.buffer, this.byteOffset, this.byteLength); }
   readUInt16LE(at) { return this.view().getUint16(at, true); }
   readUInt32LE(at) { return this.view().getUint32(at, true); }
+  writeUInt32LE(value, at) { this.view().setUint32(at, value, true); }
   readBigUInt64LE(at) { return this.view().getBigUint64(at, true); }
 }
 
@@ -187,5 +188,5 @@ export function gunzipSync(data, limit) {
   return inflateRawSync(data.subarray(at + (flags & 2 ? 2 : 0)), limit);
 }
 
-export const readFileSync = () => globalThis.trace;
+export const readFileSync = (name) => globalThis.traces.get(name);
 globalThis.Buffer = Buffer;
