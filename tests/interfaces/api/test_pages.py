@@ -48,7 +48,7 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
-from clara_eval.interfaces.api.templating import STATIC, asset, coded, plain, share
+from clara_eval.interfaces.api.templating import STATIC, asset, coded, plain, share, shortened
 from clara_eval.interfaces.api.wording import money
 from clara_eval.interfaces.cli import app as program
 
@@ -186,6 +186,26 @@ async def test_private_traces_show_no_submission(tmp_path: Path) -> None:
         page = await text_of(service, f"/challenges/{SMALL}/{account(4)}")
         assert ("function send" in page, "keeps traces private" in page) == (False, True)
         await text_of(service, f"/challenges/{SMALL}/{account(4)}/submission.txt", 404)
+
+
+RECORDED = {
+    "Run under the limits of the round it ended as: out of gas.": "It ended as: out of gas.",
+    "gas is 9, far from the other 6 entries (6 spreads off).": (
+        "gas is 9, far from the other 6 entries (6 times their usual spread)."
+    ),
+    "The prize of $2,500.00 is not below $1,000.00, so a person approves it.": (
+        "Prizes of $1,000.00 or more need a person's approval; this one is $2,500.00."
+    ),
+    f"The chain committed to 0x{'ab' * 32}; the content hashes to 0x{'cd' * 32}, and the URI does not fit either.": (
+        "The content does not match the hash committed on chain: it hashes to 0xcdcd…cdcd, committed is 0xabab…abab."
+    ),
+}
+
+
+@pytest.mark.parametrize("recorded", RECORDED)
+def test_pages_say_recorded_sentences_plainly(recorded: str) -> None:
+    """What traces keep in their own words is said to people in plain ones, with short addresses."""
+    assert shortened(recorded) == RECORDED[recorded]
 
 
 async def test_an_agent_has_a_record(service: Service) -> None:

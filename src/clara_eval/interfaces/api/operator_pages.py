@@ -50,7 +50,6 @@ _DONE = {
 
 
 def _sign_in(request: Request, status: int = 200, problem: str = "", after: str = "") -> HTMLResponse:
-    """The form, which leads back to the page that was asked for."""
     key: AdminKey = request.app.state.admin_key
     return page("sign_in.html", status=status, is_set=key.is_set, problem=problem, after=after or request.url.path)
 
@@ -181,7 +180,6 @@ async def reviewed_game(address: str, first: str, second: str, request: Request)
 
 @router.get("/reviews/{address}/{submitter}")
 async def reviewed_entry(address: str, submitter: str, request: Request, against: str = "") -> Response:
-    """An entry of a result that waits, with its submission, tests and comparisons."""
     if session_of(request) is None:
         return _sign_in(request)
     known, rival = known_address(address), known_address(against) if against else None

@@ -220,7 +220,6 @@ async def board(address: str, request: Request) -> Response:
 
 @router.get("/feed.xml")
 async def feed(request: Request) -> Response:
-    """An Atom feed of the latest challenges and results."""
     rows = sorted(await reader_of(request).listed(), key=lambda row: row.evaluation.updatedAt or 0, reverse=True)
     cards = [card_of(row, time.time()) for row in rows[:FEED_ENTRIES]]
     text = rendered("feed.xml", cards=cards, url=str(request.base_url), now=int(time.time()))

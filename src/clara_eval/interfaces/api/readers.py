@@ -152,7 +152,6 @@ async def _send_whole(scope: Scope, send: Send, headers: list[tuple[bytes, bytes
 
 
 def matches(headers: Headers, etag: str) -> bool:
-    """Whether the caller has what this validator names."""
     given = headers.get("if-none-match", "")
     wanted = etag.removeprefix("W/")
     return bool(given) and (given.strip() == "*" or wanted in (p.strip().removeprefix("W/") for p in given.split(",")))

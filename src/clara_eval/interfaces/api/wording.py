@@ -82,14 +82,6 @@ def phase(row: ChallengeSummary, now: float) -> Phase:
     return Phase(label, tone, MEANINGS[state], after)
 
 
-STAGES = {
-    "collecting": "Collecting the entries",
-    "executing": "Running the entries",
-    "extracting": "Reading the entries",
-    "comparing": "Comparing pairs",
-}
-
-
 def counted(number: int, one: str, more: str) -> str:
     return f"{number:,} {one if number == 1 else more}"
 
