@@ -43,10 +43,12 @@ AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = (320, 390, 820, 1440)
 CUT = """() => [...document.querySelectorAll("main *")].filter(e => {
   const style = getComputedStyle(e);
+  const isPhone = innerWidth < 700 && e.matches(".scroll") && e.querySelector(".record") !== null;
+  if (isPhone && e.scrollWidth > e.clientWidth + 1) return true;
   return style.overflowX === "hidden" && style.textOverflow !== "ellipsis" && !e.closest(".hidden, .clamp, progress, svg")
     && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1;
 }).map(e => e.className || e.tagName)"""
-"""Elements whose content is wider than they are and cannot be scrolled to."""
+"""Elements whose content is wider than they are and cannot be scrolled to, or on a phone need not be."""
 PAYLOADS = (
     "<script>window.broken=1</script>",
     "\"><img src=x onerror='window.broken=1'>",
@@ -82,7 +84,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         await put_round(running.store, STRANGE, 6, title=" ".join(PAYLOADS)[:200], strange=" ".join(PAYLOADS))
         await request_review(running.store, CHAIN, REVIEWED, "0x" + "ab" * 32, [" ".join(PAYLOADS)], 1_794_800_000)
         await say(running, "comparing", 45)
-        await put_open(running, 3600)
+        await put_open(running, 3600, 40_000, 41_000)
         yield running
 
 
@@ -96,7 +98,8 @@ async def say(service: Service, state: str, progress: int) -> None:
 
 async def put_open(service: Service, seconds: float, *gas: int) -> None:
     """A challenge that is open for so long, with a provisional board of these gas figures."""
-    features = [{"name": "metric_gas", "weight": 1.0, "better": "lower", "source": "executed"}]
+    names = ("metric_gas", "duplicate_share", "documented_share_of_functions")
+    features = [{"name": name, "weight": 1 / 3, "better": "lower", "source": "executed"} for name in names]
     rules = {"criteria": "The cheapest wins.", "features": features, "harness": "solidity", "maxBytes": 262_144}
     row = summary(OPENED, "Open one", int(time.time() + seconds)) | {"rules": rules}
     row["problemStatement"] = "Send a token to many addresses. " * 20
@@ -259,6 +262,7 @@ async def test_cards_of_the_list_move_too(service: Service, visit: Visit) -> Non
 async def test_every_page_is_accessible_and_fits(browser: Browser, service: Service, scheme: str) -> None:
     """No page has a console error, a serious finding of axe, or a horizontal scroll bar at any width."""
     await say(service, "comparing", 45)
+    await put_open(service, 3600, 40_000, 41_000)
     context = await browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
     found = Visit(await context.new_page(), service.url)
     watch(found)

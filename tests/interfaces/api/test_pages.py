@@ -189,6 +189,9 @@ async def test_private_traces_show_no_submission(tmp_path: Path) -> None:
 
 
 RECORDED = {
+    f"Identical to the submission of 0x{'ab' * 20} at 2026-11-16 22:53:43 UTC, which is ranked.": (
+        "Identical to the earlier submission of 0xabab…abab."
+    ),
     "Run under the limits of the round it ended as: out of gas.": "It ended as: out of gas.",
     "gas is 9, far from the other 6 entries (6 spreads off).": (
         "gas is 9, far from the other 6 entries (6 times their usual spread)."

@@ -43,6 +43,7 @@ _REJECTIONS = {
 _PLAINER = (
     ("cannot be told from the chain", "is not known"),
     ("Run under the limits of the round it ended as", "It ended as"),
+    (r"the submission of (\w+) at [-\d: ]+ UTC, which is ranked", r"the earlier submission of \1"),
     (r"\((\d+) spreads off\)", r"(\1 times their usual spread)"),
     (r"The chain committed to (\w+); the content hashes to (\w+), and the URI does not fit either",
      r"The content does not match the hash committed on chain: it hashes to \2, committed is \1"),
