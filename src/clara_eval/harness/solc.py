@@ -75,11 +75,11 @@ class TooHard(Exception):
 
 def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
     if problem := too_much(submission):
-        return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, problem)
+        return compiled(_compile(compiler, [])[0], RunOutcome.DOES_NOT_COMPILE, problem)
     try:
         version, (alone,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: submission})])
     except TooHard as hard:
-        return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, str(hard))
+        return compiled(_compile(compiler, [])[0], RunOutcome.DOES_NOT_COMPILE, str(hard))
     found = compiled(version)
     if wrong := _first_error(alone):
         missing = wrong.get("errorCode") == _IMPORT_NOT_FOUND
@@ -136,10 +136,6 @@ def _assembly_input(assembly: Mapping[str, Any]) -> dict[str, object]:
         "sources": {"linked": {"assemblyJson": assembly}},
         "settings": {**settings, "experimental": True, "outputSelection": {"*": {"": ["evm.bytecode.object"]}}},
     }
-
-
-def _version(compiler: Compiler) -> str:
-    return _compile(compiler, [])[0]
 
 
 def _compile(compiler: Compiler, inputs: list[dict[str, object]]) -> tuple[str, list[dict[str, Any]]]:
@@ -245,7 +241,10 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
             raise _DoesNotFit(f"The harness's contract {one['name']} inherits from the submission. {remedy}")
     _refuse_running_code(tree)
     # What the harness file itself declares: functions that a submission brings along by inheritance do not count.
-    own = {node["name"]: _declared(node["nodes"]) for node in nodes}
+    own = {
+        node["name"]: [one["name"] for one in node["nodes"] if one.get("nodeType") == "FunctionDefinition"]
+        for node in nodes
+    }
     with_functions = [name for name, names in own.items() if any(map(function_kind, names)) and name in contracts]
     chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
     if chosen is None:
@@ -256,10 +255,6 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
     if not code or not _is_hex(code):
         raise _DoesNotFit(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
     return {"code": code, "functions": _functions(contract, own[chosen])}, contract["evm"]["legacyAssembly"]
-
-
-def _declared(nodes: list[dict[str, Any]]) -> list[str]:
-    return [one["name"] for one in nodes if one.get("nodeType") == "FunctionDefinition"]
 
 
 def _refuse_running_code(tree: Mapping[str, Any]) -> None:

@@ -65,7 +65,6 @@ def read_cid(data: bytes, start: int = 0) -> tuple[Cid, int]:
 
 
 def parse_cid(text: str) -> Cid:
-    """The CID in text form; ValueError says what is wrong."""
     if not 8 <= len(text) <= _LONGEST:
         raise ValueError("its length is wrong")
     data = _digits(text, _BASE58) if text.startswith("Qm") and len(text) == 46 else _multibase(text)
