@@ -75,11 +75,11 @@ class TooHard(Exception):
 
 def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
     if problem := too_much(submission):
-        return compiled(_compile(compiler, [])[0], RunOutcome.DOES_NOT_COMPILE, problem)
+        return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, problem)
     try:
         version, (alone,) = _compile(compiler, [_standard_input({SUBMISSION_FILE: submission})])
     except TooHard as hard:
-        return compiled(_compile(compiler, [])[0], RunOutcome.DOES_NOT_COMPILE, str(hard))
+        return compiled(_version(compiler), RunOutcome.DOES_NOT_COMPILE, str(hard))
     found = compiled(version)
     if wrong := _first_error(alone):
         missing = wrong.get("errorCode") == _IMPORT_NOT_FOUND
@@ -136,6 +136,10 @@ def _assembly_input(assembly: Mapping[str, Any]) -> dict[str, object]:
         "sources": {"linked": {"assemblyJson": assembly}},
         "settings": {**settings, "experimental": True, "outputSelection": {"*": {"": ["evm.bytecode.object"]}}},
     }
+
+
+def _version(compiler: Compiler) -> str:
+    return _compile(compiler, [])[0]
 
 
 def _compile(compiler: Compiler, inputs: list[dict[str, object]]) -> tuple[str, list[dict[str, Any]]]:

@@ -106,9 +106,6 @@ MOST_LINKS = 174
 CHUNKER = f"size-{LEAF_BYTES}"
 _FILE = 2
 
-TakesBlock = Callable[[str, bytes], None]
-"""Is given the CID and the bytes of a block."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Link:
@@ -123,7 +120,7 @@ class _Link:
 class FileCid:
     """Give the pieces to `update`; `finish` tells the CID."""
 
-    takes_block: TakesBlock = lambda _cid, _block: None
+    takes_block: Callable[[str, bytes], None] = lambda _cid, _block: None
     _rest: bytearray = field(default_factory=bytearray)
     _leaves: list[_Link] = field(default_factory=list)
 

@@ -77,7 +77,7 @@ def _below(folder: str, name: str) -> str:
     return checked_path(f"{folder}/{name}".removeprefix("/").encode("utf-8", "surrogateescape"))
 
 
-def _read_file(node_of: NodeOf, root: Cid, max_bytes: int, steps: Iterator[int]) -> bytes:
+def _read_file(node_of: Callable[[Cid], _Node], root: Cid, max_bytes: int, steps: Iterator[int]) -> bytes:
     content = bytearray()
     waiting = [root]
     for _ in steps:
@@ -98,10 +98,6 @@ class _Node:
     kind: int
     data: bytes
     links: tuple[tuple[str, Cid], ...]
-
-
-NodeOf = Callable[[Cid], _Node]
-"""Reads a block once, however often a tree names it."""
 
 
 def _enter(node: _Node, name: str) -> Cid:
