@@ -1,7 +1,4 @@
-"""Plots of a ranking as SVG text, by the template `plots.svg`: ratings with intervals, and the win matrix.
-
-Every label is escaped and shortened: names come from strangers. Long fields are cut to the best items.
-"""
+"""Plots of a ranking as SVG text, by the template `plots.svg`: ratings with intervals, and the win matrix."""
 
 from __future__ import annotations
 

@@ -44,10 +44,10 @@ class Review:
         return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
 
     @property
-    def approvals(self) -> tuple[Approval, ...]:
+    def approvals(self) -> list[Approval]:
         if self.state != "approved":
-            return ()
-        return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
+            return []
+        return [Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note)]
 
     def to_json(self) -> dict[str, object]:
         told = to_camel_json(self)

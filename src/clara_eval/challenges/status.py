@@ -70,8 +70,6 @@ WRITE_SECONDS = 0.25
 """Progress is written at most this often."""
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage runs any more."""
-
-
 CLOSED: dict[ChainStatus, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
@@ -102,7 +100,6 @@ def scored_elsewhere(evaluator: Address, poster: Address, ours: Address | None) 
 
 
 def status_without_evaluation(summary: Summary, ours: Address | None) -> EvalStatus:
-    """The status of a challenge that no evaluation has written about."""
     elsewhere = scored_elsewhere(Address(summary.evaluator), Address(summary.poster), ours)
     if elsewhere is None:
         return EvalStatus(status="pending", progress=0)

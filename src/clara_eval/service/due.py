@@ -34,8 +34,6 @@ class DueAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedChallenge:
-    """The state of a challenge when it was last read."""
-
     address: Address
     evaluator: Address
     status: ChallengeStatus

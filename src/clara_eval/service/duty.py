@@ -56,7 +56,6 @@ async def read_report(app: App) -> TickReport | None:
 
 
 def show_report(report: TickReport, metrics: Metrics, month_budget_usd: float | None) -> None:
-    """Set the gauges of this process from the last tick of any process."""
     metrics.head_block.set(report.head_block)
     metrics.head_lag.set(report.head_lag_seconds)
     if report.balance_wei is not None:

@@ -80,7 +80,6 @@ async def resend_post(tick: Tick, challenge: Challenge) -> None:
 
 
 async def record_results(tick: Tick) -> None:
-    """Record how rounds ended, a few at each tick."""
     app, safe = tick.app, tick.safe
     recorded = set(await tick.addresses(RECORDED))
     waiting = [address for address in await tick.addresses(INDEX) if address not in recorded]

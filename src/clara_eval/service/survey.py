@@ -1,7 +1,5 @@
 """Find what is due: read the challenges that changed or are due by the recorded state, and decide by `due`.
 
-Input: the events since the last tick, and the recorded state of every challenge that is not over.
-Output: the challenges that were read, with what is due.
 Invariant: a challenge that cannot be read is a problem of the report and stops no other; it is listed again at the next
 tick, as is one whose events are not deep yet.
 """
@@ -33,21 +31,6 @@ PLACE = "engine:changes"
 """Up to which safe block events are read, and the challenges to read again."""
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
-
-
-async def read_changes(tick: Tick) -> set[str] | None:
-    chain, head = tick.app.chain, tick.head
-    text = await tick.app.store.get(tick.app.chain_id, PLACE)
-    if not text:
-        return None
-    place = json.loads(text)
-    last = Checkpoint(place["block"], place["hash"])
-    if head.number - last.block_number > LONGEST_GAP_BLOCKS:
-        return None
-    if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
-        return None
-    first = min(last.block_number, tick.safe.number) + 1
-    return {*place["again"], *await chain.events.challenges_with_events(first, head)}
 
 
 async def save_changes(tick: Tick) -> None:
@@ -86,9 +69,18 @@ class Survey:
             yield sorted(await self._read_all(group), key=lambda found: found[0].scoring_deadline)
 
     async def _ask_for_changes(self) -> None:
-        async with asyncio.timeout(self.tick.limits.read_seconds):
-            self.changed = await read_changes(self.tick)
-        self.tick.read_again.update(self.changed or ())
+        tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
+        async with asyncio.timeout(tick.limits.read_seconds):
+            text = await tick.app.store.get(tick.app.chain_id, PLACE)
+            place = json.loads(text) if text else None
+            if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
+                return
+            last = Checkpoint(place["block"], place["hash"])
+            if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
+                return
+            first = min(last.block_number, tick.safe.number) + 1
+            self.changed = {*place["again"], *await chain.events.challenges_with_events(first, head)}
+        tick.read_again.update(self.changed)
 
     async def _to_read(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
