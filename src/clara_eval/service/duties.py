@@ -82,7 +82,6 @@ async def publish_results(tick: Tick) -> None:
 
 
 async def give_feedback(tick: Tick) -> None:
-    """Give ERC-8004 feedback on the agents of final results, if a registry is set."""
     async with tick.within(tick.limits.finalize_seconds, "Giving feedback"):
         async for receipt in give_missing_feedback(tick.app):
             tick.metrics.transactions.labels("feedback", receipt.outcome.value).inc()

@@ -5,13 +5,13 @@ Invariant: the key is written last; a signed result is kept aside before another
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
 
+from clara_eval.core.codec import read_stored
 from clara_eval.core.hashing import keccak_begun, plain_json
 from clara_eval.documents.store_keys import kept_key, status_key, trace_key
 from clara_eval.evaluation.trace.document import Notes, TraceWriter, render
@@ -68,7 +68,7 @@ async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iter
 
 async def archived_trace(keys: PublicKeys, chain_id: int, address: str) -> Archived | None:
     text = await keys.get(chain_id, trace_key(address))
-    return Archived(**json.loads(text)) if text else None
+    return read_stored(Archived, text) if text else None
 
 
 async def stream_trace(keys: PublicKeys, chain_id: int, address: str) -> AsyncIterator[str]:

@@ -218,7 +218,7 @@ def _read_ending(line: str, digest: str) -> Notes:
         notes.approvals += [Approval(**{name: link[name] for name in _APPROVED}) for link in links]
         notes.restarts += RESTARTS.read(told.get("restarts", []))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass  # the comparison below shows that the line is not readable
+        notes = Notes()  # the comparison below shows that the line is not readable
     for approval in notes.approvals:
         typed = (
             type(approval.at) is int
