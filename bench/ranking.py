@@ -25,6 +25,7 @@ from tests.support.simulation import TOP3, Model, Quality, SimulatedWorld, draw_
 
 from clara_eval.actions.calibrate import proportion
 from clara_eval.actions.rank import read_results
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.ranking import Group, Ranking, Result, Schedule, Tally, choose_schedule, rank, rate, tally
 from clara_eval.ranking.chances import EQUAL, count_chances, margins
 from clara_eval.ranking.elo import literal_elo
@@ -33,7 +34,7 @@ from clara_eval.ranking.rank import REPEATING
 from clara_eval.ranking.results import Field, Ints, Pairing
 from clara_eval.ranking.schedule import FOURS_FROM, Fixed
 
-SEEDS = 81_000_000
+SEEDS = 82_000_000
 JUDGES: dict[str, Model] = {
     "80 %": Model(),
     "70 %": Model(sigma=0.85),
@@ -116,7 +117,7 @@ def swiss(world: SimulatedWorld, calls: int) -> list[Result]:
 
 
 def _asked(world: SimulatedWorld, a: int, b: int) -> Result:
-    return world.answer(next(iter(Field(world.items).pairings([(a, b)]))))
+    return world.answer(Pairing(world.items[a], world.items[b]))
 
 
 def shipped(world: SimulatedWorld, most: int | None) -> Iterator[list[Pairing | Group]]:
@@ -193,7 +194,7 @@ def judged(world: SimulatedWorld, results: Sequence[Result]) -> Ranking:
 
 def waits_by_flags(ranking: Ranking) -> bool:
     """Whether the round waited before misplaced money was a reason."""
-    return any(flag.severity == "review" for flag in ranking.flags)
+    return any(flag.severity == "review" for flag in ranking_flags(ranking, by_arrival=False))
 
 
 def words(world: SimulatedWorld, results: Sequence[Result]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from clara_eval.devnet.demo.round import (
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.play import Comparison
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal
@@ -147,7 +148,9 @@ async def test_a_family_that_decides_who_is_paid_waits_for_a_person(local_chain:
     ranking = rank_round(given, items, played, dict.fromkeys(family, family[0]))
     assert ranking is not None
     assert ranking.winners == (one,)
-    assert ("pivotal_cluster", "review") in {(flag.code, flag.severity) for flag in ranking.flags}
+    assert ("pivotal_cluster", "review") in {
+        (flag.code, flag.severity) for flag in ranking_flags(ranking, by_arrival=True)
+    }
 
 
 async def test_rules_over_measured_facts_leave_no_doubt(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ async def test_a_jury_that_disagrees_comes_to_an_end(local_chain: LocalChain, tm
     assert {document["winner"] for document in shown} == {"tie"}
     assert "The judges disagree." in {document["reason"] for document in shown}
     assert done.result.ranking is not None
-    assert "disagreement" in {flag.code for flag in done.result.ranking.flags}
+    assert "disagreement" in {flag.code for flag in done.result.flags}
     assert (await check_trace(lines)).digest == done.digest
 
 

@@ -114,7 +114,6 @@ def questions(done: Evaluation) -> int:
         ("full", 55, (ONE,), "elo"),
         ("full", 40, (ONE,), "elo, then strength"),
         ("both", 220, (ONE, TWO), "elo"),
-        ("full+", 63, (ONE,), "elo"),
         ("adaptive", 30, (ONE,), "elo, then strength"),
         ("adaptive", 60, (ONE, TWO), "elo, then strength"),
         ("fours", 20, (ONE,), "elo without repeats, then strength"),

@@ -14,6 +14,7 @@ from tests.support.simulation import TOP3, Model, draw_world, play
 
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Adaptive, Fixed
@@ -86,7 +87,7 @@ def test_without_results_everybody_is_equal_and_the_flags_say_so() -> None:
         ("c", 1500, 5000),
     ]
     assert found.margin.word == "toss-up"
-    assert {"toss_up", "unplayed"} <= {flag.code for flag in found.flags}
+    assert {"toss_up", "unplayed"} <= {flag.code for flag in ranking_flags(found, by_arrival=True)}
 
 
 def test_a_single_item_wins_clearly() -> None:
@@ -123,9 +124,9 @@ def test_every_flag_can_be_raised_and_speaks_to_a_poster() -> None:
     items = [f"i{k}" for k in range(16)]
     half = [(a, b) for side in (items[:8], items[8:]) for a in side for b in side if a != b]
     found = ranked(items, [Result(a, b, "first", "x") for a, b in half])
-    severe = {flag.code for flag in found.flags if flag.severity == "review"}
+    severe = {flag.code for flag in ranking_flags(found, by_arrival=True) if flag.severity == "review"}
     assert {"unconnected", "swap", "position_bias"} <= severe
-    assert all(flag.sentence.endswith(".") for flag in found.flags)
+    assert all(flag.sentence.endswith(".") for flag in ranking_flags(found, by_arrival=True))
 
 
 def test_a_coin_for_a_judge_raises_the_cycle_flag() -> None:
@@ -134,7 +135,7 @@ def test_a_coin_for_a_judge_raises_the_cycle_flag() -> None:
     found = ranked(list(world.items), play(world, Fixed(Field(world.items))))
     assert found.consistency.decided_triples > 1000
     assert 0.2 < (found.consistency.cyclic_share or 0) < 0.3
-    assert "review" in {flag.severity for flag in found.flags if flag.code == "cycles"}
+    assert "review" in {flag.severity for flag in ranking_flags(found, by_arrival=True) if flag.code == "cycles"}
 
 
 def test_judges_that_disagree_are_reported() -> None:
@@ -144,7 +145,7 @@ def test_judges_that_disagree_are_reported() -> None:
     results = [Result(a, b, "first", "x") for a, b in pairs] + [Result(a, b, "second", "y") for a, b in pairs]
     found = ranked(items, results)
     assert [judge.agreement for judge in found.consistency.judges] == [0.0, 0.0]
-    assert "disagreement" in {flag.code for flag in found.flags}
+    assert "disagreement" in {flag.code for flag in ranking_flags(found, by_arrival=True)}
 
 
 def test_a_swap_that_keeps_the_winner_counts_as_consistent() -> None:
@@ -163,7 +164,7 @@ def test_a_good_judge_on_both_orders_is_not_sent_to_review() -> None:
     """The study's 80 % judge stays below every review threshold in an ordinary challenge."""
     world = draw_world(20, 11)
     found = ranked(list(world.items), play(world, Fixed(Field(world.items), is_both=True)), winners=3)
-    assert [flag for flag in found.flags if flag.severity == "review"] == []
+    assert [flag for flag in ranking_flags(found, by_arrival=True) if flag.severity == "review"] == []
 
 
 def test_bad_input_names_the_offender() -> None:
@@ -188,7 +189,7 @@ def test_a_cycle_of_three_is_flagged_and_waits() -> None:
     found = ranked(
         ["a", "b", "c"], [Result("a", "b", "first"), Result("b", "c", "first"), Result("c", "a", "first")], 1
     )
-    flag = next(flag for flag in found.flags if flag.code == "cycles")
+    flag = next(flag for flag in ranking_flags(found, by_arrival=True) if flag.code == "cycles")
     assert flag.severity == "review"
     assert "a contradiction" in flag.sentence
     assert found.ties == (("a", "b", "c"),)
@@ -202,7 +203,7 @@ def test_a_cycle_far_from_the_money_is_told_and_does_not_wait() -> None:
     cycle = [Result("b", "c", "first"), Result("c", "d", "first"), Result("d", "b", "first")]
     found = ranked(["a", *rest], [*won, *cycle], 1)
     assert found.margin.word == "clear"
-    assert [flag.severity for flag in found.flags if flag.code == "cycles"] == ["warn"]
+    assert [flag.severity for flag in ranking_flags(found, by_arrival=True) if flag.code == "cycles"] == ["warn"]
 
 
 def test_the_range_does_not_jump_with_the_first_result() -> None:

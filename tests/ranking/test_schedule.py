@@ -15,7 +15,8 @@ from tests.support.simulation import TOP3, Model, draw_world, play
 
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking import Group, Pairing, Result, Schedule, canonical_order, choose_schedule
+from clara_eval.evaluation.entries import canonical_order
+from clara_eval.ranking import Group, Pairing, Result, Schedule, choose_schedule
 from clara_eval.ranking.results import Field, connected_groups
 from clara_eval.ranking.schedule import Adaptive, Fixed
 
@@ -31,7 +32,6 @@ def schedule(name: str, where: Field) -> Schedule:
         "full": lambda: Fixed(where),
         "both": lambda: Fixed(where, is_both=True),
         "adaptive": lambda: Adaptive(where, (7000, 3000)),
-        "full+": lambda: Adaptive(where, (7000, 3000), name="full+"),
         "fours": lambda: Adaptive(where, (7000, 3000), name="fours"),
     }
     return made[name]()
@@ -67,7 +67,7 @@ def run(name: str, where: Field, seed: int, shuffled: Random | None = None) -> l
     return asked
 
 
-NAMES = ["full", "both", "adaptive", "full+", "fours"]
+NAMES = ["full", "both", "adaptive", "fours"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,12 +152,13 @@ def test_adaptive_spends_its_calls_near_the_pay_line() -> None:
 
 
 def test_auto_takes_the_schedule_that_fits() -> None:
-    """Small fields and rules: both orders, all pairs once with chosen swaps, or adaptive; else orders of four."""
+    """Small fields and rules: both orders or adaptive, rules once if that fits; else orders of four."""
     few, many = [[f"i{k}" for k in range(size)] for size in (7, 10)]
     names = [choose_schedule(few, ["a"], max_comparisons=most).name for most in (None, 42, 41, 21, 20, 3)]
-    assert names == ["both", "both", "full+", "full+", "adaptive", "adaptive"]
-    assert choose_schedule(few, ["a", "b"], max_comparisons=42).name == "full+"
-    assert choose_schedule(many, ["rules"], max_comparisons=None).name == "both"
+    assert names == ["both", "both", "adaptive", "adaptive", "adaptive", "adaptive"]
+    assert choose_schedule(few, ["a", "b"], max_comparisons=42).name == "adaptive"
+    names = [choose_schedule(many, ["rules"], max_comparisons=most).name for most in (None, 89, 45, 44)]
+    assert names == ["both", "full", "full", "adaptive"]
     assert [choose_schedule(many, ["a"], max_comparisons=most).name for most in (None, 20)] == ["fours", "fours"]
     chosen = choose_schedule(many, ["a"], max_comparisons=20)
     assert "20 games" in chosen.told(())

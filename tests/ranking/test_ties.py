@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support.simulation import draw_world, play
 
 from clara_eval.core.constants import Winner
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.results import Field, equal_records
 from clara_eval.ranking.schedule import Fixed
@@ -99,7 +100,7 @@ def test_a_tie_across_the_pay_line_is_told_in_words() -> None:
     items = ["0xb", "0xa", "0xc"]
     results = [Result("0xa", "0xc", "first"), Result("0xb", "0xc", "first"), Result("0xa", "0xb", "tie")]
     found = paid(items, results, {"0xa": 9, "0xb": 9, "0xc": 1})
-    flag = next(flag for flag in found.flags if flag.code == "tie_at_pay_line")
+    flag = next(flag for flag in ranking_flags(found, by_arrival=True) if flag.code == "tie_at_pay_line")
     assert found.ties == (("0xa", "0xb"),)
     assert found.tied_with("0xb") == ["0xa"]
     assert found.tied_with("0xc") == []
@@ -115,8 +116,10 @@ def test_a_tie_for_different_prizes_is_told_and_one_for_equal_prizes_is_not() ->
     results = [Result("a", "c", "first"), Result("b", "c", "first"), Result("a", "b", "tie")]
     told = rank(tally(items, results), seed=b"", winner_count=2, payout_bps=(7000, 3000))
     quiet = rank(tally(items, results), seed=b"", winner_count=2)
-    assert [flag.code for flag in told.flags if flag.code.startswith("tie")] == ["tie_for_prize"]
-    assert [flag.code for flag in quiet.flags if flag.code.startswith("tie")] == []
+    assert [flag.code for flag in ranking_flags(told, by_arrival=True) if flag.code.startswith("tie")] == [
+        "tie_for_prize"
+    ]
+    assert [flag.code for flag in ranking_flags(quiet, by_arrival=True) if flag.code.startswith("tie")] == []
 
 
 def test_the_sum_of_ratings_survives_levelling() -> None:

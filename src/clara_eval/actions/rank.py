@@ -16,6 +16,7 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
 
 __all__ = ["Ranking", "Standing"]
@@ -94,7 +95,7 @@ def margin_sentence(ranking: Ranking) -> str:
 
 def other_flags(ranking: Ranking) -> list[Flag]:
     """All flags but the one that repeats the margin, in words of prizes."""
-    return [flag for flag in ranking.flags if flag.code != "toss_up"]
+    return [flag for flag in ranking_flags(ranking, by_arrival=False) if flag.code != "toss_up"]
 
 
 def read_results(path: Path, columns: str = "") -> list[Result]:

@@ -10,8 +10,6 @@ from clara_eval.core.syntax import Parsed, parse
 
 MOST_ITEMS = 400_000
 """A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""
-
-
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
 
 
@@ -82,8 +80,6 @@ def bare(item: Item) -> Item:
 
 
 _WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")
-
-
 _ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
 _END_EXPRESSIONS = words("return_expression break_expression continue_expression")
 _BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
@@ -166,8 +162,9 @@ class DeadCode:
         """Drop assignments of plain values to names, or to members, that nothing reads and nobody asked for."""
         for _ in range(4):
             written: dict[str, list[Item]] = {}
-            seen = Counter(self.text(item).lstrip("#") for item in inside(self.root) if item.kind in _NAMES)
-            for item in inside(self.root):
+            live = list(inside(self.root))
+            seen = Counter(self.text(item).lstrip("#") for item in live if item.kind in _NAMES)
+            for item in live:
                 for name in self._plain_binding(item):
                     written.setdefault(name, []).append(item)
             dropped = False

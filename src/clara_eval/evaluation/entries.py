@@ -11,6 +11,7 @@ from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schem
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Temporary
 from clara_eval.core.flags import Flag
+from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.execution import Execution
@@ -93,6 +94,18 @@ async def _collect(given: Round, sources: Sources, listener: ProgressListener) -
 
 def accounts(rejected: Sequence[Rejected]) -> set[Address]:
     return {r.submission.submitter for r in rejected}
+
+
+def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> tuple[str, ...]:
+    """Sort by keccak(challengeId ‖ submissionHash), then id, never by arrival: being early gains no side or index."""
+    prefix = _bytes(challenge_id)
+    key = {item: keccak_hex(prefix + _bytes(own)) for item, own in submission_hashes.items()}
+    return tuple(sorted(key, key=lambda item: (key[item], item)))
+
+
+def _bytes(text: str) -> bytes:
+    """0x-hex as bytes, other ids as UTF-8."""
+    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
 
 
 def in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:

@@ -15,6 +15,7 @@ from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.execution import Execution
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Round, Ruling
 from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED, SubmissionResult
 from clara_eval.judge.attestation import KeyReport
@@ -111,7 +112,8 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     else:
         for number, comparison in enumerate(result.comparisons):
             yield f"comparison/{number:07}", to_camel_json(comparison)
-    yield "ranking", to_camel_json(result.ranking) if result.ranking else None
+    flags = to_camel_json(list(ranking_flags(result.ranking, by_arrival=True))) if result.ranking else []
+    yield "ranking", {**to_camel_json(result.ranking), "flags": flags} if result.ranking else None
     yield "placed", to_camel_json(result.placed)
     yield "flags", to_camel_json(result.flags)
     yield from venue.outcome

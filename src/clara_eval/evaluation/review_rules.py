@@ -12,6 +12,7 @@ from clara_eval.evaluation.execution import WITHHELD, ChosenHarness
 from clara_eval.evaluation.features.extract import UNREAD, SubmissionFacts
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.play import OUTAGE_SHARE, Comparison, without_verdict
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.evaluation.round import Round, Ruling, is_by_default
 from clara_eval.ranking import Ranking
 from clara_eval.submissions.copies import CONTESTED_SECONDS, Likeness
@@ -190,7 +191,7 @@ def misplaced_money(ranking: Ranking, prize_usd: float | None = None) -> str:
 
 def _ranking(found: JudgedRound) -> Iterator[Flag]:
     if found.ranking is not None:
-        yield from found.ranking.flags
+        yield from ranking_flags(found.ranking, by_arrival=True)
 
 
 RULES = (

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.evaluation.entries import KeepFacts, RoundReader, accounts, collect_entries, in_order, unevaluable
+from clara_eval.evaluation.entries import (
+    KeepFacts,
+    RoundReader,
+    accounts,
+    canonical_order,
+    collect_entries,
+    in_order,
+    unevaluable,
+)
 from clara_eval.evaluation.execution import choose_harness, run_all
 from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts
 from clara_eval.evaluation.features.field import compare_field
@@ -21,7 +29,7 @@ from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
 from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.ranking import Ranking, Schedule, canonical_order, choose_schedule, rank, tally
+from clara_eval.ranking import Ranking, Schedule, choose_schedule, rank, tally
 from clara_eval.submissions.model import Solution
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clara_eval.ranking.rank import Ranking, Standing, rank, rate
-from clara_eval.ranking.results import Group, Pairing, Result, Tally, canonical_order, tally
+from clara_eval.ranking.results import Group, Pairing, Result, Tally, tally
 from clara_eval.ranking.schedule import Schedule, choose_schedule
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Schedule",
     "Standing",
     "Tally",
-    "canonical_order",
     "choose_schedule",
     "rank",
     "rate",

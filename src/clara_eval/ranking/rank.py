@@ -14,9 +14,8 @@ from typing import Literal
 import numpy as np
 
 from clara_eval.core.errors import BadInput
-from clara_eval.core.flags import Flag
 from clara_eval.ranking.chances import Chances, PayMargin, count_chances, margins, misallocation, without_noise
-from clara_eval.ranking.consistency import ConsistencyReport, examine, raise_flags
+from clara_eval.ranking.consistency import ConsistencyReport, examine
 from clara_eval.ranking.elo import DECIMALS, START, chain_score, elo, literal_elo
 from clara_eval.ranking.model import ELO_PER_LOGIT, fit
 from clara_eval.ranking.results import (
@@ -28,7 +27,6 @@ from clara_eval.ranking.results import (
     equal_records,
     in_order,
     level,
-    tie_flags,
     tied_places,
 )
 
@@ -82,7 +80,6 @@ class Ranking:
     """The fewest verdicts found whose reversal pays others; None if it was not looked for, or more than twelve."""
     position_bias: float
     consistency: ConsistencyReport
-    flags: tuple[Flag, ...]
     results: int
     literal: bool
     ties: tuple[tuple[str, ...], ...] = ()
@@ -145,7 +142,6 @@ def rank(
         deciding_verdicts=paying.deciding_verdicts(table, order),
         position_bias=report.position_bias,
         consistency=report,
-        flags=(*tie_flags(table.items, order, ratings, payout, paying.arrival), *raise_flags(report, paid[-1])),
         results=len(table.first),
         literal=literal,
         ordered_by=ordered_by,

@@ -1,12 +1,11 @@
 """Who is compared and paid, the questions to a judge, its answers as columns of small integers, and equal records.
 
-Invariant: the canonical order of items is a hash over challenge and submission, never arrival, so submitting early
-gains no side and no index. Columns have one order whatever the order of arrival.
+Invariant: columns have one order whatever the order of arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
@@ -18,8 +17,6 @@ import numpy.typing as npt
 
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.core.flags import Flag
-from clara_eval.core.hashing import keccak_hex
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -68,17 +65,6 @@ class Result(NamedTuple):
         return Group(self.group, self.judge) if self.group else Pairing(self.first, self.second, self.judge)
 
 
-def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> tuple[str, ...]:
-    """Sort items by keccak(challengeId ‖ submissionHash), then by id; 0x-hex counts as bytes, other ids as UTF-8."""
-    prefix = _bytes(challenge_id)
-    key = {item: keccak_hex(prefix + _bytes(own)) for item, own in submission_hashes.items()}
-    return tuple(sorted(key, key=lambda item: (key[item], item)))
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
-
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """Items, judges, and how many questions may be asked in all (None: no limit)."""
@@ -100,15 +86,8 @@ class Field:
         most = everything * len(self.judges) if self.max_comparisons is None else max(0, self.max_comparisons)
         return min(everything, most // len(self.judges))
 
-    def looks_left(self, questions: int) -> int:
-        """How many more looks may be shown after so many questions."""
-        return self.looks - -(-questions // len(self.judges))
-
     def most_questions(self, orders: int) -> int:
         return min(orders * comb(len(self.items), 2), self.looks) * len(self.judges)
-
-    def pairings(self, looks: Sequence[tuple[int, int]]) -> list[Pairing]:
-        return [Pairing(self.items[a], self.items[b], judge) for a, b in looks for judge in self.judges]
 
 
 def balanced_columns(size: int) -> tuple[Ints, Ints]:
@@ -291,30 +270,3 @@ def tied_places(order: Sequence[int], ratings: Floats) -> list[list[int]]:
     for i in order:
         groups.setdefault(float(ratings[i]), []).append(i)
     return [group for group in groups.values() if len(group) > 1]
-
-
-def tie_flags(
-    items: Sequence[str], order: Sequence[int], ratings: Floats, payout_bps: Sequence[int], arrival: Mapping[str, int]
-) -> Iterator[Flag]:
-    """One flag for each tie that decides about money."""
-    prize = dict(zip(order, payout_bps, strict=False))
-    for group in tied_places(order, ratings):
-        if len({prize.get(i, 0) for i in group}) == 1:
-            continue
-        paid, unpaid = [items[i] for i in group if prize.get(i)], [items[i] for i in group if not prize.get(i)]
-        names = _listed([items[i] for i in group])
-        why = "because among equals the lower name comes first"
-        if any(items[i] in arrival for i in group):
-            why = "because among equals the earlier submission comes first, then the lower address"
-        if unpaid:
-            verb = "are" if len(paid) > 1 else "is"
-            told = f"A tie at the pay line: {names} have equal records. {_listed(paid)} {verb} paid and "
-            yield Flag("tie_at_pay_line", "warn", f"{told}{_listed(unpaid)} not, {why}.")
-        else:
-            told = f"{names} have equal records and take their prizes in this order, {why}."
-            yield Flag("tie_for_prize", "warn", told)
-
-
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    shown = [*names[:most], f"{len(names) - most} others"] if len(names) > most + 1 else list(names)
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

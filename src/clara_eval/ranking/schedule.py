@@ -32,7 +32,7 @@ from clara_eval.ranking.results import (
 )
 
 FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than orders of four
-NAMES = ("auto", "full", "full+", "both", "adaptive", "fours")
+NAMES = ("auto", "full", "both", "adaptive", "fours")
 FOUR = 4
 GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
 GROUPS_AT_ONCE = 12  # items for each group of a batch: a third of them are shown before the next fit
@@ -43,13 +43,13 @@ NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
 WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls leave the misplaced money as it is (bench)
 QUESTIONS_PER_ITEM = 9.0  # usually, until no question is worth asking
 Look = tuple[int, int]
-AdaptiveName = Literal["adaptive", "full+", "fours"]
+AdaptiveName = Literal["adaptive", "fours"]
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Questions by their gain, after a chain of all (`adaptive`), every pair once (`full+`) or orders of `fours`."""
+    """Questions by their gain, after a chain of all (`adaptive`) or orders of `fours`."""
 
     field: Field
     payout_bps: tuple[int, ...] = (10_000,)
@@ -65,9 +65,8 @@ class Adaptive:
     def usual_questions(self) -> int:
         """How many questions a round usually takes; for a quote an order counts as two, since it shows four."""
         size, judges = len(self.field.items), len(self.field.judges)
-        once = comb(size, 2) if self.name == "full+" else 0
         orders = GROUPS_PER_ITEM if self._in_fours else 0.0
-        return min(max(once, ceil((QUESTIONS_PER_ITEM + orders) * size)) * judges, self.most_questions)
+        return min(ceil((QUESTIONS_PER_ITEM + orders) * size) * judges, self.most_questions)
 
     def told(self, asked: Iterable[Pairing | Group]) -> str:
         """The reason, and what the rest of the budget would have bought."""
@@ -96,8 +95,6 @@ class Adaptive:
 
     def _choose(self, asked: _Asked) -> Sequence[tuple[int, ...]]:
         size = len(self.field.items)
-        if self.name == "full+" and not asked.pairs.any():
-            return [(int(a), int(b)) for a, b in zip(*balanced_columns(size), strict=True)]
         table = tally(self.field.items, asked.results)
         strengths = fit(table)
         order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
@@ -139,7 +136,7 @@ class _Asked:
         failed = {question for question in undecided if question.judge in field.judges}
         questions = {result.question for result in own} | failed
         self.results = results
-        self.left = field.looks_left(len(questions))
+        self.left = field.looks - -(-len(questions) // len(field.judges))
         self.pairs = np.zeros((len(index), len(index)), dtype=bool)
         self.shown = np.zeros((len(index), len(index)))
         self._sequences: set[tuple[int, ...]] = set()
@@ -298,7 +295,9 @@ class Fixed:
         looks = list(zip(*(column.tolist() for column in self.columns()), strict=True))
         once = comb(len(self.field.items), 2)
         for part in (looks[:once], looks[once:]):
-            if rest := [pairing for pairing in self.field.pairings(part) if pairing not in done]:
+            shown = ((self.field.items[a], self.field.items[b]) for a, b in part)
+            pairings = (Pairing(*look, judge) for look in shown for judge in self.field.judges)
+            if rest := [pairing for pairing in pairings if pairing not in done]:
                 return rest
         return []
 
@@ -395,8 +394,7 @@ def _auto(field: Field) -> tuple[str, str]:
         )
     if field.looks >= 2 * pairs:
         return "both", f"All {pairs} pairs in both orders{jury} fit ({allowed})."
-    if field.looks >= pairs:
-        rest = f"{field.looks - pairs} swapped looks where they matter for the paid places"
-        return "full+", f"All {pairs} pairs once{jury}, and {rest} ({allowed})."
-    why = f"All {pairs} pairs{jury} do not fit ({allowed})"
+    if field.looks >= pairs and "rules" in field.judges:
+        return "full", f"All {pairs} pairs once{jury} fit ({allowed})."
+    why = f"All {pairs} pairs in both orders{jury} do not fit ({allowed})"
     return "adaptive", f"{why}, so the calls go where they matter for the paid places."

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.redteam.report import Figure, number, share
 
@@ -75,7 +76,7 @@ def measure_stability(trials: int, seed: int) -> list[Figure]:
         games = _play(merits, rng, noise=0.7)
         whole = _ranking(merits, games, {})
         paid = {standing.item for standing in whole.standings[:2]}
-        told = any(flag.severity != "info" for flag in whole.flags)
+        told = any(flag.severity != "info" for flag in ranking_flags(whole, by_arrival=True))
         silent += not told and any(_moved(merits, games, left_out, paid) for left_out in merits.keys() - paid)
     return [
         share("unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",
