@@ -29,9 +29,7 @@ def verify(
         int, typer.Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
     ] = 0,
     judge: Annotated[str, typer.Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
-    details: Annotated[
-        bool, typer.Option("--details", help="Also entries, approvals, restarts and signatures.")
-    ] = False,
+    details: Annotated[bool, typer.Option("--details", help="Also entries, approvals and signatures.")] = False,
     yes: YesToCost = False,
     json: JsonFlag = False,
 ) -> None:
