@@ -1,13 +1,14 @@
-"""Every page at phone and desktop, light and dark, as `docs/images/*.png`: `make screenshots`.
+"""Write the pictures that README and docs show, as `docs/images/*.png`: `make screenshots`.
 
 A living demo comes up with its own chain; its pages are shown in a real Chromium and kept as small pictures. What is on
-them is what the demo shows: nothing is drawn by hand.
+them is what the demo shows: nothing is drawn by hand. Pictures that no page shows are removed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import re
 import socket
 import sys
 from pathlib import Path
@@ -22,7 +23,13 @@ from clara_eval.devnet.demo.living import Tempo, living_world
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.options import EngineOptions
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+SHOWN = {
+    name
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    for name in re.findall(r"images/([\w-]+\.png)", page.read_text(encoding="utf-8"))
+}
 SIZES = {"desktop": (1280, 1320), "phone": (390, 844)}
 COLOURS = 128
 _WAIT_SECONDS = 240
@@ -46,6 +53,9 @@ async def main() -> None:
                     await shoot_running(browser, f"{url}/challenges/{rounds['comparing']}", size, scheme)
                 for size, scheme in looks:
                     await shoot(browser, url, key, rounds, size, scheme)
+    for path in IMAGES.glob("*.png"):
+        if path.name not in SHOWN:
+            path.unlink()
 
 
 async def until_shown(url: str) -> dict[str, str]:
@@ -105,7 +115,7 @@ async def shoot(browser: Browser, url: str, key: str, rounds: dict[str, str], si
     await page.goto(finished)
     await page.goto(url + (await page.locator(".board tbody tr:not(.paid) .who a").first.get_attribute("href") or ""))
     await keep("entry")
-    await page.get_by_role("navigation").get_by_role("link", name="Agent ").click()
+    await page.get_by_role("navigation", name="On this page").get_by_role("link", name="Agent ").click()
     await page.wait_for_selector("text=Challenges entered")
     await keep("agent")
     await page.goto(f"{url}/challenges/0x{'0' * 39}1")
@@ -130,6 +140,8 @@ async def operator(page: Page, url: str, key: str) -> None:
 
 def save(picture: bytes, path: Path) -> None:
     """Few colours are enough for a page, and make a small file."""
+    if path.name not in SHOWN:
+        return
     Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
 
 

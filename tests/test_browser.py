@@ -34,7 +34,7 @@ from clara_eval.actions.folder_entries import entries_of
 from clara_eval.actions.judge import JudgeRequest, judge_entries
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.documents.store_keys import index_key, status_key
+from clara_eval.documents.store_keys import index_key, provisional_key, public_harness_key, status_key
 from clara_eval.interfaces.view import serve_folder
 
 pytestmark = [pytest.mark.xdist_group("browser")]
@@ -43,10 +43,12 @@ AXE = Path(__file__).parents[1] / "node_modules" / "axe-core" / "axe.min.js"
 WIDTHS = (320, 390, 820, 1440)
 CUT = """() => [...document.querySelectorAll("main *")].filter(e => {
   const style = getComputedStyle(e);
+  const isPhone = innerWidth < 700 && e.matches(".scroll") && e.querySelector(".record") !== null;
+  if (isPhone && e.scrollWidth > e.clientWidth + 1) return true;
   return style.overflowX === "hidden" && style.textOverflow !== "ellipsis" && !e.closest(".hidden, .clamp, progress, svg")
     && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1;
 }).map(e => e.className || e.tagName)"""
-"""Elements whose content is wider than they are and cannot be scrolled to."""
+"""Elements whose content is wider than they are and cannot be scrolled to, or on a phone need not be."""
 PAYLOADS = (
     "<script>window.broken=1</script>",
     "\"><img src=x onerror='window.broken=1'>",
@@ -82,7 +84,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         await put_round(running.store, STRANGE, 6, title=" ".join(PAYLOADS)[:200], strange=" ".join(PAYLOADS))
         await request_review(running.store, CHAIN, REVIEWED, "0x" + "ab" * 32, [" ".join(PAYLOADS)], 1_794_800_000)
         await say(running, "comparing", 45)
-        await put_open(running, 3600)
+        await put_open(running, 3600, 40_000, 41_000)
         yield running
 
 
@@ -94,12 +96,27 @@ async def say(service: Service, state: str, progress: int) -> None:
     await service.store.put_many(CHAIN, [(key, json.dumps(value)) for key, value in pairs])
 
 
-async def put_open(service: Service, seconds: float) -> None:
-    """A challenge that is open for so long."""
-    features = [{"name": "metric_gas", "weight": 1.0, "better": "lower", "source": "executed"}]
+async def put_open(service: Service, seconds: float, *gas: int) -> None:
+    """A challenge that is open for so long, with a provisional board of these gas figures."""
+    names = ("metric_gas", "duplicate_share", "documented_share_of_functions")
+    features = [{"name": name, "weight": 1 / 3, "better": "lower", "source": "executed"} for name in names]
     rules = {"criteria": "The cheapest wins.", "features": features, "harness": "solidity", "maxBytes": 262_144}
     row = summary(OPENED, "Open one", int(time.time() + seconds)) | {"rules": rules}
-    await service.store.put(CHAIN, index_key(OPENED), json.dumps(row))
+    row["problemStatement"] = "Send a token to many addresses. " * 20
+    entries = [
+        {"address": account(n), "agentId": n, "hash": hex(n), "facts": {"metric_gas": gas[n]}} for n in range(len(gas))
+    ]
+    board = json.dumps({"at": int(time.time()), "entries": entries}) if gas else ""
+    await service.store.put(CHAIN, public_harness_key(OPENED), "contract Harness {}\n" * 40)
+    await service.store.put_many(CHAIN, [(index_key(OPENED), json.dumps(row)), (provisional_key(OPENED), board)])
+
+
+async def pass_deadline(service: Service, page: Page) -> None:
+    """The clock passes the deadline, for the service and for the page."""
+    await put_open(service, -60)
+    await page.evaluate(
+        "document.querySelectorAll('[data-until]').forEach(one => { one.dataset.until = Date.now() / 1000 - 1 })"
+    )
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -172,14 +189,49 @@ async def test_progress_moves_before_ones_eyes(service: Service, visit: Visit) -
 
 async def test_an_open_page_wakes_at_its_deadline(service: Service, visit: Visit) -> None:
     """Page and card say that entries are closed within seconds of the deadline, without a reload."""
-    await put_open(service, seconds=3)
-    await visit.go("/")
-    await expect(visit.page.locator(f"#card-{OPENED}")).to_contain_text("Open")
-    await expect(visit.page.locator(f"#card-{OPENED} .chip")).to_have_text("Queued", timeout=15_000)
-    await put_open(service, seconds=3)
+    for path, chip in (("/", f"#card-{OPENED} .chip"), (f"/challenges/{OPENED}", "#phase")):
+        await put_open(service, 3600)
+        await visit.go(path)
+        await expect(visit.page.locator(chip)).to_have_text("Open")
+        await pass_deadline(service, visit.page)
+        await expect(visit.page.locator(chip)).to_have_text("Queued")
+    assert visit.troubles == []
+
+
+FOCUSED = "() => document.activeElement.id"
+
+
+async def test_a_renewal_keeps_what_a_reader_has_open(service: Service, visit: Visit) -> None:
+    """Parts that were opened, the focus and the place on the page survive the poll, the deadline and live progress."""
+    page = visit.page
+    await put_open(service, 3600)
     await visit.go(f"/challenges/{OPENED}")
-    await expect(visit.page.locator("#phase")).to_have_text("Open")
-    await expect(visit.page.locator("#phase")).to_have_text("Queued", timeout=15_000)
+    for part in ("#statement", "#harness"):
+        await page.locator(f"{part} > summary").press("Enter")
+    await page.evaluate("document.getElementById('copy-contracts-address').focus({preventScroll: true})")
+    await page.evaluate("scrollTo({top: 300, behavior: 'instant'})")
+    for gas in ((41_000,), (41_000, 39_500)):
+        await put_open(service, 3600, *gas)
+        await page.evaluate("htmx.trigger('main > [hx-trigger*=renew]', 'renew')")
+        await expect(page.locator("#provisional")).to_contain_text(f"{gas[-1]:,}")
+        await expect(page.locator("#provisional tbody tr")).to_have_count(len(gas))
+        assert (await page.evaluate(FOCUSED), await page.evaluate("scrollY")) == ("copy-contracts-address", 300)
+    await pass_deadline(service, page)
+    await expect(page.locator("#phase")).to_have_text("Queued")
+    for part in ("#statement", "#harness"):
+        assert await page.locator(part).get_attribute("open") is not None, part
+    assert await page.evaluate(FOCUSED) == "copy-contracts-address"
+    await say(service, "comparing", 45)
+    await visit.go(f"/challenges/{RUNS}")
+    await page.locator("#copy-posters-address").focus()
+    await say(service, "comparing", 46)
+    await expect(page.locator("#progress strong")).to_have_text("46 %")
+    assert await page.evaluate(FOCUSED) == "copy-posters-address"
+    await visit.go("/")
+    await page.locator(f"#to-{RUNS}").focus()
+    await say(service, "comparing", 47)
+    await expect(page.locator(f"#card-{RUNS}")).to_contain_text("47 %")
+    assert await page.evaluate(FOCUSED) == f"to-{RUNS}"
     assert visit.troubles == []
 
 
@@ -210,6 +262,7 @@ async def test_cards_of_the_list_move_too(service: Service, visit: Visit) -> Non
 async def test_every_page_is_accessible_and_fits(browser: Browser, service: Service, scheme: str) -> None:
     """No page has a console error, a serious finding of axe, or a horizontal scroll bar at any width."""
     await say(service, "comparing", 45)
+    await put_open(service, 3600, 40_000, 41_000)
     context = await browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
     found = Visit(await context.new_page(), service.url)
     watch(found)
@@ -259,7 +312,7 @@ async def test_newcomers_find_their_answers_without_scrolling(service: Service, 
     for path, places in ANSWERS.items():
         await visit.go(path)
         for place in places:
-            box = await visit.page.locator(place).bounding_box(timeout=5_000)
+            box = await visit.page.locator(place).bounding_box()
             told = await visit.page.locator(place).inner_text()
             assert box is not None, (path, place)
             assert (box["y"] + min(box["height"], 40) <= 900, bool(told.strip())) == (True, True), (path, place, box)

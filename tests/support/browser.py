@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 from tests.support.debian import program
 
+PATIENCE = 60_000
+"""Milliseconds until what a test waits for counts as missing, also on a busy machine."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
     "--no-sandbox",
@@ -30,6 +32,7 @@ def chromium() -> str | None:
 @asynccontextmanager
 async def launched(path: str) -> AsyncIterator[Browser]:
     """A headless browser that asks nothing of the network by itself."""
+    expect.set_options(timeout=PATIENCE)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=list(FLAGS))
         yield browser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,16 +17,19 @@ from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
 from clara_eval.core.submission import Submission
-from clara_eval.core.untrusted import TITLE_CHARS, fence
+from clara_eval.core.untrusted import SHORT_CHARS, TITLE_CHARS, fence
 from clara_eval.documents.actions import (
     AgentStanding,
     BrowseResult,
     ChallengeListing,
     DetailResult,
+    FeatureValue,
     OwnSubmission,
     PostedWinner,
+    ProvisionalRow,
 )
-from clara_eval.documents.results import ChainStatus, Token
+from clara_eval.documents.results import ChainStatus, ProvisionalBoard, Token, Value, read
+from clara_eval.documents.store_keys import provisional_key
 
 FINALIZATION_SECONDS = 12 * 3600
 """The contract's wait between the post and the claims."""
@@ -202,7 +205,33 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         winners=winners,
         yours=yours,
         agents=await _agents(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
+        provisional=await _provisional(caller, challenge),
     )
+
+
+async def _provisional(caller: Caller, challenge: Challenge) -> list[ProvisionalRow]:
+    if challenge.status is not ChallengeStatus.OPEN or challenge.block.timestamp >= challenge.deadline:
+        return []
+    key = provisional_key(challenge.address)
+    board = await read(caller.records, challenge.chain_id, ProvisionalBoard, key)
+    return [
+        ProvisionalRow(
+            address=to_address(row.address) if row.address else None,
+            agentId=None if row.agentId is None else str(row.agentId),
+            facts=typed_facts(row.facts),
+            problem=fence(row.problem, "submitter", limit=SHORT_CHARS) if row.problem else None,
+        )
+        for row in (board.entries if board else [])
+    ]
+
+
+def typed_facts(values: Mapping[str, Value]) -> list[FeatureValue]:
+    """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
+    return [
+        FeatureValue(name=name[:40], value=value)
+        for name, value in values.items()
+        if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
+    ]
 
 
 async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
@@ -210,6 +239,7 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
     return [
         AgentStanding(
             agentId=str(record.agentId),
+            name=fence(record.name, "agent", limit=SHORT_CHARS) if record.name else None,
             entered=record.entered,
             won=record.won,
             earned=[show_amount(int(one.amount), one.token) for one in record.earned],

@@ -6,7 +6,7 @@ import base64
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
 from clara_eval.challenges.chain_records import known_results
@@ -14,7 +14,7 @@ from clara_eval.challenges.challenge_index import summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import Earned, EvaluatorRecord, Features, Scores
+from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
 from clara_eval.submissions.files import is_archive, read_archive
@@ -158,30 +158,21 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
     return f"Approved by {review.by or 'the operator'}: {review.note}" if review and review.state == "approved" else ""
 
 
-@dataclass(slots=True)
-class AgentTotals:
-    """What one agent did where entries are closed; what it earned is by token."""
-
-    number: int
-    address: str
-    entered: int = 0
-    won: int = 0
-    earned: dict[str, Earned] = field(default_factory=dict)
-
-
 async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
     """Every agent that entered a challenge known here."""
     found: dict[int, AgentTotals] = {}
     rounds = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
     for result in rounds.values():
         for one in result.entrants:
-            found.setdefault(one.agentId, AgentTotals(one.agentId, one.address)).entered += 1
+            agent = found.setdefault(one.agentId, AgentTotals(agentId=one.agentId, address=one.address))
+            agent.entered, agent.name = agent.entered + 1, one.name or agent.name
         for winner in (one for one in result.winners if one.agentId in found):
             standing, token = found[winner.agentId], result.token
-            before = standing.earned.get(token.address, Earned(token=token, amount="0"))
+            sums = {one.token.address: one for one in standing.earned}
+            before = sums.get(token.address, Earned(token=token, amount="0"))
             amount = str(int(before.amount) + int(winner.prizeAmount))
-            standing.earned[token.address] = Earned(token=token, amount=amount)
-            standing.won += 1
+            sums[token.address] = Earned(token=token, amount=amount)
+            standing.earned, standing.won = list(sums.values()), standing.won + 1
     return list(found.values())
 
 

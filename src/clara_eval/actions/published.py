@@ -14,10 +14,10 @@ from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning
 from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
-from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of
+from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of, read_scores
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.dollars import MICRO, usd
+from clara_eval.core.dollars import usd
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
 from clara_eval.documents.results import (
@@ -39,7 +39,6 @@ from clara_eval.documents.store_keys import (
     index_key,
     provisional_key,
     public_harness_key,
-    scores_key,
     status_key,
 )
 from clara_eval.evaluation.trace.document import FORMAT
@@ -59,23 +58,6 @@ class JudgingBasis:
     criteria: str
     judges: tuple[str, ...]
     schema: FeatureSchema
-    config: dict[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What an evaluation cost and has reserved, in dollars."""
-
-    settled: float
-    reserved: float
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedTrace:
-    digest: str
-    parts: int
-    """Of about one megabyte each."""
-    pieces: AsyncIterator[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +121,7 @@ class ResultReader:
         return record
 
     async def _scores(self, address: Address) -> Scores | None:
-        return await read(self.store, self.chain_id, Scores, scores_key(address))
+        return await read_scores(self.store, self.chain_id, address)
 
     async def leaderboard(self, address: Address, *, admin: bool) -> Scores:
         scores = await self._scores(address)
@@ -209,23 +191,20 @@ class ResultReader:
         config = json.loads(found["metadata"]["evalConfig"])
         config = config if isinstance(config, dict) else {}
         schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
-        return JudgingBasis(str(config.get("criteria", "")), judges, schema, config)
+        return JudgingBasis(str(config.get("criteria", "")), judges, schema)
 
     async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
         """When it was created, and who took which prize; None if that was not looked at."""
         created = await read(self.store, self.chain_id, Created, created_key(address))
         return created, await read(self.store, self.chain_id, PrizeClaims, claims_key(address))
 
-    async def spent(self, address: Address) -> Spent | None:
+    async def spent(self, address: Address) -> SpendLine | None:
         """What the evaluation cost; None if nothing was asked that costs."""
         own = [spend for spend in await self.store.spends() if spend.run == f"{self.chain_id}:{address}"]
-        if not own:
-            return None
-        line = _line("total", own)
-        return Spent((line.micro_usd - line.open_micro_usd) / MICRO, line.open_micro_usd / MICRO)
+        return _line(address, own) if own else None
 
-    async def trace(self, address: Address, *, admin: bool) -> PublishedTrace:
-        """The archived trace, if this reader may see it."""
+    async def trace(self, address: Address, *, admin: bool) -> tuple[str, AsyncIterator[str]]:
+        """Digest and text of the archived trace, if this reader may see it."""
         archived = await archived_trace(self.store, self.chain_id, address)
         if archived is None:
             await self.status(address)
@@ -235,7 +214,7 @@ class ResultReader:
         scores = await self._scores(address)
         if not admin and (scores is None or not scores.is_posted):
             raise _not_posted(address, "The trace")
-        return PublishedTrace(archived.digest, archived.parts, stream_trace(self.store, self.chain_id, address))
+        return archived.digest, stream_trace(self.store, self.chain_id, address)
 
 
 def _unknown(address: Address) -> NotFound:

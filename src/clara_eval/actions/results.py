@@ -14,6 +14,7 @@ from clara_eval.actions.challenges import (
     posted_by,
     submission_of,
     token_document,
+    typed_facts,
 )
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
@@ -30,7 +31,6 @@ from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
 from clara_eval.documents.actions import (
     ComparisonRow,
     EvalStatusResult,
-    FeatureValue,
     LeaderboardResult,
     Phase,
     ScoreFound,
@@ -46,7 +46,6 @@ from clara_eval.documents.results import (
     Scores,
     StageProgress,
     State,
-    Value,
 )
 from clara_eval.harness.model import feature_name
 from clara_eval.submissions.model import REJECTIONS
@@ -165,7 +164,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
         entries=max(len(standings), challenge.submission_count),
         token=token_document(challenge.token),
         postedBy=await posted_by(caller, challenge),
-        features=_features(facts.features if facts else {}),
+        features=typed_facts(facts.features if facts else {}),
         notes=[
             fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS)
             for name, value in (facts.text if facts else {}).items()
@@ -239,6 +238,7 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
     return StandingRow(
         **known,
         agentId=None if row.agentId is None else str(row.agentId),
+        name=fence(row.name, "agent", limit=SHORT_CHARS) if row.name else None,
         code=row.code if row.code in REJECTIONS else None,
         prize=show_amount(amount, challenge.token),
         reason=fence(row.reason, "evaluator; may quote the submission", limit=SHORT_CHARS) if row.reason else None,
@@ -264,15 +264,6 @@ async def _comparisons(
         for (first, second), game in (
             await comparisons_of(caller.records, caller.chain_id, address, account, rivals)
         ).items()
-    ]
-
-
-def _features(values: Mapping[str, Value]) -> list[FeatureValue]:
-    """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
-    return [
-        FeatureValue(name=name[:40], value=value)
-        for name, value in values.items()
-        if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from clara_eval.chain.ethereum import EthereumChain, PostedResults
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim, Posted, PostedBy
 from clara_eval.chain.winners import committed_digest
-from clara_eval.challenges.challenge_index import STATUS, read_document, read_many
+from clara_eval.challenges.challenge_index import STATUS, agent_name, read_document, read_many
 from clara_eval.challenges.public_documents import rows_on_chain
 from clara_eval.challenges.status import CLOSED, StatusWriter
 from clara_eval.core.address import Address
@@ -89,10 +89,16 @@ async def record_result(store: PublicKeys, chain: EthereumChain, address: Addres
         return None
     results, count = chain.results, challenge.winner_count
     winners = await results.winners_on_chain(address, count, block) if challenge.score_posted_at else ()
+    agents = list(dict.fromkeys(one.agent_id for one in challenge.submissions))
+    uris = await chain.agents.identity(challenge.identity_registry).uris_of(block, agents)
+    names = {agent: agent_name(uri) for agent, uri in zip(agents, uris, strict=True)}
     result = RoundResult(
         chainStatus=challenge.status.name.lower(),
         token=Token.model_validate(to_camel_json(challenge.token)),
-        entrants=[Entrant(agentId=one.agent_id, address=one.submitter) for one in challenge.submissions],
+        entrants=[
+            Entrant(agentId=one.agent_id, address=one.submitter, name=names[one.agent_id])
+            for one in challenge.submissions
+        ],
         winners=[
             PaidWinner(agentId=one.agent_id, address=one.account, score=one.score, prizeAmount=str(one.prize_amount))
             for one in winners

@@ -13,6 +13,7 @@ from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission
+from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
 from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key
 from clara_eval.store.sql_store import PublicKeys
@@ -21,6 +22,7 @@ from clara_eval.submissions.model import SubmissionLimits, is_data_uri, read_dat
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
 _MOST_SKILL = 40
+_MOST_NAME = 40
 MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
 STATUS: dict[ChallengeStatus, ChainStatus] = {
@@ -128,6 +130,11 @@ def inline_metadata(challenge_uri: str) -> dict[str, object]:
         return json_object(read_data_uri(challenge_uri, METADATA_BYTES).content)
     except BadSubmission:
         return {}
+
+
+def agent_name(agent_uri: str) -> str:
+    """What an agent calls itself, if its card is inside the URI: nothing is fetched."""
+    return escaped(_text(inline_metadata(agent_uri).get("name"), _MOST_NAME)).strip()
 
 
 def json_object(content: bytes) -> dict[str, object]:

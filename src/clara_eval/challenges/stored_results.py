@@ -19,6 +19,7 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.hashing import plain_json
 from clara_eval.core.http_body import TooLong, pieces_at_most
+from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import (
     AgentEntry,
     AgentRecord,
@@ -126,6 +127,16 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
     return place + (0 if is_balanced else comb(size, 2)) < count
 
 
+async def read_scores(values: Values, chain_id: int, address: str) -> Scores | None:
+    """The scores, with what the agents of the entries call themselves."""
+    scores = await read(values, chain_id, Scores, scores_key(address))
+    result = await read(values, chain_id, RoundResult, result_key(address)) if scores else None
+    names = {one.address: one.name for one in result.entrants} if result else {}
+    for row in scores.rankings if scores else []:
+        row.name = names.get(row.address, "")
+    return scores
+
+
 async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
     start = entry_key(agent_id, "")
     addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
@@ -138,6 +149,8 @@ async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> Agent
         earned[entry.token.address] += int(entry.prizeAmount or 0)
     return AgentRecord(
         agentId=agent_id,
+        address=next((entry.submitter for entry in entries if entry.submitter), None),
+        name=next((entry.name for entry in entries if entry.name), ""),
         entered=len(entries),
         won=len(paid),
         earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
@@ -164,6 +177,7 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
     return AgentEntry(
         challenge=address,
         submitter=min(mine, default=None),
+        name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
         title=summary.title if summary else "",
         deadline=summary.deadline if summary else None,
         chainStatus=result.chainStatus,
@@ -207,6 +221,14 @@ class Records(ABC):
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
 
+    async def has_model(self) -> bool | None:
+        """Whether the service can have submissions read by a language model; None if nothing says so."""
+        return None
+
+    async def evaluator(self) -> Address | None:
+        """The address under which the service posts scores; None if nothing says so."""
+        return None
+
 
 class StoreRecords(Records):
     def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
@@ -216,6 +238,9 @@ class StoreRecords(Records):
     async def get(self, chain_id: int, key: str) -> str | None:
         store = await self._store.existing()
         return await store.get(chain_id, key) if store else None
+
+    async def scores(self, address: Address) -> Scores | None:
+        return await read_scores(self, self.chain_id, address)
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole, or little more of it than asked for."""
@@ -240,14 +265,6 @@ class StoreRecords(Records):
         store = await self._store.existing()
         return await agent_record(store, self.chain_id, agent_id) if store else None
 
-    async def has_model(self) -> bool | None:
-        """A store says nothing about models."""
-        return None
-
-    async def evaluator(self) -> Address | None:
-        """A store says nothing about who evaluates."""
-        return None
-
 
 class ApiRecords(Records):
     def __init__(self, api_url: str, chain_id: int) -> None:
@@ -259,6 +276,9 @@ class ApiRecords(Records):
     async def get(self, _chain_id: int, key: str) -> str | None:
         """The document that the service shows, or that is in the trace: facts and comparisons."""
         _, address, name = key.split(":", 2)
+        if name == "provisional":
+            shown = await self._document(ChallengeDetail, f"{self._url}/api/v1/challenges/{address}")
+            return shown.provisional.model_dump_json() if shown and shown.provisional else None
         if name in _SERVED:
             path, kind = _SERVED[name]
             found = await self._document(kind, f"{self._url}/api/v1/challenges/{address}/{path}")
@@ -287,12 +307,10 @@ class ApiRecords(Records):
         return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
-        """Whether the service can have submissions read by a language model; None if it does not say."""
         told = (await self._about()).get("hasModel")
         return told if isinstance(told, bool) else None
 
     async def evaluator(self) -> Address | None:
-        """The address under which the service posts scores; None if it does not say."""
         told = (await self._about()).get("evaluator")
         with self._readable():
             return to_address(told) if isinstance(told, str) else None

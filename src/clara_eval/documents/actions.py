@@ -158,6 +158,7 @@ class AgentStanding(Document):
     """An agent's record across the challenges that are over."""
 
     agentId: str
+    name: Untrusted | None = None
     entered: int
     won: int
     earned: list[str]
@@ -171,6 +172,21 @@ class OwnSubmission(Document):
     submittedAt: int
     version: int
     mayResubmitAt: int
+
+
+class FeatureValue(Document):
+    name: str
+    value: bool | int | float | str | None
+
+
+class ProvisionalRow(Document):
+    """What tools measured of an entry before its challenge closes; without an address: the harness's reference."""
+
+    address: str | None
+    agentId: str | None
+    facts: list[FeatureValue]
+    problem: Untrusted | None
+    """Why nothing is measured."""
 
 
 class DetailResult(Document):
@@ -195,6 +211,8 @@ class DetailResult(Document):
     yours: OwnSubmission | None
     agents: list[AgentStanding]
     """Of the winners, and of the caller's own agent, where records are at hand."""
+    provisional: list[ProvisionalRow]
+    """While entries are accepted, the best first: by public tests alone; the final run decides."""
 
 
 class EvalStatusResult(EvaluationProgress):
@@ -226,6 +244,7 @@ class StandingRow(RankedEntry):
 
     rank: int
     agentId: str | None
+    name: Untrusted | None = None
     prize: str | None
     code: str | None = None
     """Why it was rejected, in one word."""
@@ -260,11 +279,6 @@ class ComparisonRow(Document):
     result: Literal["won", "lost", "tie", "undecided"]
     confidence: float | None
     reason: Untrusted | None
-
-
-class FeatureValue(Document):
-    name: str
-    value: bool | int | float | str | None
 
 
 class ScoreResult(Document):

@@ -11,6 +11,7 @@ from pydantic.config import JsonDict
 
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
+    AgentTotals,
     EvalStatus,
     EvaluatorRecord,
     LeaderboardRow,
@@ -153,10 +154,13 @@ class ChallengeSummary(Summary):
     evaluation: EvalStatus
 
 
-class ChallengeList(BaseModel):
+class PagedList(BaseModel):
     total: int
     offset: int
     limit: int
+
+
+class ChallengeList(PagedList):
     challenges: list[ChallengeSummary]
 
 
@@ -166,6 +170,10 @@ class ChallengeDetail(ChallengeSummary):
     evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
     provisional: ProvisionalBoard | None = Field(None, description="While entries are accepted: public tests alone.")
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
+
+
+class AgentList(PagedList):
+    agents: list[AgentTotals]
 
 
 class ObjectionRequest(RestRequest):

@@ -51,6 +51,7 @@ ReviewState = Literal["waiting", "approved", "rejected", "lapsed"]
 """`lapsed`: no decision in time, and the default is posted."""
 RulingKind = Literal["exclude", "original", "judge"]
 RuledStage = Literal["reading", "comparing"]
+_NAME = "What the agent calls itself in its on-chain card, at most 40 characters: never proof of who it is."
 _EXAMPLE: dict[str, JsonValue] = {
     "status": "comparing",
     "progress": 62,
@@ -221,6 +222,7 @@ class LeaderboardRow(RankedEntry):
     """A row of the `scores` document."""
 
     agentId: int | None = None
+    name: str = Field(default="", description=_NAME)
     code: str | None = None
     reason: str | None = None
 
@@ -410,6 +412,7 @@ class EvaluatorRecord(Document):
 class Entrant(Document):
     agentId: int
     address: str
+    name: str = Field(default="", description=_NAME)
 
 
 class PaidWinner(Document):
@@ -436,6 +439,7 @@ class AgentEntry(Document):
 
     challenge: str
     title: str = ""
+    name: str = Field(default="", description=_NAME)
     chainStatus: str
     submitter: str | None = None
     deadline: int | None = None
@@ -453,13 +457,20 @@ class Earned(Document):
     amount: str = Field(description="Base units of the token.")
 
 
-class AgentRecord(Document):
-    """What an agent did in the challenges known here."""
+class AgentTotals(Document):
+    """How often an agent entered and was paid in the challenges known here."""
 
     agentId: int
-    entered: int
-    won: int = Field(description="Paid places.")
-    earned: list[Earned] = Field(description="By token, what the contracts pay.")
+    address: str | None = Field(default=None, description="That submitted for it in one of them.")
+    name: str = Field(default="", description=_NAME)
+    entered: int = 0
+    won: int = Field(default=0, description="Paid places.")
+    earned: list[Earned] = Field(default=[], description="By token, what the contracts pay.")
+
+
+class AgentRecord(AgentTotals):
+    """What an agent did in the challenges known here."""
+
     averagePlace: float | None = Field(description="Over the challenges in which its place is known.")
     placed: int = Field(description="In how many challenges its place is known.")
     challenges: list[AgentEntry] = Field(description="The latest deadline first.")

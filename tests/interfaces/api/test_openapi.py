@@ -17,6 +17,7 @@ SPECIFIED = (
     "/api/v1/challenges/{address}/eval-trace",
 )
 ADDED = (
+    "/api/v1/agents",
     "/api/v1/agents/{agent_id}",
     "/api/v1/challenges",
     "/api/v1/challenges/{address}",

@@ -30,7 +30,7 @@ from tests.support.round_pages import CRITERIA, account, put_round
 from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
-from clara_eval.actions.published import Spent
+from clara_eval.actions.published import SpendLine
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.challenges.review import decide
 from clara_eval.core.address import Address
@@ -48,7 +48,7 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
-from clara_eval.interfaces.api.templating import STATIC, asset, coded, plain, share
+from clara_eval.interfaces.api.templating import STATIC, asset, coded, plain, share, shortened
 from clara_eval.interfaces.api.wording import money
 from clara_eval.interfaces.cli import app as program
 
@@ -188,6 +188,29 @@ async def test_private_traces_show_no_submission(tmp_path: Path) -> None:
         await text_of(service, f"/challenges/{SMALL}/{account(4)}/submission.txt", 404)
 
 
+RECORDED = {
+    f"Identical to the submission of 0x{'ab' * 20} at 2026-11-16 22:53:43 UTC, which is ranked.": (
+        "Identical to the earlier submission of 0xabab…abab."
+    ),
+    "Run under the limits of the round it ended as: out of gas.": "It ended as: out of gas.",
+    "gas is 9, far from the other 6 entries (6 spreads off).": (
+        "gas is 9, far from the other 6 entries (6 times their usual spread)."
+    ),
+    "The prize of $2,500.00 is not below $1,000.00, so a person approves it.": (
+        "Prizes of $1,000.00 or more need a person's approval; this one is $2,500.00."
+    ),
+    f"The chain committed to 0x{'ab' * 32}; the content hashes to 0x{'cd' * 32}, and the URI does not fit either.": (
+        "The content does not match the hash committed on chain: it hashes to 0xcdcd…cdcd, committed is 0xabab…abab."
+    ),
+}
+
+
+@pytest.mark.parametrize("recorded", RECORDED)
+def test_pages_say_recorded_sentences_plainly(recorded: str) -> None:
+    """What traces keep in their own words is said to people in plain ones, with short addresses."""
+    assert shortened(recorded) == RECORDED[recorded]
+
+
 async def test_an_agent_has_a_record(service: Service) -> None:
     """Its entries in posted rounds are listed with places and prizes; one without any is not found."""
     page = await text_of(service, "/agents/0")
@@ -307,17 +330,17 @@ def test_a_timeline_goes_from_the_escrow_to_the_last_claim() -> None:
     [
         (None, {}, ("Known when scoring starts", "Nothing yet")),
         (None, {"startedAt": 5, "estimateUsd": 0.0}, ("$0 (no model used)", "$0.00")),
-        (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
-        (Spent(0.04, 0.0), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
+        (SpendLine("0x1", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": 0.05}, ("About $0.050", "$0.040")),
+        (SpendLine("0x1", 40_000, 0, 1), {"startedAt": 5, "estimateUsd": None}, ("Not known", "$0.040")),
         (
-            Spent(0.0, 1.07),
+            SpendLine("0x1", 1_070_000, 1_070_000, 1),
             {"startedAt": 5, "estimateUsd": 0.28, "stage": {"costUsd": 0.019}},
             ("About $0.280", "$0.019 so far, $1.07 reserved"),
         ),
     ],
 )
 def test_money_is_told_as_estimate_spent_and_cap(
-    spent: Spent | None, evaluation: dict[str, Any], wanted: tuple[str, str]
+    spent: SpendLine | None, evaluation: dict[str, Any], wanted: tuple[str, str]
 ) -> None:
     """Before, while and after an evaluation; while it runs its own meter counts, not what is set aside."""
     told = money(spent, EvalStatus.model_validate({"status": "comparing", "progress": 50, **evaluation}), 25.0)

@@ -14,7 +14,7 @@ import pytest_asyncio
 from eth_account import Account
 from eth_account.messages import encode_defunct
 from playwright.async_api import Page, expect
-from tests.support.browser import chromium, launched
+from tests.support.browser import PATIENCE, chromium, launched
 from tests.support.objections import by_node
 from tests.support.service import posted_round
 from tests.support.service_cases import FAST, free_socket
@@ -123,7 +123,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
                 launched(chrome) as browser,
             ):
                 page, wallet = await browser.new_page(), Wallet(chain, chain.agents[0])
-                page.set_default_timeout(10_000)
+                page.set_default_timeout(PATIENCE)
                 await page.expose_function("toNode", wallet.answer)
                 await page.add_init_script(PROVIDER)
                 yield Stage(chain, engine, url, page, wallet)
@@ -244,5 +244,5 @@ async def checked(page: Page, source: str = "", node: str = "") -> str:
         await page.fill("#node", node)
         await page.evaluate("document.getElementById('verify-result').replaceChildren()")
         await page.get_by_role("button", name="Check").click()
-    await page.locator("#verify-result .verdict-line").wait_for(timeout=60_000)
+    await page.locator("#verify-result .verdict-line").wait_for()
     return await page.locator("#verify-result").inner_text()

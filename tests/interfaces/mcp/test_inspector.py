@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-import uvicorn
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
+from tests.support.mcp_service import served
 from tests.support.web3_chain import as_web3
 
-from clara_eval.app import make_caller
 from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
-from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import (
     DAY,
@@ -33,7 +28,6 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.store_keys import draft_key
-from clara_eval.interfaces.mcp.server import create_asgi
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]
@@ -192,25 +186,6 @@ async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain
     assert await as_web3(chain.challenge(rounds.open)).functions.submissionCount().call() == 1  # type: ignore[arg-type]
     assert await as_web3(chain.challenge(found["challenge_post"]["challenge"])).functions.winnerCount().call() == 3
     assert await chain.balance(agent.address) - before == 700 * USDC - 105 * USDC
-
-
-@asynccontextmanager
-async def served(settings: Settings, database: Path) -> AsyncIterator[str]:
-    store = await SqliteStore.open(str(database))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    app = create_asgi(make_caller(settings, is_local=False, store=store), path="/mcp")
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", lifespan="on"))
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn tells it in no other way
-        await asyncio.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        server.should_exit = True
-        await task
-        await store.close()
 
 
 async def test_the_inspector_calls_every_tool_over_http(local_chain: LocalChain, tmp_path: Path) -> None:

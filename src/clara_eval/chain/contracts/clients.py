@@ -271,6 +271,10 @@ class IdentityRegistryContract(_ForeignContract):
         rows = await self._rows(block, [self.view("ownerOf", agent_id) for agent_id in agent_ids])
         return [Address(row[0]) if row else None for row in rows]
 
+    async def uris_of(self, block: model.Block, agent_ids: Sequence[int]) -> list[str]:
+        rows = await self._rows(block, [self.view("tokenURI", agent_id) for agent_id in agent_ids])
+        return [str(row[0]) if row else "" for row in rows]
+
     async def authorized(self, block: model.Block, account: Address, agent_ids: Sequence[int]) -> list[bool | None]:
         rows = await self._rows(block, [self.view("isAuthorizedOrOwner", account, one) for one in agent_ids])
         return [bool(row[0]) if row else None for row in rows]

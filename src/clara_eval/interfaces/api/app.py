@@ -12,16 +12,16 @@ from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import Health
-from clara_eval.interfaces.api import operator_pages, pages, problems, unsigned
+from clara_eval.interfaces.api import operator_pages, pages, problems
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.interfaces.api.limits import Compressed, HeadAsGet, LimitsMiddleware, Rates, RequestLimits
+from clara_eval.interfaces.api.limits import Compressed, LimitsMiddleware, Rates, RequestLimits, Routed
 from clara_eval.interfaces.api.problems import Problem, documented
 from clara_eval.interfaces.api.readers import KeptBytes, ReadersMiddleware
 from clara_eval.interfaces.api.routes import healthz, router
@@ -56,11 +56,13 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     _operations(app, context)
     if not only_operations:
         app.include_router(router)
-        app.include_router(unsigned.router)
+        app.include_router(pages.plans)
         app.include_router(operator_pages.router)
         app.include_router(pages.router)
         app.mount("/static", pages.Assets(directory=STATIC), name="static")
-        _mount_tools(app)
+        if importlib.util.find_spec("mcp") is not None:  # the extra `mcp`
+            app.state.tools = importlib.import_module("clara_eval.interfaces.mcp.server").create_asgi(app.state.caller)
+            app.mount("/mcp", app.state.tools)
     _add_layers(app, context)
     document = _openapi(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's own way to change the document
@@ -117,31 +119,10 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
     origins = list(listed(context.settings.cors_origins))
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
-    app.add_middleware(Compressed)
+    app.add_middleware(Compressed, minimum_size=1000, compresslevel=6)
     app.add_middleware(ReadersMiddleware)
     app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
-    app.add_middleware(HeadAsGet)
-
-
-def _mount_tools(app: FastAPI) -> None:
-    """Mount the agents' tools, if the extra `mcp` is installed."""
-    if importlib.util.find_spec("mcp") is not None:
-        module = importlib.import_module("clara_eval.interfaces.mcp.server")
-        app.state.tools = module.create_asgi(app.state.caller)
-        app.mount("/mcp", app.state.tools)
-        app.add_middleware(ToolsWithoutSlash)
-
-
-class ToolsWithoutSlash:
-    """Serve `/mcp` as `/mcp/`: not every client follows a redirect of a POST."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == "/mcp":
-            scope = {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
-        await self._app(scope, receive, send)
+    app.add_middleware(Routed)
 
 
 @asynccontextmanager

@@ -142,10 +142,6 @@ class Row:
     """Directly below the pay line."""
     facts: tuple[Value, ...] = ()
 
-    @property
-    def address(self) -> str:
-        return self.found.address
-
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardView:
@@ -273,7 +269,6 @@ async def challenge_view(
         "has_trace": found.traceDigest is not None and reader.traces_public != "never",
         "network": settings.network_name,
         "own_evaluator": reader.evaluator,
-        "stages": wording.STAGES,
         "leaderboard": None,
     }
     if scores is None:
@@ -299,7 +294,7 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
     near = around_line(scores, SIDE_BY_SIDE)
     matrix = around_line(scores, MATRIX)
     leaderboard = leaderboard_of(scores, number, sort)
-    accounts = dict.fromkeys([*near, *(row.address for row in leaderboard.rows)])
+    accounts = dict.fromkeys([*near, *(row.found.address for row in leaderboard.rows)])
     facts = await reader.features_of(address, scores, list(accounts))
     # A poster may have asked for rules although the operator has a jury.
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []

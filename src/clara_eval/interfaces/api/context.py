@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Depends, Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from clara_eval.actions.evidence import agent_standings
 from clara_eval.actions.published import ResultReader
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.documents.results import FINAL_STATES, EvalStatus
+from clara_eval.documents.results import FINAL_STATES, AgentTotals, EvalStatus
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.metrics import Metrics
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 MOST_STREAMS = 256
 EVENT_SECONDS = 0.5
+AGENTS_SECONDS = 30.0
+"""How long a table of agents is kept: it reads every result."""
+AgentOrder = Literal["earned", "won", "entered", "id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,21 @@ def reader_of(request: Request) -> ResultReader:
 
 Context = Annotated[ApiContext, Depends(context_of)]
 Reader = Annotated[ResultReader, Depends(reader_of)]
+
+
+async def agents_by(request: Request, sort: AgentOrder) -> list[AgentTotals]:
+    """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
+    state, dollar = request.app.state, (context_of(request).settings.usdc or "").lower()
+    kept = getattr(state, "agents", None)
+    if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
+        state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
+
+    def place(one: AgentTotals) -> tuple[int, int, int]:
+        earned = sum(int(part.amount) for part in one.earned if part.token.address == dollar)
+        first = {"earned": -earned, "won": -one.won, "entered": -one.entered, "id": one.agentId}[sort]
+        return first, -one.won, one.agentId
+
+    return sorted(kept[1], key=place)
 
 
 async def status_changes(request: Request, reader: ResultReader, address: Address) -> AsyncIterator[EvalStatus]:

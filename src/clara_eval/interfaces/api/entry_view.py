@@ -55,9 +55,11 @@ async def entry_view(
     found, scores = await posted_scores(reader, address, admin=admin)
     row = row_of(scores, account, address)
     ranked = scores.ranked
-    rivals = nearest(ranked, row)
+    others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
+    rivals = sorted(others, key=lambda one: (abs((one.rank or 0) - (row.rank or 0)), one.rank or 0))[:RIVALS]
     games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
-    target = rival_at_line(ranked, row)
+    across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
+    target = across[0 if row.is_paid else -1] if across else None  # the rival at the pay line
     facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
     judging = await reader.judging(address, scores)
     return {
@@ -108,18 +110,6 @@ async def submission_text(reader: ResultReader, address: Address, account: Addre
     if work is None or work.text is None:
         raise NotFound(f"No text of {account} is public here.", remedy="The page of the entry says why.")
     return work.text
-
-
-def nearest(ranked: list[LeaderboardRow], row: LeaderboardRow) -> list[LeaderboardRow]:
-    others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
-    others.sort(key=lambda other: (abs((other.rank or 0) - (row.rank or 0)), other.rank or 0))
-    return others[:RIVALS]
-
-
-def rival_at_line(ranked: list[LeaderboardRow], row: LeaderboardRow) -> LeaderboardRow | None:
-    """The rival at the pay line: the last that is paid, or the first that is not."""
-    across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
-    return across[0 if row.is_paid else -1] if across else None
 
 
 def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[tuple[LeaderboardRow, Verdicts]]:

@@ -58,9 +58,6 @@ class Buckets:
             self._filled.popitem(last=False)
         return wait
 
-    def __len__(self) -> int:
-        return len(self._filled)
-
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -110,12 +107,6 @@ def _too_large(most: int) -> Refusal:
     return Refusal(413, f"A body may have at most {most:,} bytes.", remedy=remedy)
 
 
-def _most_bytes(path: str) -> int:
-    if path.startswith("/mcp"):
-        return MAX_TOOL_BYTES
-    return MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
-
-
 class LimitsMiddleware:
     """The outermost layer: rate, size, headers, and the count of requests."""
 
@@ -126,15 +117,31 @@ class LimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer, most = self._with_headers(scope, send), _most_bytes(scope["path"])
-        body = _BoundedBody(receive, most)
+        answer, path, seen, is_answered = self._with_headers(scope, send), scope["path"], 0, False
+        most = MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
+        most = MAX_TOOL_BYTES if path.startswith("/mcp") else most
+
+        async def bounded() -> Message:
+            """Count a body whose length was not announced."""
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if seen > most else message
+
+        async def guarded(message: Message) -> None:
+            """Drop what the application answers to a body that is too large."""
+            nonlocal is_answered
+            if seen <= most:
+                is_answered = True
+                await answer(message)
+
         try:
             self._limits.request(scope)
             lengths = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
             if lengths and int(lengths[0]) > most:
                 raise _too_large(most)
-            await self._app(scope, body, body.guarded(answer))
-            if body.is_over and not body.is_answered:
+            await self._app(scope, bounded, guarded)
+            if seen > most and not is_answered:
                 raise _too_large(most)
         except Refusal as bad:
             request = Request(scope)
@@ -152,49 +159,21 @@ class LimitsMiddleware:
         return answer
 
 
-class _BoundedBody:
-    """Counts a body whose length was not announced; beyond the bound the application sees a disconnect."""
-
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive, self._most, self._seen = receive, most, 0
-        self.is_answered = False
-
-    @property
-    def is_over(self) -> bool:
-        return self._seen > self._most
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if self.is_over else message
-
-    def guarded(self, send: Send) -> Send:
-        """Drop what the application answers to a body that is too large."""
-
-        async def guarded(message: Message) -> None:
-            if not self.is_over:
-                self.is_answered = True
-                await send(message)
-
-        return guarded
-
-
-class Compressed:
-    def __init__(self, app: ASGIApp) -> None:
-        self._plain, self._gzip = app, GZipMiddleware(app, minimum_size=1000, compresslevel=6)
-
+class Compressed(GZipMiddleware):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_page = scope["type"] == "http" and not scope["path"].startswith(_UNCOMPRESSED)
-        await (self._gzip if is_page else self._plain)(scope, receive, send)
+        await (super().__call__ if is_page else self.app)(scope, receive, send)
 
 
-class HeadAsGet:
-    """Route HEAD as GET; the server drops the body, and a stream sees `is_head`."""
+class Routed:
+    """Route HEAD as GET, whose body the server drops, and `/mcp` as `/mcp/`: not every client follows a redirect."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].startswith("/mcp"):
+        if scope["type"] == "http" and scope["path"] == "/mcp":
+            scope = {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
+        elif scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].startswith("/mcp"):
             scope = {**scope, "method": "GET", "is_head": True}
         await self._app(scope, receive, send)

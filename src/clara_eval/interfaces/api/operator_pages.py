@@ -50,7 +50,6 @@ _DONE = {
 
 
 def _sign_in(request: Request, status: int = 200, problem: str = "", after: str = "") -> HTMLResponse:
-    """The form, which leads back to the page that was asked for."""
     key: AdminKey = request.app.state.admin_key
     return page("sign_in.html", status=status, is_set=key.is_set, problem=problem, after=after or request.url.path)
 
@@ -64,7 +63,7 @@ async def overview(request: Request, done: str = "") -> Response:
     rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
     known = {card.row.address: card.row for card in rows}
     reviews = await list_reviews(context.reader.store, context.reader.chain_id)
-    deadlines = {card.row.address: card.row.scoringDeadline for card in rows}
+    deadlines = {address: row.scoringDeadline for address, row in known.items()}
     due = {one.address: one.posts_at or deadlines.get(one.address, 0) for one in reviews}
     measured = {name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED}
     return page(
@@ -76,7 +75,6 @@ async def overview(request: Request, done: str = "") -> Response:
         due=due,
         now=int(now),
         measured=measured,
-        titles={card.row.address: card.row.title for card in rows},
         stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
         spend=spend_report(await context.reader.store.spends()),
@@ -182,7 +180,6 @@ async def reviewed_game(address: str, first: str, second: str, request: Request)
 
 @router.get("/reviews/{address}/{submitter}")
 async def reviewed_entry(address: str, submitter: str, request: Request, against: str = "") -> Response:
-    """An entry of a result that waits, with its submission, tests and comparisons."""
     if session_of(request) is None:
         return _sign_in(request)
     known, rival = known_address(address), known_address(against) if against else None

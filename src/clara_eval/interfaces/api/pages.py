@@ -1,7 +1,4 @@
-"""The pages for people: the list, a challenge, an entry, a comparison, an agent, a check.
-
-No script is needed to read a page; a script on it asks the same addresses for fragments.
-"""
+"""The pages for people, readable without a script; a script on them asks the same addresses for fragments."""
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import io
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from os import PathLike, stat_result
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from sse_starlette import ServerSentEvent
@@ -21,20 +18,25 @@ from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, R
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from clara_eval.actions.evidence import AgentTotals, agent_standings, challenges_of
+from clara_eval.actions.claim import claim
+from clara_eval.actions.evidence import challenges_of
+from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show
+from clara_eval.actions.perform import perform
+from clara_eval.actions.post import Posting, post
 from clara_eval.actions.quote import has_model
 from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.documents.actions import ActResult
 from clara_eval.documents.results import FINAL_STATES
 from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed
-from clara_eval.interfaces.api.context import counted_stream, reader_of, status_changes
+from clara_eval.interfaces.api.context import AgentOrder, agents_by, counted_stream, reader_of, status_changes
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
-AGENTS_SECONDS = 30.0
-"""How long a table of agents is kept: it reads every result."""
+plans = APIRouter(prefix="/api/v1/actions", include_in_schema=False)
+"""What a visitor's wallet signs, for the pages' own scripts; programs have the tools under `/mcp`."""
 MOST_ROUNDS = 200
 """Challenges on the page of one agent."""
 FEED_ENTRIES = 50
@@ -175,21 +177,10 @@ async def verify(address: str) -> Response:
 @router.get("/agents")
 async def agents(
     request: Request,
-    sort: Literal["earned", "won", "entered", "id"] = "earned",
+    sort: AgentOrder = "earned",
     number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
 ) -> HTMLResponse:
-    """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
-    state, dollar = request.app.state, (request.app.state.context.settings.usdc or "").lower()
-    kept = getattr(state, "agents", None)
-    if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
-        state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
-    orders: dict[str, Callable[[AgentTotals], int]] = {
-        "earned": lambda one: -int(one.earned[dollar].amount) if dollar in one.earned else 0,
-        "won": lambda one: -one.won,
-        "entered": lambda one: -one.entered,
-        "id": lambda one: one.number,
-    }
-    rows = sorted(kept[1], key=lambda one: (orders[sort](one), -one.won, one.number))
+    rows = await agents_by(request, sort)
     pages = max(1, -(-len(rows) // PAGE_ROWS))
     shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
@@ -200,7 +191,8 @@ async def agent(number: str, request: Request) -> Response:
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
     record = await reader_of(request).agent(int(number))
-    return page("agent.html", record=record, entries=record.challenges[:MOST_ROUNDS])
+    explorer = request.app.state.context.settings.network.explorer
+    return page("agent.html", record=record, entries=record.challenges[:MOST_ROUNDS], explorer=explorer)
 
 
 @router.get("/challenges/{address}/games/{first}/{second}")
@@ -228,7 +220,6 @@ async def board(address: str, request: Request) -> Response:
 
 @router.get("/feed.xml")
 async def feed(request: Request) -> Response:
-    """An Atom feed of the latest challenges and results."""
     rows = sorted(await reader_of(request).listed(), key=lambda row: row.evaluation.updatedAt or 0, reverse=True)
     cards = [card_of(row, time.time()) for row in rows[:FEED_ENTRIES]]
     text = rendered("feed.xml", cards=cards, url=str(request.base_url), now=int(time.time()))
@@ -249,3 +240,19 @@ async def entry(
     rival = known_address(against) if against else None
     values = await entry_view(reader_of(request), known_address(address), known_address(submitter), rival)
     return page("entry.html", values, base=f"/challenges/{known_address(address)}")
+
+
+@plans.get("/claim/{address}")
+async def plan_claim(address: str, sender: str, request: Request) -> ActResult:
+    return await perform(request.app.state.caller, claim(address, sender), confirmed="unasked")
+
+
+@plans.get("/object/{address}")
+async def plan_objection(address: str, about: str, reason: str, request: Request) -> ObjectionResult:
+    given = ObjectionInput(address, about, reason)
+    return await object_or_show(request.app.state.caller, given, confirmed="unasked")
+
+
+@plans.post("/post")
+async def plan_post(posting: Posting, sender: str, request: Request) -> ActResult:
+    return await perform(request.app.state.caller, post(posting, sender), confirmed="unasked")

@@ -84,22 +84,17 @@ class ReadersMiddleware:
             return
         is_busy, key = self._turns.is_busy, _page_key(scope)
         await self._turns.take()
-        kept, answer = self._kept.get(key, FRESH_SECONDS) if is_busy and key else None, self._counted(send)
-        if kept is None:
-            await self._app(scope, receive, _Page(self._kept, key, scope, answer) if key else answer)
-        else:
-            await _send_whole(scope, answer, *kept)
-
-    def _counted(self, send: Send) -> Send:
-        """Count the time until the answer begins."""
-        began = time.monotonic()
+        kept, began = self._kept.get(key, FRESH_SECONDS) if is_busy and key else None, time.monotonic()
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._turns.spent(time.monotonic() - began)
             await send(message)
 
-        return answer
+        if kept is None:
+            await self._app(scope, receive, _Page(self._kept, key, scope, answer) if key else answer)
+        else:
+            await _send_whole(scope, answer, *kept)
 
 
 def _page_key(scope: Scope) -> tuple[object, ...] | None:
@@ -157,7 +152,6 @@ async def _send_whole(scope: Scope, send: Send, headers: list[tuple[bytes, bytes
 
 
 def matches(headers: Headers, etag: str) -> bool:
-    """Whether the caller has what this validator names."""
     given = headers.get("if-none-match", "")
     wanted = etag.removeprefix("W/")
     return bool(given) and (given.strip() == "*" or wanted in (p.strip().removeprefix("W/") for p in given.split(",")))

@@ -23,7 +23,15 @@ from clara_eval.core.version import __version__
 from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api.admin import IsAdmin, require_admin
-from clara_eval.interfaces.api.context import Context, Reader, context_of, counted_stream, status_changes
+from clara_eval.interfaces.api.context import (
+    AgentOrder,
+    Context,
+    Reader,
+    agents_by,
+    context_of,
+    counted_stream,
+    status_changes,
+)
 from clara_eval.interfaces.api.problems import Refusal, documented
 from clara_eval.interfaces.api.readers import matches, trace_response
 
@@ -138,15 +146,15 @@ async def eval_status(address: AddressPath, reader: Reader, request: Request) ->
 )
 async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, request: Request) -> Response:
     known = to_address(address)
-    trace = await reader.trace(known, admin=admin)
-    etag = f'"{trace.digest}"'
+    digest, pieces = await reader.trace(known, admin=admin)
+    etag = f'"{digest}"'
     headers = {"etag": etag, "cache-control": "no-cache"}
     if matches(request.headers, etag):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
     if request.scope.get("is_head"):
         return Response(headers=headers, media_type="application/json")
-    return await trace_response(request, request.app.state.traces, trace.digest, trace.pieces, headers)
+    return await trace_response(request, request.app.state.traces, digest, pieces, headers)
 
 
 @router.get(
@@ -156,6 +164,17 @@ async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, reque
 )
 async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> Scores:
     return await reader.leaderboard(to_address(address), admin=admin)
+
+
+@router.get("/agents", responses=documented(*_ALWAYS), summary="List agents by what they did")
+async def list_agents(
+    request: Request,
+    sort: Annotated[AgentOrder, Query(description="What comes first; `earned`: in the network's dollar.")] = "earned",
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> rest.AgentList:
+    rows = await agents_by(request, sort)
+    return rest.AgentList(total=len(rows), offset=offset, limit=limit, agents=rows[offset : offset + limit])
 
 
 @router.get(

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import overload
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -32,13 +31,26 @@ _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 _REJECTIONS = {
     "copy": "Copy of an earlier entry",
-    "wrong_hash": "Not what was committed on chain",
+    "wrong_hash": "Hash mismatch",
     "binary": "Not text",
     "empty": "Empty",
     "too_large": "Too large",
     "unreachable": "Could not be fetched",
     "excluded": "Excluded in review",
 }
+
+
+_PLAINER = (
+    ("cannot be told from the chain", "is not known"),
+    ("Run under the limits of the round it ended as", "It ended as"),
+    (r"the submission of (\w+) at [-\d: ]+ UTC, which is ranked", r"the earlier submission of \1"),
+    (r"\((\d+) spreads off\)", r"(\1 times their usual spread)"),
+    (r"The chain committed to (\w+); the content hashes to (\w+), and the URI does not fit either",
+     r"The content does not match the hash committed on chain: it hashes to \2, committed is \1"),
+    (r"The prize of (\$[\d,.]+) is not below (\$[\d,.]+), so a person approves it",
+     r"Prizes of \2 or more need a person's approval; this one is \1"),
+)  # fmt: skip
+"""Recorded sentences, and how pages say them."""
 
 
 def page(
@@ -58,10 +70,6 @@ def rendered(name: str, **values: object) -> str:
     return _environment().get_template(name).render(**values)
 
 
-@overload
-def visible(value: str) -> str: ...
-@overload
-def visible(value: object) -> object: ...
 def visible(value: object) -> object:
     """Spell out what hides or turns text; numbers, missing values and markup stay what they are."""
     match value:
@@ -161,7 +169,7 @@ def judge(name: str) -> str:
 
 def coded(text: str) -> Markup:
     """Mark up `code` in a poster's text, after escaping all of it."""
-    harmless = str(escape(visible(text)))
+    harmless = str(escape(_spelled(text)))
     return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
 
 
@@ -171,8 +179,9 @@ def rejection(code: str | None) -> str:
 
 def shortened(text: str, named: Callable[[str], str] = short) -> str:
     """A recorded sentence for people: short addresses, plainer words."""
-    told = text.replace("cannot be told from the chain", "is not known")
-    return _HEX.sub(lambda found: named(found.group()), told)
+    for recorded, said in _PLAINER:
+        text = re.sub(recorded, said, text)
+    return _HEX.sub(lambda found: named(found.group()), text)
 
 
 def show_names(names: Mapping[str, str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from clara_eval.actions.published import Spent
+from clara_eval.actions.published import SpendLine
+from clara_eval.core.dollars import MICRO
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import (
     MEANINGS,
@@ -81,26 +82,19 @@ def phase(row: ChallengeSummary, now: float) -> Phase:
     return Phase(label, tone, MEANINGS[state], after)
 
 
-STAGES = {
-    "collecting": "Collecting the entries",
-    "executing": "Running the entries",
-    "extracting": "Reading the entries",
-    "comparing": "Comparing pairs",
-}
-
-
 def counted(number: int, one: str, more: str) -> str:
     return f"{number:,} {one if number == 1 else more}"
 
 
-def money(found: Spent | None, evaluation: EvalStatus, cap: float | None) -> dict[str, str]:
+def money(found: SpendLine | None, evaluation: EvalStatus, cap: float | None) -> dict[str, str]:
     """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
     has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
     if expected is None:
         estimate = "Not known" if has_begun and found else "Nothing" if has_begun else "Known when scoring starts"
     else:
         estimate = f"About {usd(expected)}" if expected else "$0 (no model used)"
-    spent, reserved = (found.settled, found.reserved) if found else (0.0, 0.0)
+    whole, reserved = (found.micro_usd / MICRO, found.open_micro_usd / MICRO) if found else (0.0, 0.0)
+    spent = whole - reserved
     if reserved:
         so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
         told = f"{usd(so_far)} so far, {usd(reserved)} reserved"

@@ -132,7 +132,9 @@ def table_of(
 ) -> LeaderboardTable:
     """Reasons leave their fence: the table escapes them."""
     ranked = [
-        LeaderboardRow.model_validate({**row.model_dump(), "reason": bare(row.reason) if row.reason else None})
+        LeaderboardRow.model_validate(
+            {**row.model_dump(exclude={"name"}), "reason": bare(row.reason) if row.reason else None}
+        )
         for row in rows
     ]
     return LeaderboardTable(ranked, token, margin, marked=marked)

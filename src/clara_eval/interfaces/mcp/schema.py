@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from mcp.server.mcpserver import Context
@@ -30,7 +29,7 @@ MAX_ERROR_CHARS = 6000
 
 
 class ExactTool(Tool):
-    """A tool that names every wrong argument at once; one that looks like no argument of it is ignored, and told."""
+    """A tool that names every wrong argument at once, ignores foreign ones, and says our errors in our words."""
 
     async def run(
         self, arguments: dict[str, object], context: Context[Any, Any], convert_result: bool = False
@@ -42,7 +41,13 @@ class ExactTool(Tool):
         except ValidationError as wrong:
             said = dict.fromkeys(self._word(error) for error in wrong.errors(include_url=False))
             raise ToolError(f"{self.name} was not called. " + " ".join(said)) from None
-        found = await super().run(arguments, context, convert_result)
+        try:
+            found = await super().run(arguments, context, convert_result)
+        except ToolError as failed:
+            if not isinstance(failed.__cause__, ClaraError):
+                raise
+            told = escaped(error_text(failed.__cause__, NAMES), keep_lines=True)[:MAX_ERROR_CHARS]
+            raise ToolError(f"Error executing tool {self.name}: {told}") from failed.__cause__
         if foreign and isinstance(found, CallToolResult):
             names = ", ".join(f"`{name[:40]}`" for name in foreign)
             found.content.append(TextContent(type="text", text=f"Ignored, because {self.name} has no {names}."))
@@ -117,12 +122,3 @@ def caller_of(ctx: ToolContext) -> Caller:
 def answer(text: str, document: BaseModel | Mapping[str, object]) -> CallToolResult:
     shown = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", shown))
-
-
-@contextmanager
-def tool_errors() -> Iterator[None]:
-    """Turn our errors into the tool's; anything else is a bug and stays one."""
-    try:
-        yield
-    except ClaraError as bad:
-        raise ToolError(escaped(error_text(bad, NAMES), keep_lines=True)[:MAX_ERROR_CHARS]) from bad

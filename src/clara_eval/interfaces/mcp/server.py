@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
@@ -79,10 +78,8 @@ def build_server(caller: Caller) -> MCPServer[Caller]:
 async def trace(address: str, ctx: ToolContext) -> bytes:
     try:
         content = await _trace(caller_of(ctx), address)
-    except NotFound as missing:
-        raise ResourceNotFoundError(error_text(missing, NAMES)) from missing
     except ClaraError as bad:
-        raise ResourceError(error_text(bad, NAMES)) from bad
+        raise (ResourceNotFoundError if isinstance(bad, NotFound) else ResourceError)(error_text(bad, NAMES)) from bad
     if len(content) > MAX_TRACE_BYTES:
         place = caller_of(ctx).records.trace_url(to_address(address)) or "the store of the service"
         raise ResourceError(
@@ -151,7 +148,7 @@ class OwnPagesOnly:
 
 
 def create_asgi(caller: Caller, *, path: str = "/") -> Starlette:
-    """Build the application of a remote caller, closed with the lifespan, which the mounting app runs."""
+    """Build the application of a remote caller; the mounting app runs its lifespan and closes the caller."""
     app = build_server(caller).streamable_http_app(
         streamable_http_path=path,
         stateless_http=True,
@@ -159,15 +156,4 @@ def create_asgi(caller: Caller, *, path: str = "/") -> Starlette:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # it compares beginnings
     )
     app.add_middleware(OwnPagesOnly, settings=caller.settings)
-    inner = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(scope: object) -> AsyncIterator[Any]:
-        try:
-            async with inner(scope) as state:
-                yield state
-        finally:
-            await caller.close()
-
-    app.router.lifespan_context = lifespan
     return app

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from clara_eval.actions.amounts import show_count, show_moment, show_wait
 from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
-from clara_eval.core.untrusted import bare, fence
+from clara_eval.core.untrusted import Untrusted, bare, fence
 from clara_eval.documents import actions as documents
 from clara_eval.interfaces.words import interval
 
@@ -56,13 +58,30 @@ def detail(found: documents.DetailResult) -> str:
         place = f", average place {agent.averagePlace}" if agent.averagePlace is not None else ""
         earned = f", earned {' and '.join(agent.earned)}" if agent.earned else ""
         lines.append(f"Agent {agent.agentId} entered {agent.entered}, won {agent.won}{earned}{place}.")
+    lines += _names((f"Agent {agent.agentId}", agent.name) for agent in found.agents)
     if found.yours:
         again = show_moment(found.yours.mayResubmitAt)
         lines.append(f"You submitted version {found.yours.version}; again from {again}.")
+    lines += _provisional(found) if found.provisional else []
     lines += ["Title by the poster:", item.title["text"], "Problem by the poster:"]
     lines += [found.problemStatement["text"]]
     lines += ["Eval config by the poster:", found.evalConfig["text"]] if found.evalConfig else []
     return "\n".join([*lines, *_page(found.pageUrl)])
+
+
+def _provisional(found: documents.DetailResult) -> list[str]:
+    rows = []
+    for row in found.provisional[:ROWS]:
+        told = bare(row.problem) if row.problem else _facts(row.facts)
+        rows.append(f"{row.address or 'The reference of the harness'}: {told}")
+    more = len(found.provisional) - len(rows)
+    head = "Provisional board, the best first, by public tests alone; the final run decides"
+    left = f" ({more} more are in `provisional`)" if more else ""
+    return [f"{head}{left}:", fence("\n".join(rows), "poster")["text"]]
+
+
+def _facts(facts: list[documents.FeatureValue]) -> str:
+    return ", ".join(f"{item.name} = {item.value}" for item in facts)
 
 
 def status(found: documents.EvalStatusResult) -> str:
@@ -87,6 +106,7 @@ def leaderboard(found: documents.LeaderboardResult) -> str:
     lines += [f"{found.total} place(s) of {found.address}. {by}{only}Trace: {found.trace}"]
     lines += [f"Warning: {found.warning}"] if found.warning else []
     lines += [_place(item) for item in found.standings[:ROWS]]
+    lines += _names((item.address, item.name) for item in found.standings[:ROWS])
     return "\n".join([*lines, *_page(found.pageUrl)])
 
 
@@ -105,8 +125,7 @@ def score(found: documents.ScoreResult) -> str:
     lines += ["Why it was not ranked:", reason["text"]] if reason else []
     lines += _comparisons(found) if found.games else []
     if found.features:
-        values = ", ".join(f"{item.name} = {item.value}" for item in found.features)
-        lines += ["Features, named by the poster:", fence(values, "poster")["text"]]
+        lines += ["Features, named by the poster:", fence(_facts(found.features), "poster")["text"]]
     lines.append(f"Trace {found.traceDigest or 'without digest here'}: {found.trace}")
     return "\n".join([*lines, *_page(found.pageUrl)])
 
@@ -123,6 +142,11 @@ def _comparisons(found: documents.ScoreResult) -> list[str]:
         reasons.append(f"{game.result} against {game.rival}: {reason}")
     head = f"Comparisons with near rivals: {results.count('won')} won, {results.count('lost')} lost of {len(results)}."
     return [f"{head} What decided, in the judge's words:", fence("\n".join(reasons), "judge")["text"]]
+
+
+def _names(named: Iterable[tuple[str, Untrusted | None]]) -> list[str]:
+    told = [f"{who}: {bare(name)}" for who, name in named if name]
+    return ["What agents call themselves:", fence("\n".join(told), "agent")["text"]] if told else []
 
 
 def _page(url: str | None) -> list[str]:

@@ -34,7 +34,6 @@ from clara_eval.interfaces.mcp.schema import (
     ToolEntry,
     answer,
     caller_of,
-    tool_errors,
 )
 
 # The other names are those of existing clients: accepted, and not in the schema, so that a model learns one.
@@ -78,8 +77,7 @@ async def challenge_browse(
         limit=limit,
         offset=offset,
     )
-    with tool_errors():
-        found = await challenges.browse(caller_of(ctx), wanted)
+    found = await challenges.browse(caller_of(ctx), wanted)
     return answer(text.browse(found), found)
 
 
@@ -87,8 +85,7 @@ async def challenge_detail(
     ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
 ) -> Annotated[CallToolResult, documents.DetailResult]:
     """One challenge in full: problem, eval config, terms, winners, your submission."""
-    with tool_errors():
-        found = words.detail(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
+    found = words.detail(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
     return answer(text.detail(found), found)
 
 
@@ -98,8 +95,7 @@ async def challenge_eval_status(
     waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, documents.EvalStatusResult]:
     """How far the evaluation is, and why it waits or stopped."""
-    with tool_errors():
-        found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
+    found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
     return answer(text.status(found), found)
 
 
@@ -125,8 +121,7 @@ async def challenge_leaderboard(
     limit: Annotated[int, Field(ge=1, le=200)] = 50,
 ) -> Annotated[CallToolResult, documents.LeaderboardResult]:
     """Everybody's place with Elo, interval and prize, once scores are posted."""
-    with tool_errors():
-        found = words.leaderboard(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
+    found = words.leaderboard(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
     return answer(text.leaderboard(found), found)
 
 
@@ -136,8 +131,7 @@ async def challenge_score(
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, documents.ScoreResult]:
     """Why a submission won or lost: place, prize, comparisons, facts, closest rival, trace."""
-    with tool_errors():
-        found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
+    found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
     return answer(text.score(found), found)
 
 
@@ -148,9 +142,8 @@ async def challenge_try(
     file: Annotated[str, Field(description="Or a local file.", max_length=400)] = "",
 ) -> Annotated[CallToolResult, TryResult]:
     """Measure a draft before submitting: the public harness and every measured feature, on your machine."""
-    with tool_errors():
-        caller = caller_of(ctx)
-        found = await try_draft(caller, address, draft_text(caller, content, file))
+    caller = caller_of(ctx)
+    found = await try_draft(caller, address, draft_text(caller, content, file))
     return answer(words.tried_text(found), found)
 
 
@@ -203,8 +196,7 @@ def asking(action_of: Callable[..., Action]) -> Callable[..., Awaitable[Elicit[A
         caller = caller_of(ctx)
         if caller.account is None or not can_ask(ctx):
             return Agreement(confirm=confirm)
-        with tool_errors():
-            plan = await prepare(caller, action)
+        plan = await prepare(caller, action)
         return Elicit(plan.question, Agreement)
 
     ask.__annotations__["action"] = Annotated[Action, Resolve(action_of)]
@@ -223,8 +215,7 @@ async def _done(ctx: ToolContext, outcome: ElicitationResult[Agreement], action:
     async def report(done: int, total: int, step: str) -> None:
         await ctx.report_progress(done, total, step)
 
-    with tool_errors():
-        found = await perform(caller, action, confirmed=_decision(ctx, outcome), report=report)
+    found = await perform(caller, action, confirmed=_decision(ctx, outcome), report=report)
     result = words.acted(found, text.NAMES)
     return answer(words.acted_text(result, text.NAMES), result)
 
@@ -368,8 +359,7 @@ async def challenge_claim(
 
 
 def scores_of(address: str, winners: list[str], sender: str) -> Action:
-    with tool_errors():
-        return own_scores(address, tuple(map(named_place, winners)), sender or None)
+    return own_scores(address, tuple(map(named_place, winners)), sender or None)
 
 
 async def challenge_post_scores(
@@ -392,8 +382,7 @@ def objection_of(address: str, about: str, reason: str, signature: str) -> Objec
 async def ask_object(
     ctx: ToolContext, wanted: Annotated[ObjectionInput, Resolve(objection_of)], confirm: bool
 ) -> Elicit[Agreement] | Agreement:
-    with tool_errors():
-        asked = await objection_question(caller_of(ctx), wanted) if can_ask(ctx) else None
+    asked = await objection_question(caller_of(ctx), wanted) if can_ask(ctx) else None
     return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
 
 
@@ -408,8 +397,7 @@ async def challenge_object(
     confirm: Confirm = False,
 ) -> Annotated[CallToolResult, ObjectionResult]:
     """Show a result that is announced but not posted yet; with `about`, object to it, once per submitter."""
-    with tool_errors():
-        found = await object_or_show(caller_of(ctx), wanted, confirmed=_decision(ctx, agreed))
+    found = await object_or_show(caller_of(ctx), wanted, confirmed=_decision(ctx, agreed))
     result = words.objected(found, text.NAMES)
     return answer(words.objected_text(result), result)
 

@@ -41,6 +41,7 @@ export class Buffer extends Uint8Array {
   view() { return new DataView(this.buffer, this.byteOffset, this.byteLength); }
   readUInt16LE(at) { return this.view().getUint16(at, true); }
   readUInt32LE(at) { return this.view().getUint32(at, true); }
+  writeUInt32LE(value, at) { this.view().setUint32(at, value, true); }
   readBigUInt64LE(at) { return this.view().getBigUint64(at, true); }
 }
 
@@ -74,47 +75,53 @@ function sha256(message) {
   return found;
 }
 
-// ---- Keccak-f[1600] ----
-const MASK = (1n << 64n) - 1n, rotated = (x, n) => (n ? ((x << n) | (x >> (64n - n))) & MASK : x), OFFSETS = [], MOVES = [], ROUNDS = [];
+// ---- Keccak-f[1600], each lane as two words of 32 bits: the low one, then the high one ----
+const OFFSETS = Array(25).fill(0), MOVES = [], ROUNDS = [];
 for (let x = 1, y = 0, t = 0; t < 24; t++) {
-  OFFSETS[x + 5 * y] = BigInt((((t + 1) * (t + 2)) / 2) % 64);
+  OFFSETS[x + 5 * y] = (((t + 1) * (t + 2)) / 2) % 64;
   [x, y] = [y, (2 * x + 3 * y) % 5];
 }
-OFFSETS[0] = 0n;
 for (let x = 0; x < 5; x++) for (let y = 0; y < 5; y++) MOVES[x + 5 * y] = y + 5 * ((2 * x + 3 * y) % 5);
 for (let round = 0, lfsr = 1; round < 24; round++) {
-  ROUNDS[round] = 0n;
+  ROUNDS[round] = [0, 0];
   for (let j = 0; j < 7; j++) {
-    if (lfsr & 1) ROUNDS[round] |= 1n << BigInt(2 ** j - 1);
+    if (lfsr & 1) ROUNDS[round][j === 6 ? 1 : 0] |= 1 << ((2 ** j - 1) % 32);
     lfsr = lfsr & 0x80 ? (lfsr << 1) ^ 0x171 : lfsr << 1;
   }
 }
 function permute(a) {
-  const b = Array(25), c = Array(5);
-  for (const constant of ROUNDS) {
-    for (let x = 0; x < 5; x++) c[x] = a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20];
+  const b = new Int32Array(50), c = new Int32Array(10);
+  for (const [low, high] of ROUNDS) {
+    for (let i = 0; i < 10; i++) c[i] = a[i] ^ a[i + 10] ^ a[i + 20] ^ a[i + 30] ^ a[i + 40];
     for (let x = 0; x < 5; x++) {
-      const d = c[(x + 4) % 5] ^ rotated(c[(x + 1) % 5], 1n);
-      for (let y = 0; y < 25; y += 5) a[x + y] ^= d;
+      const before = 2 * ((x + 4) % 5), after = 2 * ((x + 1) % 5);
+      const dLow = c[before] ^ ((c[after] << 1) | (c[after + 1] >>> 31)), dHigh = c[before + 1] ^ ((c[after + 1] << 1) | (c[after] >>> 31));
+      for (let i = 2 * x; i < 50; i += 10) { a[i] ^= dLow; a[i + 1] ^= dHigh; }
     }
-    for (let i = 0; i < 25; i++) b[MOVES[i]] = rotated(a[i], OFFSETS[i]);
-    for (let y = 0; y < 25; y += 5) for (let x = 0; x < 5; x++) a[x + y] = b[x + y] ^ (~b[((x + 1) % 5) + y] & MASK & b[((x + 2) % 5) + y]);
-    a[0] ^= constant;
+    for (let i = 0; i < 25; i++) {
+      const n = OFFSETS[i] % 32, swap = OFFSETS[i] >> 5, one = a[2 * i + swap], other = a[2 * i + 1 - swap], to = 2 * MOVES[i];
+      b[to] = n ? (one << n) | (other >>> (32 - n)) : one;
+      b[to + 1] = n ? (other << n) | (one >>> (32 - n)) : other;
+    }
+    for (let y = 0; y < 50; y += 10) for (let x = 0; x < 10; x++) a[y + x] = b[y + x] ^ (~b[y + ((x + 2) % 10)] & b[y + ((x + 4) % 10)]);
+    a[0] ^= low;
+    a[1] ^= high;
   }
 }
 function sponge(message, suffix, length) {
-  const rate = 136, state = Array(25).fill(0n), padded = new Buffer((Math.floor(message.length / rate) + 1) * rate);
+  const rate = 136, state = new Int32Array(50), padded = new Buffer((Math.floor(message.length / rate) + 1) * rate);
   padded.set(message);
   padded[message.length] ^= suffix;
   padded[padded.length - 1] ^= 0x80;
+  const view = padded.view();
   for (let at = 0; at < padded.length; at += rate) {
-    for (let i = 0; i < rate / 8; i++) state[i] ^= padded.readBigUInt64LE(at + 8 * i);
+    for (let i = 0; i < rate / 4; i++) state[i] ^= view.getInt32(at + 4 * i, true);
     permute(state);
   }
-  const found = new Buffer(Math.ceil(length / rate) * rate);
+  const found = new Buffer(Math.ceil(length / rate) * rate), out = found.view();
   for (let at = 0; at < found.length; at += rate) {
     if (at) permute(state);
-    for (let i = 0; i < rate / 8; i++) found.view().setBigUint64(at + 8 * i, state[i], true);
+    for (let i = 0; i < rate / 4; i++) out.setInt32(at + 4 * i, state[i], true);
   }
   return found.subarray(0, length);
 }
@@ -187,5 +194,5 @@ export function gunzipSync(data, limit) {
   return inflateRawSync(data.subarray(at + (flags & 2 ? 2 : 0)), limit);
 }
 
-export const readFileSync = () => globalThis.trace;
+export const readFileSync = (name) => globalThis.traces.get(name);
 globalThis.Buffer = Buffer;

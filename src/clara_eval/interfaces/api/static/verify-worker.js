@@ -10,15 +10,15 @@ self.fetch = async (place, options) => {
   return answer;
 };
 console.log = (...words) => lines.push(words.join(" "));
-self.onmessage = async ({ data: { bytes, address, node } }) => {
+self.onmessage = async ({ data: { files, address, node } }) => {
   try {
-    if (!bytes) {
+    if (address) {
       const answer = await fetch(address);
       if (!answer.ok) throw new Error(silent);
-      bytes = await answer.arrayBuffer();
+      files = [["trace.json", await answer.arrayBuffer()]];
     }
-    globalThis.trace = new Buffer(bytes);
-    globalThis.process = { argv: ["node", "verify.mjs", "trace.json", ...(node ? ["--rpc", node] : [])], exit: () => {} };
+    globalThis.traces = new Map(files.map(([name, bytes]) => [name, new Buffer(bytes)]));
+    globalThis.process = { argv: ["node", "verify.mjs", ...traces.keys(), ...(node ? ["--rpc", node] : [])], exit: () => {} };
     await import("/verifier/verify.mjs");
     if (silent) throw new Error(`${silent} The trace was not compared with the chain.`);
     const isOpen = lines.some((line) => line.includes(NOT_HERE));
