@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.hackathon import ENTRIES, hackathon
 from tests.support.verifiers import PROGRAM
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
@@ -98,6 +99,14 @@ async def test_a_real_round_with_the_real_local_model(local_chain: LocalChain, t
     assert checked.digest == done.digest
 
 
+SHORT = json.dumps(
+    {
+        "version": 1,
+        "features": [{"name": "lines", "type": "integer", "source": "measured", "better": "lower"}],
+        "criteria": "Fewer lines are better.",
+    }
+)
+KILLED_AFTER = (2, 9, 20)
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
@@ -106,39 +115,39 @@ from clara_eval.actions.judge import JudgeRequest, judge_entries
 from clara_eval.config.settings import Settings
 
 def watch(status):
-    if status.stage and (status.stage.calls or 0) >= 2:
+    if status.stage and (status.stage.calls or 0) >= int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
 
 request = JudgeRequest(read_entries("in"), Path("config.json").read_bytes(), "local:smollm2", title="in")
 asyncio.run(judge_entries(request, Settings.from_env(), Path("out"), watch))
 """
-"""Judges the folder as the command does, and is killed after two answers."""
+"""Judges the folder as the command does, and is killed after so many answers."""
 
 
 @pytest.mark.local_model
 @pytest.mark.timeout(1500)
-def test_a_folder_judged_by_the_real_model_is_killed_and_continued(tmp_path: Path) -> None:
-    """After a kill `judge` asks only for what is missing; both verifiers hold the trace, and a third run asks nothing."""
-    (tmp_path / "in").mkdir()
-    for name in NAMES:
-        (tmp_path / "in" / f"{name}.py").write_text(entry(name), encoding="utf-8")
-    (tmp_path / "config.json").write_text(CONFIG, encoding="utf-8")
+def test_a_hackathon_judged_by_the_real_model_is_killed_three_times_and_continued(tmp_path: Path) -> None:
+    """After each kill `judge` asks only for what is missing; both verifiers hold the trace, and a last run asks nothing."""
+    for number, team in enumerate(sorted(hackathon(tmp_path / "in").iterdir())):
+        (team / "notes.md").write_text("A line.\n" * (number + 1), encoding="utf-8")
+    (tmp_path / "config.json").write_text(SHORT, encoding="utf-8")
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
 
     def ran(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    assert ran(sys.executable, "-c", KILLED).returncode == -signal.SIGKILL
+    for calls in KILLED_AFTER:
+        assert ran(sys.executable, "-c", KILLED, str(calls)).returncode == -signal.SIGKILL
     command = (sys.executable, "-m", "clara_eval")
     judge = (*command, "judge", "in", "--config", "config.json", "--judges", "local:smollm2", "--json")
     judged = ran(*judge, "--out", "out")
     assert judged.returncode == 0, judged.stderr
     found = json.loads(judged.stdout)
-    assert {row["id"] for row in found["rankings"]} == {f"{name}.py" for name in NAMES}
+    assert len(found["rankings"]) == ENTRIES
     entries = read_entries((tmp_path / "out" / "trace.json").read_text(encoding="utf-8").splitlines(keepends=True))
     answers = sum(one.key.startswith("answer/") for one in entries)
     asked = [int(number) for number in re.findall(r"(\d+) calls", judged.stderr)]
-    assert 0 < max(asked) <= answers - 2, "what was answered before the kill is not asked again"
+    assert 0 < max(asked) <= answers - sum(KILLED_AFTER), "what was answered before a kill is not asked again"
     for verifier in (("node", str(PROGRAM)), (*command, "verify")):
         checked = ran(*verifier, "out/trace.json")
         assert checked.returncode == 0, checked.stdout + checked.stderr

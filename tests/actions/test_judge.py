@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 from tests.support.fake_endpoint import FakeEndpoint, Seen
 from tests.support.forged_trace import Entries, forged
+from tests.support.hackathon import essay, hackathon
 from tests.support.rounds import opened, run
 from tests.support.scripted_judge import scripted_words
 from tests.support.verifiers import PROGRAM, node_refusals
@@ -37,7 +38,6 @@ from clara_eval.interfaces.cli import app
 from clara_eval.judge.port import Prompt
 from clara_eval.submissions.files import pack_files
 
-ENTRIES = 30
 LINES = {"name": "lines", "type": "integer", "source": "measured", "better": "lower", "min": 0, "max": 5000}
 QUALITY = {"name": "quality", "type": "integer", "min": 0, "max": 100, "better": "higher"}
 MEASURED = json.dumps({"version": 1, "features": [LINES], "criteria": "Short is better."})
@@ -58,12 +58,6 @@ RUN = json.dumps(
 )
 
 
-def essay(number: int) -> str:
-    """An entry that says its own quality, in words like no other's."""
-    words = " ".join(f"w{number * 97 + place * 13:x}" for place in range(40))
-    return f"quality: {number}\nThe answer of entry {number} is this: {words}.\n"
-
-
 def program(number: int) -> bytes:
     """An archive of modules and CommonJS that import each other in a circle; that of nine asks for a missing file."""
     words = " + ".join(f"w{number * 31 + place}" for place in range(6))
@@ -77,17 +71,6 @@ def program(number: int) -> bytes:
         "read.me": essay(number),
     }
     return pack_files({name: text.encode() for name, text in files.items()})
-
-
-def hackathon(place: Path) -> Path:
-    """Thirty entries of three files each, one of them binary."""
-    for number in range(ENTRIES):
-        team = place / f"team {number:02}"
-        (team / "docs").mkdir(parents=True)
-        (team / "docs" / "answer.md").write_text(essay(number), encoding="utf-8")
-        (team / "notes.md").write_text(f"Note {number}.\n", encoding="utf-8")
-        (team / "logo.png").write_bytes(b"\x89PNG\x00\x01")
-    return place
 
 
 class Paused(FakeEndpoint):
