@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
+import clara_eval
 from clara_eval.core.version import code_version
 
 SOURCE = '''"""Words."""
@@ -49,3 +52,11 @@ def test_another_file_is_another_version(name: str, tmp_path: Path) -> None:
     (tmp_path / "two" / name).parent.mkdir(parents=True)
     (tmp_path / "two" / name).write_text("", encoding="utf-8")
     assert code_version(tmp_path / "one") != code_version(tmp_path / "two")
+
+
+def test_rounds_that_begin_at_once_have_one_version(tmp_path: Path) -> None:
+    """Asked from several threads at a time, every one gets the version; the parser of Python 3.11 would fail."""
+    copytree(Path(clara_eval.__file__).parent / "ranking", tmp_path / "ranking")
+    with ThreadPoolExecutor(8) as threads:
+        found = set(threads.map(code_version.__wrapped__, [tmp_path] * 8))
+    assert len(found) == 1

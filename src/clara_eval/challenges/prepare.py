@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from dataclasses import dataclass, replace
 
@@ -120,7 +119,7 @@ async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bo
 
     A result that is approved or signed stays, and is posted as it is recorded.
     """
-    store, begun_by, ours = ports.store, await journal.saved(VERSION, TEXT), await asyncio.to_thread(code_version)
+    store, begun_by, ours = ports.store, await journal.saved(VERSION, TEXT), code_version()
     if begun_by == ours:
         return False
     is_begun = await journal.has("metadata")

@@ -1,9 +1,10 @@
 """The version of this package, and of the rules by which it evaluates."""
 
-import ast
 from functools import cache
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
+from tokenize import COMMENT, DEDENT, ENCODING, ENDMARKER, INDENT, NEWLINE, NL, STRING, TokenInfo, tokenize
 
 __version__ = "0.2.0"
 RULES = 9
@@ -20,21 +21,21 @@ def code_version(root: Path = Path(__file__).parents[1]) -> str:
         for file in sorted((root / folder).rglob("*")):
             if file.is_file() and file.suffix != ".pyc":
                 content = file.read_bytes()
-                deciding = _syntax(content) if file.suffix == ".py" else content
+                deciding = _tokens(content) if file.suffix == ".py" else content
                 found.update(file.relative_to(root).as_posix().encode() + b"\0" + deciding)
     return f"{__version__} rules {RULES} {found.hexdigest()[:12]}"
 
 
-def _syntax(source: bytes) -> bytes:
-    """The syntax tree without comments, docstrings and line numbers."""
-    tree = ast.parse(source)
-    scopes: list[ast.AST] = [tree]
-    for scope in scopes:
-        if isinstance(scope, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            scope.body = [one for one in scope.body if not _is_words(one)]
-        scopes += (child for child in ast.iter_child_nodes(scope) if isinstance(child, ast.stmt))
-    return ast.dump(tree).encode()
-
-
-def _is_words(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+def _tokens(source: bytes) -> bytes:
+    """The code without comments, docstrings and lines; by tokens, because `ast` fails in several threads at once."""
+    found, statement = list[str](), list[TokenInfo]()
+    for token in tokenize(BytesIO(source).readline):
+        if token.type == NEWLINE:
+            if any(one.type != STRING for one in statement):
+                found += [*(one.string for one in statement), ""]
+            statement = []
+        elif token.type in {INDENT, DEDENT}:
+            found.append(str(token.type))
+        elif token.type not in {COMMENT, NL, ENCODING, ENDMARKER}:
+            statement.append(token)
+    return "\0".join(found).encode()
