@@ -8,7 +8,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -35,18 +35,48 @@ from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
 from clara_eval.interfaces.cli import app
 from clara_eval.judge.port import Prompt
+from clara_eval.submissions.files import pack_files
 
 ENTRIES = 30
 LINES = {"name": "lines", "type": "integer", "source": "measured", "better": "lower", "min": 0, "max": 5000}
 QUALITY = {"name": "quality", "type": "integer", "min": 0, "max": 100, "better": "higher"}
 MEASURED = json.dumps({"version": 1, "features": [LINES], "criteria": "Short is better."})
 READ = json.dumps({"version": 1, "features": [QUALITY, LINES], "criteria": "Quality first."})
+HARNESS = """
+export const test_add = (s) => { if (s.add(1, 2) !== 3) throw new Error("add"); };
+export const metric_rank = (s) => s.rank();
+"""
+RANK = {"name": "metric_rank", "type": "number", "source": "measured", "min": 0, "max": 100, "better": "higher"}
+PASSED = {"name": "tests_passed", "type": "number", "source": "measured", "min": 0, "max": 1, "better": "higher"}
+RUN = json.dumps(
+    {
+        "version": 1,
+        "criteria": "The higher rank.",
+        "features": [RANK, PASSED],
+        "harness": {"language": "javascript", "source": HARNESS},
+    }
+)
 
 
 def essay(number: int) -> str:
     """An entry that says its own quality, in words like no other's."""
     words = " ".join(f"w{number * 97 + place * 13:x}" for place in range(40))
     return f"quality: {number}\nThe answer of entry {number} is this: {words}.\n"
+
+
+def program(number: int) -> bytes:
+    """An archive of modules and CommonJS that import each other in a circle; that of nine asks for a missing file."""
+    words = " + ".join(f"w{number * 31 + place}" for place in range(6))
+    files = {
+        "main.js": "import plus, { rank as own } from './lib/plus.js';\nexport { plus as add };\n"
+        f"export const rank = () => own() + {number};\nexport const zero = 0;\n",
+        "lib/plus.js": "import * as main from '../main.js';\nexport { rank } from './rank.js';\n"
+        "export default (a, b) => a + b + main.zero;\n",
+        "lib/rank.js": f"const {words.replace(' +', ' = 1,')} = 1;\nexports.rank = () => 0 * ({words});\n"
+        + ("require('./none');\n" if number == 9 else ""),
+        "read.me": essay(number),
+    }
+    return pack_files({name: text.encode() for name, text in files.items()})
 
 
 def hackathon(place: Path) -> Path:
@@ -137,14 +167,19 @@ def _check_files(out: Path, found: dict[str, Any]) -> None:
     assert f"| 1 | **{rows[0]['id']}** |" in (out / "leaderboard.md").read_text(encoding="utf-8")
 
 
-async def test_a_chain_and_a_folder_give_the_same_ranking_and_features(local_chain: LocalChain, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("config", "entry"), [(READ, lambda n: essay(n).encode()), (RUN, program)], ids=["texts", "javascript"]
+)
+async def test_a_chain_and_a_folder_give_the_same_ranking_and_features(
+    local_chain: LocalChain, tmp_path: Path, config: str, entry: Callable[[int], bytes]
+) -> None:
     """The same entries, config and judge: the places and every fact are the same, wherever they came from."""
-    texts = {str(number): essay(number) for number in (3, 1, 4, 5, 9, 2)}
-    uri = build_metadata(title="", problem_statement="", skills=[], config_text=READ)
-    terms = PostedTerms(challenge_uri=uri, eval_config_hash=config_hash(READ.encode()), payout_bps=(5000, 5000))
+    texts = {str(number): entry(number) for number in (3, 1, 4, 5, 9, 2)}
+    uri = build_metadata(title="", problem_statement="", skills=[], config_text=config)
+    terms = PostedTerms(challenge_uri=uri, eval_config_hash=config_hash(config.encode()), payout_bps=(5000, 5000))
     address = await local_chain.post_challenge(terms)
     pairs = list(zip(local_chain.agents, texts.values(), strict=False))
-    handed = [Handed(agent, data_uri(text.encode(), "text/plain"), keccak_hex(text.encode())) for agent, text in pairs]
+    handed = [Handed(agent, data_uri(text, "text/plain"), keccak_hex(text)) for agent, text in pairs]
     await local_chain.submit_all(address, handed)
     await local_chain.move_time(DAY + 1)
     async with FakeEndpoint(words=scripted_words).running() as endpoint:
@@ -152,12 +187,16 @@ async def test_a_chain_and_a_folder_give_the_same_ranking_and_features(local_cha
         changes = {"judges_as_set": judge, "prices": f"{judge}=0/0"}
         async with opened(local_chain, tmp_path, **changes) as app:
             on_chain = (await run(app, address, dry_run=True)).result
-            request = JudgeRequest(entries_of(texts), READ.encode(), winners=2)
+            request = JudgeRequest(entries_of(texts), config.encode(), winners=2)
             judged = await judge_entries(request, app.settings, tmp_path / "out")
     names = {agent.address: name for (agent, _), name in zip(pairs, texts, strict=True)}
     assert [names[place.account] for place in on_chain.placed] == [place.id for place in judged.ranking]
     features = {names[account]: facts.to_json()["features"] for account, facts in on_chain.features.items()}
     assert features == {place.id: place.features for place in judged.ranking}
+    if config == RUN:
+        ranks = {place.id: place.features["metric_rank"] for place in judged.ranking}
+        assert ranks == {"1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "9": None}
+        assert [place.id for place in judged.ranking] == ["5", "4", "3", "2", "1", "9"]
 
 
 async def judged_lines(place: Path) -> list[str]:

@@ -543,7 +543,7 @@ def test_the_files_of_a_tree_import_each_other(machine: Machine) -> None:
     }
     tree = read_archive(pack_files({name: text.encode() for name, text in files.items()}))
     source = tree.program("solidity")
-    assert source is not None
+    assert isinstance(source, str)
     found = run(machine, source)
     assert found.outcome == "passed", found.detail
     assert found.features["tests_passed"] == 1.0

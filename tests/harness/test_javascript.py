@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,12 +13,9 @@ from clara_eval.harness import (
     Harness,
     HarnessSubmission,
     Machine,
-    MissingEngine,
     RunLimits,
 )
 from clara_eval.harness.wasm import CLOCK_SECONDS
-from clara_eval.submissions.files import pack_files, read_archive
-from clara_eval.submissions.programs import one_program
 
 HARNESS = """
 let limiter;
@@ -41,17 +37,6 @@ export async function later(list) { await null; return list.length; }
 export function refuse() { throw new Error("no"); }
 """
 ONE = "export function test_add(submission) { if (submission.add(1, 2) !== 3) throw new Error('add'); }"
-
-
-@pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    found = Machine()
-    try:
-        found.require("javascript")
-    except MissingEngine as missing:
-        pytest.skip(str(missing))
-    yield found
-    found.close()
 
 
 def run(machine: Machine, source: str, harness: str = ONE, limits: RunLimits | None = None) -> Executed:
@@ -308,40 +293,3 @@ def test_the_seed_reaches_the_harness_and_not_the_submission(machine: Machine) -
         for seed in ("0x61", "0x05")
     ]
     assert found == [0, 5]
-
-
-MODULES = {
-    "a_main.js": "import { twice } from './lib/z.js';\nimport {\n  one,\n} from \"./lib/one.js\";\n"
-    "export const start = twice(one);\nexport function add(a, b) { return a + b + start - 2; }\n",
-    "lib/one.js": "export const one = 1;\n",
-    "lib/z.js": "import { one } from './one.js';\nexport { one } from './one.js';\nexport const twice = (n) => n + one;\n",
-}
-COMMON = {
-    "index.js": "const { twice } = require('./lib/z');\nmodule.exports = {\n  add,\n  two: twice(1),\n};\n"
-    "function add(a, b) { return a + b + twice(1) - 2; }\n",
-    "lib/one.js": "exports.one = 1;\n",
-    "lib/z.js": "const one = require('./one.js').one;\nmodule.exports.twice = (n) => n + one;\n",
-}
-
-
-@pytest.mark.parametrize("files", [MODULES, COMMON], ids=["import", "require"])
-def test_the_files_of_a_tree_import_each_other(machine: Machine, files: dict[str, str]) -> None:
-    """Each file is loaded after those that it imports, whatever their names; what is not in the tree is not there."""
-    found = read_archive(pack_files({name: text.encode() for name, text in files.items()})).program("javascript")
-    assert found is not None
-    assert run(machine, found).outcome == "passed"
-    lost = {name: text.replace("one.js'", "none.js'") for name, text in files.items()}
-    found = read_archive(pack_files({name: text.encode() for name, text in lost.items()})).program("javascript")
-    assert found is not None
-    assert run(machine, found).outcome == "does_not_load"
-
-
-def test_a_long_chain_of_imports_is_ordered() -> None:
-    """A thousand files, each importing the next, and a circle are put in order without recursion."""
-    chain = {
-        f"{n:03}.js": f"import {{ v{n + 1} }} from './{n + 1:03}.js';\nexport const v{n} = 1;\n" for n in range(999)
-    }
-    source = one_program(chain, "javascript")
-    assert source.index("v998 = 1") < source.index("v500 = 1") < source.index("v0 = 1")
-    circle = {"a.sol": 'import "./b.sol";\ncontract A {}\n', "b.sol": 'import "./a.sol";\ncontract B {}\n'}
-    assert one_program(circle, "solidity").split() == ["contract", "B", "{}", "contract", "A", "{}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -23,7 +23,7 @@ from clara_eval.core.address import Address, signer_of
 from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.core.syntax import Edit, edited, parse, walk
 from clara_eval.documents.store_keys import harness_key
-from clara_eval.evaluation.execution import program_of, revealed_document, run_here
+from clara_eval.evaluation.execution import ProgramSource, program_of, revealed_document, run_here
 from clara_eval.harness import (
     Executed,
     Harness,
@@ -225,7 +225,7 @@ def run_document(executed: Executed) -> dict[str, object]:
 
 
 async def run_public(
-    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: Callable[[str], str] | None = None
+    machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: ProgramSource | None = None
 ) -> tuple[Harness | None, Executed | None]:
     """Run a text, or the source of an archive by language, under the public harness of a config."""
     spec = config.harness

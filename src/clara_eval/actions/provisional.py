@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from clara_eval.actions.harness import run_public
@@ -17,6 +17,7 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.documents.results import ProvisionalBoard, ProvisionalEntry, Value, read
 from clara_eval.documents.store_keys import provisional_key
+from clara_eval.evaluation.execution import ProgramSource
 from clara_eval.evaluation.features.extract import executed_values
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.model import Rejected, SubmissionLimits, check_submission, is_data_uri, read_data_uri
@@ -33,7 +34,7 @@ class _Tools:
     config: EvalConfig
     schema: FeatureSchema
 
-    async def facts(self, text: str, source: Callable[[str], str]) -> dict[str, Value]:
+    async def facts(self, text: str, source: ProgramSource) -> dict[str, Value]:
         """What tools say about a submission; inputs that the final run draws by its seed are others here."""
         _, executed = await run_public(self.ports.machine, self.config, self.schema, text, source)
         static = await asyncio.to_thread(measure, text, self.config.language or guess_language(text))

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from clara_eval.config.eval_config import EXECUTED, EvalConfig, FeatureSchema, HarnessSpec
 from clara_eval.core.address import Address
@@ -17,9 +17,11 @@ from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.round import ProgressListener, Round
 from clara_eval.harness import Executed, Harness, HarnessDocument, Language, Machine, read_harness_document
 from clara_eval.harness import HarnessSubmission as Program
-from clara_eval.harness.model import language_of
+from clara_eval.harness.model import ProgramText, language_of
 from clara_eval.submissions.model import Solution
 
+ProgramSource: TypeAlias = Callable[[str], ProgramText]
+"""What to run of a submission, by language."""
 WITHHELD = "The poster committed to a hidden harness and did not reveal it in time."
 
 
@@ -133,7 +135,7 @@ async def run_all(
 
 
 def program_of(
-    harness: Harness | None, language: str | None, schema: FeatureSchema, source: Callable[[str], str]
+    harness: Harness | None, language: str | None, schema: FeatureSchema, source: ProgramSource
 ) -> Program | None:
     """The submission as a program, its source by language; None if nothing is asked of it that running tells."""
     if harness is not None:

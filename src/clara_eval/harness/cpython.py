@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from clara_eval.core.extras import install
 from clara_eval.harness import wasm
-from clara_eval.harness.model import RunLimits, RunOutcome
+from clara_eval.harness.model import ProgramText, RunLimits, RunOutcome
 from clara_eval.harness.plain_data import NotPlain, from_guest, to_guest
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ class CPython:
         self.engine = wasm.new_engine(STACK_BYTES)
         self.module = wasm.load_module(self.engine, path, kept_module(cache))
 
-    def open(self, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> MessageGuest:
-        """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
+    def open(self, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> MessageGuest:
         guest = HarnessGuest(self, limits, ask) if role == "harness" else PythonGuest(self, limits)
         try:
-            found = guest.load(source)
+            found = guest.load(str(source))
         except BaseException:
             guest.close()
             raise

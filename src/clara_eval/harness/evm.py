@@ -163,16 +163,14 @@ def engine_version() -> str:
 
 
 def deploy_cost(code: str, runtime_bytes: int, limits: RunLimits) -> int | None:
-    """Gas to deploy this code alone, without arguments; None if its constructor refuses.
-
-    A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid for.
-    """
+    """Gas to deploy this code alone, without arguments; None if its constructor refuses."""
     state = _State()
     evm = state.machine()
     ended, address = _deploy(evm, code, limits)
     if ended.outcome != RunOutcome.PASSED:
         return None
     state.absorb(evm)
+    # A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid.
     built = state.accounts.get(address)  # none where it destroyed itself
     missing = max(0, runtime_bytes - (len(built.code) if built else 0))
     return ended.gas + CODE_BYTE_GAS * missing
@@ -263,11 +261,9 @@ class _Account:
 
 
 class _State:
-    """All accounts between two transactions.
+    """All accounts between two transactions, each of which has a machine of its own and is read out of its journal.
 
-    revm's Python binding keeps one transaction open for ever, so that later calls find accounts warm and storage
-    already changed, and cost less than they do on a chain. So every transaction gets a machine of its own, made from
-    this state, and what it changed is read out of its journal.
+    revm's binding keeps one transaction open for ever: later calls would find accounts warm, and cost too little.
     """
 
     def __init__(self) -> None:

@@ -38,6 +38,7 @@ from clara_eval.harness.workers import (
     Compiler,
     EvmAnswer,
     EvmJob,
+    PrepareJob,
     ScriptAnswer,
     WorkerLost,
     Workers,
@@ -77,7 +78,7 @@ class Machine:
                 remedy="Both must be in the same language.",
             )
         self.require(submission.language)
-        if len(submission.source.encode("utf-8", "replace")) > limits.source_bytes:
+        if submission.size > limits.source_bytes:
             fact = "compiles" if submission.language == "solidity" else "loads"
             found = f"The submission is larger than {limits.source_bytes:,} bytes."
             return _executed(harness, submission, RunOutcome.TOO_LARGE, found, {fact: False})
@@ -105,16 +106,16 @@ class Machine:
         self.require(language)
         if self.is_prepared(language):
             return True
-        from clara_eval.harness.scripts import prepare_job
+        from clara_eval.harness.cpython import find_module
 
+        job = PrepareJob(kind="prepare", module=str(find_module()), cache=str(self._engines))
         with self._preparing:
             if not self.is_prepared(language):
                 with suppress(WorkerLost):  # the next line says whether it is ready
-                    self._workers.ask(prepare_job(self._engines), PREPARE_SECONDS)
+                    self._workers.ask(job, PREPARE_SECONDS)
         return self.is_prepared(language)
 
     def is_prepared(self, language: Language) -> bool:
-        """Whether nothing has to be compiled before the first run."""
         if language != "python":
             return True
         from clara_eval.harness.cpython import kept_module
@@ -158,11 +159,11 @@ class Machine:
 
     def _compiled(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Compiled:
         compiler, identity = self._solidity_compiler()
-        source = harness.source if harness else None
-        key = self._cache.key(identity, submission.source, source)
+        text, source = str(submission.source), harness.source if harness else None
+        key = self._cache.key(identity, text, source)
         if kept := self._cache.get(key):
             return kept
-        job = CompileJob(kind="compile", compiler=compiler, submission=submission.source, harness=source)
+        job = CompileJob(kind="compile", compiler=compiler, submission=text, harness=source)
         found: Compiled = self._workers.ask(job, 4 * compiler.seconds + limits.seconds)
         if found["outcome"] != RunOutcome.INFRASTRUCTURE:
             self._cache.put(key, found)
@@ -173,7 +174,7 @@ class Machine:
 
         self.prepare(submission.language)
         found: ScriptAnswer = self._workers.ask(script_job(harness, submission, limits, self._engines), limits.seconds)
-        facts, machine = {"loads": found["loads"]}, script_machine(submission.language, limits)
+        facts, machine = {"loads": found["loads"]}, script_machine(submission, limits)
         return _executed(harness, submission, found["outcome"], found["detail"], facts, found, machine)
 
 

@@ -26,6 +26,8 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 Kind: TypeAlias = Literal["setUp", "test", "metric"]
 Unit: TypeAlias = Literal["gas", "fuel"]
 Fact: TypeAlias = float | int | bool | None
+ProgramText: TypeAlias = str | Mapping[str, str]
+"""One text, or files in JavaScript by their paths, of which the first is run."""
 
 UNITS: dict[Language, Unit] = {"solidity": "gas", "javascript": "fuel", "python": "fuel"}
 SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs": "javascript", ".py": "python"}
@@ -39,7 +41,6 @@ class RunOutcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """It ran to its end, and a test did not pass."""
     DOES_NOT_COMPILE = "does_not_compile"
     DOES_NOT_LOAD = "does_not_load"
     DOES_NOT_FIT = "does_not_fit"
@@ -74,7 +75,12 @@ class Harness:
 @dataclass(frozen=True, slots=True)
 class HarnessSubmission:
     language: Language
-    source: str
+    source: ProgramText
+
+    @property
+    def size(self) -> int:
+        texts = [self.source] if isinstance(self.source, str) else [*self.source, *self.source.values()]
+        return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,6 @@ class Call:
     used: int
     """Gas, or fuel of the submission."""
     value: int | float | None = None
-    """What a metric returned, exactly."""
 
     def to_json(self) -> CallDocument:
         value = str(self.value) if isinstance(self.value, int) else self.value
@@ -176,9 +181,8 @@ class Executed:
     def _harness_features(self) -> dict[str, Fact]:
         tests = [call for call in self.calls if call.kind == "test"]
         passed = sum(call.outcome == RunOutcome.PASSED for call in tests)
-        found: dict[str, Fact] = {"runs": self._runs, "tests_passed": passed / len(tests) if tests else 0.0}
-        if not tests and self._runs:
-            found["tests_passed"] = None
+        share = passed / len(tests) if tests else None if self._runs else 0.0
+        found: dict[str, Fact] = {"runs": self._runs, "tests_passed": share}
         for call in self.calls:
             if call.kind != "setUp":
                 # What it costs is known only where it passed: to fail early is not to be cheap.
@@ -264,13 +268,9 @@ def _bounded(value: float | None) -> float | int | None:
 def overall(calls: tuple[Call, ...]) -> RunOutcome:
     """The outcome of a run from those of its functions: what broke first, a limit before a failed test."""
     found = [call.outcome for call in calls]
-    for outcome in (*_ORDER, *found):
-        if outcome in found and outcome not in _FINISHED:
-            return outcome
-    for outcome in (RunOutcome.NOT_A_NUMBER, RunOutcome.FAILED):
-        if outcome in found:
-            return outcome
-    return RunOutcome.PASSED
+    broken = [outcome for outcome in found if outcome not in _FINISHED]
+    order = (*_ORDER, *broken, RunOutcome.NOT_A_NUMBER, RunOutcome.FAILED)
+    return next((outcome for outcome in order if outcome in found), RunOutcome.PASSED)
 
 
 def language_of(name: str, where: str) -> Language:
@@ -312,7 +312,6 @@ def hide(harness: Harness, salt: str | None = None) -> HarnessDocument:
 
 
 def read_harness_document(content: bytes) -> HarnessDocument:
-    """The document in these bytes; raises BadInput with the reason."""
     if len(content) > MAX_DOCUMENT_BYTES:
         raise BadInput(
             f"The harness document has {len(content):,} bytes.", remedy=f"At most {MAX_DOCUMENT_BYTES:,} are allowed."

@@ -29,32 +29,28 @@ class NotPlain(Exception):
 
 def to_guest(number: int, on: int, args: Sequence[object], named: Mapping[str, object] | None = None) -> bytes:
     """One message: an operation by its number, the object, and arguments as tagged JSON."""
-    inward = _Inward()
-    values = tuple(inward.value(item) for item in args)
-    words = {key: inward.value(item) for key, item in (named or {}).items()}
-    message: Any = (number, on, values, words, inward.has_references)
-    return marshal.dumps(message, VERSION)
+    has_references = False
 
-
-class _Inward:
-    def __init__(self) -> None:
-        self.has_references = False
-
-    def value(self, found: Any) -> object:
-        """A value from tagged JSON."""
+    def plain(found: Any) -> object:
+        nonlocal has_references
         if not isinstance(found, dict):
             return found
         tag, held = found["$"], found["v"]
         if tag in _CONTAINERS:
-            return _CONTAINERS[tag]([self.value(item) for item in held])
+            return _CONTAINERS[tag]([plain(item) for item in held])
         if tag == "map":
-            return {self.value(key): self.value(item) for key, item in held}
+            return {plain(key): plain(item) for key, item in held}
         if tag == "number":
             return float(held)
         if tag == "bytes":
             return bytes.fromhex(held)
-        self.has_references = True
+        has_references = True
         return (..., held)
+
+    values = tuple(map(plain, args))
+    words = {key: plain(item) for key, item in (named or {}).items()}
+    message: Any = (number, on, values, words, has_references)
+    return marshal.dumps(message, VERSION)
 
 
 def from_guest(raw: bytes) -> list[Any]:

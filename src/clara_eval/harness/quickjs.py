@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from clara_eval.core.extras import install
 from clara_eval.harness import wasm
-from clara_eval.harness.model import RunLimits, RunOutcome
+from clara_eval.harness.model import ProgramText, RunLimits, RunOutcome
 
 if TYPE_CHECKING:
     from wasmtime import Caller, Func, Memory
@@ -19,8 +20,11 @@ SHA256 = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
 REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@{VERSION}`."
 STACK_BYTES = 192 * 1024
 """QuickJS counts its own stack, so that its limit is the same on every processor."""
-MODULE_FLAG = 1
+MODULE_FLAG, REJECTED = 1, 2
 GUESTS = (Path(__file__).with_name("guest.js"),)
+TREE = Path(__file__).with_name("tree.js")
+MOST_LOOKUPS = 2_000
+"""How often files may be asked for: it takes time that fuel does not count, and a tree pays nothing for its imports."""
 
 
 def find_module() -> Path | None:
@@ -32,13 +36,15 @@ class QuickJs:
         self.engine = wasm.new_engine()
         self.module = wasm.load_module(self.engine, path, wasm.compiled_file(cache, "quickjs", SHA256))
 
-    def open(self, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> JavaScriptGuest:
+    def open(self, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> JavaScriptGuest:
         """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
         return JavaScriptGuest(self, source, role, limits, ask)
 
 
 class JavaScriptGuest(wasm.Guest):
-    def __init__(self, quickjs: QuickJs, source: str, role: str, limits: RunLimits, ask: wasm.Ask | None) -> None:
+    def __init__(
+        self, quickjs: QuickJs, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
+    ) -> None:
         import wasmtime
 
         super().__init__(quickjs.engine, limits, ask)
@@ -55,9 +61,13 @@ class JavaScriptGuest(wasm.Guest):
         guest = self._call_function(made, host, text)
         for one in (host, text, made):
             self._free(one)
-        self._begin, self._send, self._answer = (
-            self._call("qjs_get_prop_string", guest, self._bytes(word)) for word in (b"begin", b"send", b"answer")
-        )
+        self._begin, self._send, self._answer = self._members(guest, b"begin", b"send", b"answer")
+        self._lookups = MOST_LOOKUPS
+        if not isinstance(source, str):
+            made, host = self._eval(TREE.read_text("utf-8"), 0), self._call("qjs_new_host_function", name, 4, 0)
+            tree = self._call_function(made, host, self._string(json.dumps(dict(source))))
+            self._resolve, self._source = self._members(tree, b"resolve", b"source")
+            self._call("qjs_set_module_loader", 1)
         self.refuel(limits.fuel)
         self._load(source)
 
@@ -77,24 +87,36 @@ class JavaScriptGuest(wasm.Guest):
     def close(self) -> None:
         """Nothing waits here: an instance ends with its last call."""
 
-    def _load(self, source: str) -> None:
-        promise = self._eval(source, MODULE_FLAG)
+    def _members(self, value: int, *names: bytes) -> list[int]:
+        return [self._call("qjs_get_prop_string", value, self._bytes(name)) for name in names]
+
+    def _load(self, source: ProgramText) -> None:
+        name = "code.js" if isinstance(source, str) else next(iter(source))
+        text = source if isinstance(source, str) else self._tell(self._source, self._bytes(name.encode()))
+        if text is None:
+            raise wasm.LoadFailed(self._exception())
+        promise = self._eval(text, MODULE_FLAG, name)
         self._finish_jobs()
         state = self._call("qjs_promise_state", promise)
         found = self._call("qjs_promise_result", promise)
         if state != 1:
-            raise wasm.LoadFailed(self._text(found) if state == 2 else "It never finishes loading.")
+            raise wasm.LoadFailed(self._text(found) if state == REJECTED else "It never finishes loading.")
         self._call_function(self._begin, found)
 
-    def _eval(self, source: str, flags: int) -> int:
+    def _eval(self, source: str, flags: int, path: str = "code.js") -> int:
+        made = self._try(source, flags, path)
+        if made == 0:
+            raise wasm.LoadFailed(self._exception())
+        return made
+
+    def _try(self, source: str, flags: int, path: str) -> int:
+        """What the source gives; 0 if it threw."""
         code = source.encode("utf-8", "replace")
-        text, name = self._bytes(code), self._bytes(b"code.js")
+        text, name = self._bytes(code), self._bytes(path.encode())
         made = self._call("qjs_eval", text, len(code), name, flags)
         self._call("wasm_free", text)
         self._call("wasm_free", name)
-        if self._call("qjs_is_exception", made):
-            raise wasm.LoadFailed(self._exception())
-        return made
+        return 0 if self._call("qjs_is_exception", made) else made
 
     def _exception(self) -> str:
         return self._text(self._call("qjs_get_exception"))
@@ -153,15 +175,54 @@ class JavaScriptGuest(wasm.Guest):
             raise wasm.Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         places = struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8)))
         name, text = map(self._text, places)
+        if name.startswith(("script ", "module ")):
+            return self._run(text, *name.split(" ", 1))
         self.pay(len(text))
         if name != "print":
             return self._string(self.asked(text))
         self.printed.write(text.encode("utf-8", "replace") + b"\n")
         return self._string("")
 
+    def _run(self, source: str, kind: str, path: str) -> int:
+        """What a source of `tree.js` gives; 0 if it threw."""
+        self._look_up()
+        made = self._try(source, MODULE_FLAG if kind == "module" else 0, path)
+        if made and kind == "module" and self._call("qjs_promise_state", made) == REJECTED:
+            self._call("qjs_throw", self._call("qjs_promise_result", made))
+            return 0
+        return made
+
+    def resolve(self, base: int, name: int) -> int:
+        """Where the engine reads the path of an imported file; 0 if an error was thrown."""
+        path = self._tell(self._resolve, base, name)
+        return 0 if path is None else self._bytes(path.encode())
+
+    def load(self, path: int, length_at: int) -> int:
+        """Where the engine reads a file as an ES module; 0 if an error was thrown."""
+        text = self._tell(self._source, path)
+        if text is None:
+            return 0
+        code = text.encode("utf-8", "replace")
+        self.memory.write(self._store, struct.pack("<I", len(code)), length_at)
+        return self._bytes(code)
+
+    def _tell(self, function: int, *places: int) -> str | None:
+        """What a function of `tree.js` says to the texts at these places; None if it threw."""
+        self._look_up()
+        texts = [self._call("qjs_new_string", place, self._call("strlen", place)) for place in places]
+        found = self._call_function(function, *texts)
+        for text in texts:
+            self._free(text)
+        return None if self._call("qjs_is_exception", found) else self._text(found)
+
+    def _look_up(self) -> None:
+        self._lookups -= 1
+        if self._lookups < 0:
+            raise wasm.Stopped(RunOutcome.OUT_OF_FUEL)
+
 
 def _world(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
-    """What the engine asks of its host: one time that never changes, no files, no other modules."""
+    """What the engine asks of its host: one time that never changes, and no files but the submission's."""
 
     def clock(caller: Caller, _clock: int, _precision: int, at: int) -> int:
         guest.pay()
@@ -176,7 +237,8 @@ def _world(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
 
     return {
         **dict.fromkeys(("host_get_timezone_offset", "host_interrupt"), lambda *_: 0),
-        **dict.fromkeys(("host_module_normalize", "host_module_load"), lambda *_: 0),
+        "host_module_normalize": lambda _caller, base, name: guest.resolve(base, name),
+        "host_module_load": lambda _caller, path, length: guest.load(path, length),
         "host_promise_rejection": lambda *_: None,
         "host_call": lambda _caller, _name, _length, _this, argc, argv: guest.serve(argc, argv),
         "clock_time_get": clock,

@@ -18,12 +18,13 @@ from clara_eval.harness.model import (
     HarnessSubmission,
     Kind,
     Language,
+    ProgramText,
     RunLimits,
     RunOutcome,
     flat,
     function_kind,
 )
-from clara_eval.harness.workers import PrepareJob, ScriptAnswer, ScriptJob
+from clara_eval.harness.workers import ScriptAnswer, ScriptJob
 
 HARNESS_FACTOR = 4
 """A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
@@ -41,7 +42,7 @@ _NO_MODULE = ("could not load module", "ModuleNotFoundError")
 _MOST_DIGITS = 100
 
 
-Open = Callable[[str, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
+Open = Callable[[ProgramText, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
 
 
 def missing(language: Language) -> tuple[str, str] | None:
@@ -52,11 +53,6 @@ def missing(language: Language) -> tuple[str, str] | None:
     return None
 
 
-def prepare_job(cache: Path) -> PrepareJob:
-    """What compiles the Python engine for this machine."""
-    return {"kind": "prepare", "module": str(cpython.find_module()), "cache": str(cache)}
-
-
 def script_job(harness: Harness | None, submission: HarnessSubmission, limits: RunLimits, cache: Path) -> ScriptJob:
     engine = quickjs if submission.language == "javascript" else cpython
     return {
@@ -65,19 +61,20 @@ def script_job(harness: Harness | None, submission: HarnessSubmission, limits: R
         "module": str(engine.find_module()),
         "cache": str(cache),
         "harness": harness.source if harness else None,
-        "submission": submission.source,
+        "submission": submission.source if isinstance(submission.source, str) else dict(submission.source),
         "seed": harness.seed if harness else "",
         "limits": asdict(limits),
     }
 
 
-def script_machine(language: Language, limits: RunLimits) -> dict[str, object]:
+def script_machine(submission: HarnessSubmission, limits: RunLimits) -> dict[str, object]:
     """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
-    engine = quickjs if language == "javascript" else cpython
+    engine = quickjs if submission.language == "javascript" else cpython
+    guests = engine.GUESTS if isinstance(submission.source, str) else (*engine.GUESTS, quickjs.TREE)
     told = {
         "engine": f"wasmtime {wasm.wasmtime_version()}",
         "module": engine.SHA256,
-        "guest": sha256_hex(b"".join(file.read_bytes() for file in engine.GUESTS)),
+        "guest": sha256_hex(b"".join(file.read_bytes() for file in guests)),
         "world": {"clock": wasm.CLOCK_SECONDS, "seed": wasm.SEED},
         "charges": {"hostCall": wasm.HOST_CALL_FUEL, "hostByte": wasm.HOST_BYTE_FUEL},
         "limits": {
@@ -87,6 +84,7 @@ def script_machine(language: Language, limits: RunLimits) -> dict[str, object]:
             "leastWriteBytes": wasm.LEAST_WRITE_BYTES,
             "harnessFactor": HARNESS_FACTOR,
             "exhaustedFunctions": MAX_EXHAUSTED,
+            **({} if isinstance(submission.source, str) else {"lookups": quickjs.MOST_LOOKUPS}),
         },
     }
     return flat(told)
@@ -134,7 +132,7 @@ def _limit(text: str) -> RunOutcome | None:
 class _Runs:
     open_guest: Open
     harness: str
-    submission: str
+    submission: ProgramText
     seed: str
     limits: RunLimits
 
@@ -223,7 +221,6 @@ class _Pair:
         return self._limit or _limit(f"{error['name']}: {error['message']}") or RunOutcome.FAILED, None
 
     def _answer(self, message: str) -> str:
-        """What the submission answers to one question of the harness."""
         try:
             answered = self._submission.exchange(message)
         except wasm.LoadFailed as failed:

@@ -245,7 +245,10 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
             raise _DoesNotFit(f"The harness's contract {one['name']} inherits from the submission. {remedy}")
     _refuse_running_code(tree)
     # What the harness file itself declares: functions that a submission brings along by inheritance do not count.
-    own = {node["name"]: _declared(node["nodes"]) for node in nodes}
+    own = {
+        node["name"]: [one["name"] for one in node["nodes"] if one.get("nodeType") == "FunctionDefinition"]
+        for node in nodes
+    }
     with_functions = [name for name, names in own.items() if any(map(function_kind, names)) and name in contracts]
     chosen = "Harness" if "Harness" in with_functions else with_functions[0] if len(with_functions) == 1 else None
     if chosen is None:
@@ -256,10 +259,6 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
     if not code or not _is_hex(code):
         raise _DoesNotFit(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
     return {"code": code, "functions": _functions(contract, own[chosen])}, contract["evm"]["legacyAssembly"]
-
-
-def _declared(nodes: list[dict[str, Any]]) -> list[str]:
-    return [one["name"] for one in nodes if one.get("nodeType") == "FunctionDefinition"]
 
 
 def _refuse_running_code(tree: Mapping[str, Any]) -> None:

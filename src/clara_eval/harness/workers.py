@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
 
-from clara_eval.harness.model import CallDocument, Kind, Language
+from clara_eval.harness.model import CallDocument, Kind, Language, ProgramText
 
 
 class Compiler(NamedTuple):
@@ -83,7 +83,7 @@ class ScriptJob(TypedDict):
     module: str
     cache: str
     harness: str | None
-    submission: str
+    submission: ProgramText
     seed: str
     limits: dict[str, int]
 

@@ -14,9 +14,7 @@ from clara_eval.core.submission import Version
 from clara_eval.submissions.model import Rejected, Solution
 
 CONTESTED_SECONDS = 60
-"""Thirty blocks of Base: who reads a pending or a fresh submission and sends it again needs a few blocks, and who is
-first among them is up to fees and nodes. Within this time the order proves nothing about who wrote it.
-"""
+"""Thirty blocks of Base: a copy of a pending submission needs a few, and fees and nodes decide which is first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +159,8 @@ def find_likeness(
     copies, alike = compare_works(works, template=template, key=key)
     clusters = tuple(_with_author(authors, [ordered[n] for n in group]) for group in copies)
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
-    similar = [
-        _oriented(
-            authors,
-            [heads.get(ordered[n].submission.submitter, ordered[n]) for n in (one.earlier, one.later)],
-            one.kind,
-            one.share,
-        )
-        for one in alike
-    ]
+    firsts = [heads.get(one.submission.submitter, one) for one in ordered]
+    similar = [_oriented(authors, (firsts[one.earlier], firsts[one.later]), one.kind, one.share) for one in alike]
     once = {pair.later: pair for pair in reversed(similar)}
     ranked = [one for one in ordered if one.submission.submitter not in heads]
     return Likeness(
@@ -183,14 +174,10 @@ def find_likeness(
 def _with_author(authors: Authors, works: Sequence[Solution]) -> Cluster:
     """One work with its author as the original, and a mark at every copy that may be older still."""
     author, *others = sorted(works, key=lambda work: authors.order(work, works))
-    copies = [
-        Copy(
-            one,
-            "exact" if one.work_sha256 == author.work_sha256 else "normalised",
-            authors.may_be_first(one, author, works),
-        )
-        for one in others
-    ]
+    copies = list[Copy]()
+    for one in others:
+        kind: CopyKind = "exact" if one.work_sha256 == author.work_sha256 else "normalised"
+        copies.append(Copy(one, kind, authors.may_be_first(one, author, works)))
     return Cluster(author, tuple(copies))
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 from clara_eval.code import language_name
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import sha256_hex
+from clara_eval.harness.model import ProgramText
 from clara_eval.submissions.programs import one_program
 
 MOST_FILES = 1_000
@@ -78,8 +79,7 @@ class FileTree:
         mark = "#" if self.language == "python" else "//"
         return "".join(f"{mark} === {one.path} ===\n{_ended(one.text)}" for one in code)
 
-    def program(self, language: str) -> str | None:
-        """One source to run, whose files import each other."""
+    def program(self, language: str) -> ProgramText | None:
         code = self._code()
         if len(code) < 2 or language != self.language:
             return self.code
@@ -102,7 +102,6 @@ def is_archive(content: bytes) -> bool:
 
 
 def text_of(content: bytes) -> str:
-    """The content as text; raises BadSubmission if it is none."""
     if b"\x00" in content or content.startswith(_MAGIC):
         raise BadSubmission("The content is binary, not text.", code="binary", remedy="Submit UTF-8 text.")
     try:

@@ -16,6 +16,7 @@ from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.strict_json import json_shape
 from clara_eval.core.submission import Submission
+from clara_eval.harness.model import ProgramText
 from clara_eval.submissions.files import FileTree, is_archive, most_tokens, read_archive, text_of
 
 REJECTIONS = {
@@ -92,8 +93,7 @@ class Solution:
         """The hash of the work: two archives of equal files are one work."""
         return sha256_hex(self.text.encode()) if self.tree else self.content_sha256
 
-    def program(self, language: str) -> str:
-        """The source to run in this language."""
+    def program(self, language: str) -> ProgramText:
         return (self.tree.program(language) if self.tree else None) or self.text
 
 

@@ -65,7 +65,6 @@ def read_cid(data: bytes, start: int = 0) -> tuple[Cid, int]:
 
 
 def parse_cid(text: str) -> Cid:
-    """The CID in text form; ValueError says what is wrong."""
     if not 8 <= len(text) <= _LONGEST:
         raise ValueError("its length is wrong")
     data = _digits(text, _BASE58) if text.startswith("Qm") and len(text) == 46 else _multibase(text)
@@ -107,9 +106,6 @@ MOST_LINKS = 174
 CHUNKER = f"size-{LEAF_BYTES}"
 _FILE = 2
 
-TakesBlock = Callable[[str, bytes], None]
-"""Is given the CID and the bytes of a block."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Link:
@@ -124,7 +120,7 @@ class _Link:
 class FileCid:
     """Give the pieces to `update`; `finish` tells the CID."""
 
-    takes_block: TakesBlock = lambda _cid, _block: None
+    takes_block: Callable[[str, bytes], None] = lambda _cid, _block: None
     _rest: bytearray = field(default_factory=bytearray)
     _leaves: list[_Link] = field(default_factory=list)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from clara_eval.core.errors import BadSubmission
@@ -19,6 +20,7 @@ _MOST_NODES = 4_096
 """A tree may name one block many times; this bounds the walk, whatever it names."""
 
 Blocks = Mapping[Cid, bytes]
+T = TypeVar("T", int, bytes)
 
 
 class MissingBlock(ValueError): ...
@@ -75,7 +77,7 @@ def _below(folder: str, name: str) -> str:
     return checked_path(f"{folder}/{name}".removeprefix("/").encode("utf-8", "surrogateescape"))
 
 
-def _read_file(node_of: NodeOf, root: Cid, max_bytes: int, steps: Iterator[int]) -> bytes:
+def _read_file(node_of: Callable[[Cid], _Node], root: Cid, max_bytes: int, steps: Iterator[int]) -> bytes:
     content = bytearray()
     waiting = [root]
     for _ in steps:
@@ -98,10 +100,6 @@ class _Node:
     links: tuple[tuple[str, Cid], ...]
 
 
-NodeOf = Callable[[Cid], _Node]
-"""Reads a block once, however often a tree names it."""
-
-
 def _enter(node: _Node, name: str) -> Cid:
     if node.kind == _SHARD:
         raise ValueError("the directory is sharded")
@@ -120,32 +118,22 @@ def _node(blocks: Blocks, cid: Cid) -> _Node:
         raise MissingBlock("a block is missing")
     if cid.codec != DAG_PB:
         return _Node(_RAW, block, ())
-    data = b""
-    links: list[tuple[str, Cid]] = []
-    for field, value in _fields(block):
-        if field == 1 and isinstance(value, bytes):
-            data = value
-        elif field == 2 and isinstance(value, bytes):
-            links.append(_link(value))
-    kind, inline = _RAW, b""
-    for field, value in _fields(data):
-        if field == 1 and isinstance(value, int):
-            kind = value
-        elif field == 2 and isinstance(value, bytes):
-            inline = value
-    return _Node(kind, inline, tuple(links))
+    links = tuple(_link(value) for number, value in _fields(block) if number == 2 and isinstance(value, bytes))
+    data = _field(block, 1, b"")
+    return _Node(_field(data, 1, _RAW), _field(data, 2, b""), links)
 
 
 def _link(message: bytes) -> tuple[str, Cid]:
-    name, target = "", None
-    for field, value in _fields(message):
-        if field == 1 and isinstance(value, bytes):
-            target, _ = read_cid(value)
-        elif field == 2 and isinstance(value, bytes):
-            name = value.decode("utf-8", "surrogateescape")
-    if target is None:
+    target = _field(message, 1, b"")
+    if not target:
         raise ValueError("a link has no target")
-    return name, target
+    return _field(message, 2, b"").decode("utf-8", "surrogateescape"), read_cid(target)[0]
+
+
+def _field(message: bytes, number: int, missing: T) -> T:
+    """The last value of a field that has the type of `missing`, which is given if there is none."""
+    found = [value for field, value in _fields(message) if field == number and isinstance(value, type(missing))]
+    return found[-1] if found else missing
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -173,7 +161,6 @@ NOT_VERIFIED = "The gateway gave no blocks, so the CID was not recomputed from t
 @dataclass(frozen=True, slots=True)
 class IpfsPath:
     text: str
-    """The CID as written."""
     cid: Cid
     path: tuple[str, ...]
 
