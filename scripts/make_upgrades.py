@@ -1,8 +1,9 @@
 """Write what the service of an earlier commit leaves when it is killed with a round in every stage.
 
 `python scripts/make_upgrades.py COMMIT…` writes `tests/service/upgrades/COMMIT-sqlite.xz` and `COMMIT-postgres.xz`.
-With `--back` nothing is written: the present program is killed in the same way, and the earlier one goes on with what
-it left, or refuses it; what became of the rounds is printed.
+With `--back` the present program is killed in the same way, and the earlier one goes on with what it left, or refuses
+it. Killed once more while judges hold its rounds, it leaves `COMMIT-back-sqlite.xz` and `COMMIT-back-postgres.xz`; then
+it goes on to its end, and the present program after it. What became of the rounds is written to docs/operations.md.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import psycopg
@@ -41,12 +42,20 @@ from tests.support.upgrades import (
     posts_by_round,
 )
 
+from clara_eval.actions.review import approve
+from clara_eval.challenges.review import known_review
 from clara_eval.core.address import Address
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
+from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain, local_chain
+from clara_eval.store.open import opened_store
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "operations.md"
+BEGIN, END = "<!-- begin rollbacks -->", "<!-- end rollbacks -->"
+HEAD = ["| earlier commit | database | it goes on | this one after it |", "|---|---|---|---|"]
+LOCAL = 31337
 SECONDS = 400
+QUIET_SECONDS = 10
 KINDS = ["sqlite", "postgres"]
 
 
@@ -219,30 +228,91 @@ async def make(commit: str, program: Program, kind: str, server: Any, back: Prog
         if back is not None:
             stack.callback(back.kill)
             back.log, back.environ = place / "back", settings_of(chain, chain.rpc_url, url)
-            judge.allowed.clear()
+            program.environ = back.environ
             await chain.node.rpc("evm_setAutomine", True)
-            await go_back(chain, back, url, holding.rounds)
+            await go_back(commit, kind, Rollback(chain, judge, back, program, url, holding.rounds), server)
             return
-        state = await chain.node.rpc("anvil_dumpState", True)
-        stopped = Stopped(
-            commit, asdict(chain.deployment), holding.rounds, dict(judge.answered), *dump(url, server),
-            json.loads(gzip.decompress(bytes.fromhex(state[2:]))),
-        )  # fmt: skip
+        stopped = await left_behind(commit, chain, holding.rounds, judge, dump(url, server))
         stopped.save(FILES / f"{commit}-{kind}.xz")
 
 
-async def go_back(chain: LocalChain, earlier: Program, database_url: str, rounds: dict[str, Address]) -> None:
-    """Start the earlier program on what the present one left, and print what came of it."""
-    earlier.start()
+async def left_behind(
+    commit: str, chain: LocalChain, rounds: dict[str, Address], judge: HoldingJudge, dumped: tuple[str, str]
+) -> Stopped:
+    state = await chain.node.rpc("anvil_dumpState", True)
+    content = json.loads(gzip.decompress(bytes.fromhex(state[2:])))
+    return Stopped(commit, asdict(chain.deployment), rounds, dict(judge.answered), *dumped, content)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    chain: LocalChain
+    judge: HoldingJudge
+    earlier: Program
+    present: Program
+    url: str
+    rounds: dict[str, Address]
+
+    async def posted(self) -> str:
+        """How many rounds are posted; ends the script if one is posted twice."""
+        posts = await posts_by_round(self.chain, self.rounds)
+        if max(posts.values(), default=0) > 1:
+            raise SystemExit(f"Posted twice: {posts}")
+        return f"{len(posts)} of {len(self.rounds)} posted once"
+
+    def are_complete(self, stages: Iterable[str]) -> bool:
+        return all(status_in(self.url, self.rounds[stage]) == "complete" for stage in stages)
+
+
+async def go_back(commit: str, kind: str, world: Rollback, server: Any) -> None:
+    """Start the earlier program on what the present one left, then the present one on what that left."""
+    asked, since = world.judge.asked, cast("float | None", None)
+    world.earlier.start()
+
+    async def is_held_again() -> bool:
+        """All questions that it may ask at once are held; the other rounds wait for these."""
+        nonlocal asked, since
+        if world.judge.asked != asked:
+            asked, since = world.judge.asked, time.monotonic()
+        return world.earlier.ended is not None or (since is not None and time.monotonic() - since > QUIET_SECONDS)
 
     async def is_over() -> bool:
-        waiting = [a for stage, a in rounds.items() if stage not in {"review", "discovered"}]
-        return earlier.ended is not None or all(status_in(database_url, a) == "complete" for a in waiting)
+        return world.earlier.ended is not None or world.are_complete(STAGES.keys() - {"review", "discovered"})
 
-    await until(is_over, "the earlier program goes on or ends")
-    posts = await posts_by_round(chain, rounds)
-    told = {stage: (status_in(database_url, address), posts[address]) for stage, address in rounds.items()}
-    sys.stderr.write(f"exit {earlier.ended}: {told}\n{earlier.log.read_text()[-400:]}\n")
+    await until(is_held_again, "the earlier program asks, or ends")
+    words = world.earlier.log.read_text().strip().splitlines()
+    refusal = words[-1] if world.earlier.ended is not None else ""
+    world.earlier.kill()
+    stopped = await left_behind(commit, world.chain, world.rounds, world.judge, dump(world.url, server))
+    stopped.save(FILES / f"{commit}-back-{kind}.xz")
+    world.judge.allowed.clear()
+    if not refusal:
+        world.earlier.start()
+        await until(is_over, "the earlier program completes every round that is due")
+        world.earlier.kill()
+    by_earlier = f"refuses: {refusal}" if refusal else await world.posted()
+    world.present.start()
+    await until(lambda: completed(world, {"review", "discovered"}), "every round that is due is complete")
+    async with opened_store(world.url) as store:
+        review = await known_review(store, LOCAL, world.rounds["review"])
+        await approve(store, LOCAL, world.rounds["review"], note="Looked at.", digest=review.digest, by="Ada")
+    await world.chain.move_time(3 * DAY)
+    await until(lambda: completed(world, set()), "every round is complete")
+    write_row(commit, kind, by_earlier, await world.posted())
+
+
+async def completed(world: Rollback, but: set[str]) -> bool:
+    return world.are_complete(STAGES.keys() - but)
+
+
+def write_row(commit: str, kind: str, by_earlier: str, by_present: str) -> None:
+    """Put the row of this commit and database into the table of docs/operations.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    old, _, after = rest.partition(END)
+    rows = [row for row in old.strip().splitlines()[2:] if not row.startswith(f"| `{commit}` | {kind} |")]
+    rows = sorted([*rows, f"| `{commit}` | {kind} | {by_earlier} | {by_present} |"])
+    PAGE.write_text("\n".join([f"{before}{BEGIN}", *HEAD, *rows, f"{END}{after}"]), encoding="utf-8")
 
 
 async def main(commits: list[str], kinds: list[str], *, back: bool) -> None:

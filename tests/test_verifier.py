@@ -26,7 +26,7 @@ from clara_eval.actions.verify import verified_document
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.trace.document import Approval, render
+from clara_eval.evaluation.trace.document import Approval, Notes, render
 from clara_eval.harness import Machine
 from clara_eval.interfaces.cli.verify import print_verified
 from clara_eval.ranking.elo import K
@@ -333,13 +333,13 @@ async def test_both_know_approvals(demo_trace: list[str], machine: Machine, tmp_
     path = tmp_path / "approved.json"
 
     def approved(*approvals: Approval) -> list[str]:
-        last = list(render([], digest, approvals))[-1]
+        last = list(render([], digest, Notes([*approvals])))[-1]
         path.write_text("".join([*demo_trace[:-1], last]), encoding="utf-8")
         return path.read_text(encoding="utf-8").splitlines(keepends=True)
 
     word = Approval(digest, 1_700_000_000, "Ada", 'looked at "it" \u202e 漢')
     lines = approved(word, replace(word, at=1_700_000_001))
-    assert (await check_trace(lines, machine=machine)).approvals[0] == word
+    assert (await check_trace(lines, machine=machine)).notes.approvals[0] == word
     code, said = by_node(path)
     assert code == 0, said
     path.write_text("".join(lines).replace("looked at", "looked on"), encoding="utf-8")

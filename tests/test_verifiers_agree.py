@@ -24,8 +24,9 @@ from tests.support.verifiers import node_refusals, refusal_of
 
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import plain_json, sha256_hex
+from clara_eval.core.version import RULES
 from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE
-from clara_eval.evaluation.trace.document import OPENING, START, Approval, read_entries, render
+from clara_eval.evaluation.trace.document import OPENING, START, Approval, Notes, read_entries, render
 
 Spell = Callable[[str], str]
 """From the right text of an entry to another one."""
@@ -202,7 +203,7 @@ def _approved(*changes: tuple[str, object]) -> bytes:
     *lines, last = document().splitlines(keepends=True)
     digest = json.loads("{" + last[2:])["digest"]
     values: dict[str, Any] = {"of": digest, "at": 1_700_000_000, "by": "Ada", "note": "looked", **dict(changes)}
-    return "".join([*lines, list(render([], digest, [Approval(**values)]))[-1]]).encode()
+    return "".join([*lines, list(render([], digest, Notes([Approval(**values)])))[-1]]).encode()
 
 
 WRONG_APPROVALS: dict[str, tuple[object, ...]] = {
@@ -213,6 +214,28 @@ WRONG_APPROVALS: dict[str, tuple[object, ...]] = {
 }
 APPROVALS = {
     f"an approval with {name} {value!r}": (name, value) for name, wrong in WRONG_APPROVALS.items() for value in wrong
+}
+
+
+def _restarted(*changes: tuple[str, object]) -> bytes:
+    """A restart with some other values."""
+    *lines, last = document().splitlines(keepends=True)
+    bodies = dict(honest())
+    begun, version = bodies["challenge"]["block"]["timestamp"], f"{bodies['header']['software']} rules {RULES} x"
+    values = {"answers": 0, "at": begun, "begunBy": "0.1.0", "finishedBy": version, **dict(changes)}
+    ending = plain_json({**json.loads("{" + last[2:]), "restarts": [values]}).removeprefix("{")
+    return "".join([*lines, f"],{ending}\n"]).encode("utf-8", "surrogatepass")
+
+
+WRONG_RESTARTS: dict[str, tuple[object, ...]] = {
+    "at": (True, "1", 1.0, None, 2**53 + 1, -1, 1, [1]),
+    "answers": (True, None, 1, -1, "0", 0.0),
+    "begunBy": (1, None, "\ud800", []),
+    "finishedBy": (1, None, "", "0.1.0 rules 7 x", "\udfff"),
+    "unheardOf": (0,),
+}
+RESTARTS = {
+    f"a restart with {name} {value!r}": (name, value) for name, wrong in WRONG_RESTARTS.items() for value in wrong
 }
 
 
@@ -266,10 +289,11 @@ async def test_both_verifiers_read_one_spelling(tmp_path: Path) -> None:
     traces |= {f"file: {name}": change(document()) for name, change in FILES.items()}
     traces |= {name: document(of=arranged).encode() for name, arranged in _arranged().items()}
     traces |= {name: _approved(change) for name, change in APPROVALS.items()}
-    traces |= {"as it is": document().encode(), "an approval": _approved()}
+    traces |= {name: _restarted(change) for name, change in RESTARTS.items()}
+    traces |= {"as it is": document().encode(), "an approval": _approved(), "a restart": _restarted()}
     ours = {name for name, trace in traces.items() if not await refusal_of(trace)}
     theirs = {name for name, refusal in node_refusals(traces, tmp_path).items() if not refusal}
-    assert ours == theirs == {"as it is", "an approval", *HELD}
+    assert ours == theirs == {"as it is", "an approval", "a restart", *HELD}
 
 
 async def _walked_by(config: dict[str, Any]) -> list[tuple[str, Any]]:

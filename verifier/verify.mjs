@@ -217,19 +217,15 @@ function signer(text, signature) {
   return key && "0x" + keccak(Buffer.from(key.map((c) => c.toString(16).padStart(64, "0")).join(""), "hex")).slice(-40);
 }
 // ---- 1. the file ----
-const approvals = (line) => {
+const notes = (line) => {
   try {
-    return (parse(`{${line.slice(2)}`, true).approvals ?? []).map(({ approval: { of, at, by, note } }) => ({
-      of,
-      at,
-      by,
-      note,
-    }));
+    const { approvals = [], restarts = [] } = parse(`{${line.slice(2)}`, true);
+    return { approved: approvals.map(({ approval: { of, at, by, note } }) => ({ of, at, by, note })), restarts };
   } catch {
-    return [];
+    return { approved: [], restarts: [] };
   }
 };
-function lastLine(digest, approved) {
+function lastLine(digest, { approved, restarts }) {
   // chained from the digest on, which each of them names
   let prev = digest;
   const links = approved.map((one, seq) => {
@@ -237,7 +233,8 @@ function lastLine(digest, approved) {
     prev = sha256(utf8(text));
     return `{"hash":"${prev}","approval":${text}}`;
   });
-  return `],"digest":"${digest}"${links.length ? `,"approvals":[${links.join(",")}]` : ""}}`;
+  const again = restarts.length ? `,"restarts":${plain(restarts)}` : "";
+  return `],"digest":"${digest}"${links.length ? `,"approvals":[${links.join(",")}]` : ""}${again}}`;
 }
 function readFile(path) {
   const bytes = readFileSync(path),
@@ -269,10 +266,14 @@ function readFile(path) {
     previous = found[1];
     bodies.set(entry.key, entry.body);
   });
-  const said = approvals(ending);
-  if (ending !== lastLine(previous, said) || said.some((one) => misshapen(one, SHAPES.approval)))
-    throw new Unreadable("the digest is not the hash of the last entry, or an approval is not of this result");
-  return { bodies, digest: previous };
+  const said = notes(ending);
+  if (
+    ending !== lastLine(previous, said) ||
+    said.approved.some((one) => misshapen(one, SHAPES.approval)) ||
+    said.restarts.some((one) => misshapen(one, SHAPES.restart))
+  )
+    throw new Unreadable("the digest is not the hash of the last entry, or what follows it has another shape");
+  return { bodies, digest: previous, restarts: said.restarts };
 }
 // ---- 2. entries: each has exactly these fields; s string, b boolean, i integer, n number, f number with a fraction, d decimal, a address, h hash, x hex, e base64, ? null, = one of these words ----
 const TYPES = {
@@ -298,6 +299,7 @@ const ANSWERED =
 const SHAPES = Object.fromEntries(
   Object.entries({
     approval: "of:h at:i by:s note:s",
+    restart: "at:i begunBy:s finishedBy:s answers:i",
     header: "software:s rules:i chainId:i challenge:a",
     folderHeader: "software:s rules:i folder:a",
     folder:
@@ -1827,8 +1829,20 @@ async function checkChain(url, bodies, challenge, digest) {
   }
   fail("digest", "no scores are posted");
 }
+function checkRestarts(restarts, header, challenge, answers) {
+  // by a newer program: each follows the one before, the last is by the version of the header
+  const version = `${header.software.replace(/^clara-eval /, "")} rules ${header.rules.text} `;
+  let at = challenge ? +challenge.block.timestamp : 0,
+    begunBy = restarts[0]?.begunBy;
+  for (const one of restarts) {
+    const isNext = at <= +one.at && begunBy === one.begunBy && begunBy !== one.finishedBy && +one.answers <= answers;
+    hold(isNext, "restarts", "a restart does not follow the one before it, or uses more answers than there are");
+    [at, begunBy] = [+one.at, one.finishedBy];
+  }
+  hold(!restarts.length || begunBy.startsWith(version), "restarts", "the last is of another version than the header");
+}
 async function main(path, url) {
-  const { bodies, digest } = readFile(path),
+  const { bodies, digest, restarts } = readFile(path),
     header = bodies.get("header");
   if (!header || !(bodies.has("challenge") || bodies.has("folder")))
     throw new Unreadable("there is no entry header, or no entry challenge or folder");
@@ -1915,6 +1929,7 @@ async function main(path, url) {
       "execution",
       "the harness is not that of the config, or what was revealed is not what privateSetHash commits to",
     );
+  checkRestarts(restarts, header, bodies.get("challenge"), answers.length);
   for (const [key, body] of answers) checkSigned(key, body, bodies.get("attestation") ?? [], challenge.run);
   if (bodies.has("objections")) checkObjections(bodies.get("objections"), bodies.get("rulings"), challenge);
   const isThere = !url || (await checkChain(url, bodies, challenge, digest));

@@ -79,7 +79,7 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
             with pytest.raises(BadInput, match="changed since you looked"):
                 await approve(app.store, app.chain_id, address, note="", digest=old)
         lines = await traced(app, address)
-        assert (await check_trace(lines)).approvals == ()
+        assert (await check_trace(lines)).notes.approvals == []
         with pytest.raises(BadTrace):
             await check_trace(forged(lines, lambda bodies: bodies["rulings"].pop()))
         await approve(app.store, app.chain_id, address, note="looked", digest=third.digest, by="Ada")
@@ -87,7 +87,7 @@ async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChai
         assert done.receipt is not None
         assert (done.receipt.outcome, done.digest) == (SendOutcome.CONFIRMED, third.digest)
         checked = await check_trace(await traced(app, address))
-        (approval,) = checked.approvals
+        (approval,) = checked.notes.approvals
         assert (checked.digest, approval.of, approval.by) == (third.digest, third.digest, "Ada")
         assert approval.note == "looked"
         assert any("approvals are not signed" in point for point in checked.not_proven)

@@ -14,6 +14,7 @@ from tests.support.model_rounds import judged, model_round, script
 from tests.support.rounds import PACE, closed_round, opened
 from tests.support.scripted_llm import ScriptedLlm
 from tests.support.statuses import read_status
+from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.review import approve
@@ -21,7 +22,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.prepare import TAKEN_OVER
+from clara_eval.challenges.prepare import RESTARTED, TAKEN_OVER
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
@@ -30,6 +31,7 @@ from clara_eval.core.version import code_version
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain
 from clara_eval.documents.results import EvalStatus
+from clara_eval.evaluation.trace.document import Restart
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.store.trace_archive import stream_trace
@@ -191,7 +193,7 @@ async def test_a_node_without_the_old_state_still_gives_the_same_questions(
 async def test_another_version_starts_a_round_again_with_the_answers_that_are_paid(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
-    """Begun by a version with another result and unreadable steps: not ended, not paid twice, and the status says so."""
+    """Begun by a version with another result and unreadable steps: not ended, not paid twice; status and trace say so."""
     address = await model_round(local_chain)
     model = CountingModel(ScriptedLlm(script))
     async with opened(local_chain, tmp_path) as app:
@@ -202,9 +204,42 @@ async def test_another_version_starts_a_round_again_with_the_answers_that_are_pa
         again = await judged(app, address, {"scripted:model": model})
         status = await read_status(app.store, app.chain_id, address)
         assert await Journal(app.store, again.challenge.run).saved("version", JsonCodec(str)) == code_version()
+        text = "".join([piece async for piece in stream_trace(app.store, app.chain_id, address)])
     assert (again.digest, model.asked) == (first.digest, asked)
+    (restart,) = (await check_trace(text.splitlines(keepends=True))).notes.restarts
+    assert restart == Restart(restart.at, "0.1.0 rules 7", code_version(), len(again.result.answers))
+    assert restart.answers == asked > 0
+    assert restart.at >= again.challenge.block.timestamp
+    assert node_refusals({"restarted": text.encode()}, tmp_path) == {"restarted": ""}
     assert status is not None
     assert status["warning"] == TAKEN_OVER
+
+
+async def test_versions_in_turn_leave_restarts_that_follow_each_other(local_chain: LocalChain, tmp_path: Path) -> None:
+    """Upgraded, killed before it did anything, rolled back and upgraded: the trace verifies, and no restart is twice."""
+    address = await model_round(local_chain)
+    ours = code_version()
+
+    async def text_after(app: App, version: str) -> list[str]:
+        await app.store.driver.fetch("UPDATE entries SET value = ? WHERE key = 'version'", (f'"{version}"',))
+        await judged(app, address, {"scripted:model": ScriptedLlm(script)})
+        return "".join([piece async for piece in stream_trace(app.store, app.chain_id, address)]).splitlines(True)
+
+    async with opened(local_chain, tmp_path) as app:
+        await judged(app, address, {"scripted:model": ScriptedLlm(script)})
+        killed = await text_after(app, "0.1.0 rules 7")
+        again = await text_after(app, "0.1.0 rules 7")
+        later = RESTARTED.text((Restart(2**40, ours, "0.3.0 rules 10 x", 0), ()))
+        await app.store.add_entry(f"{app.chain_id}:{address}", "restart/0001", later)
+        unfinished = await text_after(app, ours)
+        rolled_back = await text_after(app, "0.3.0 rules 10 x")
+    told = [[one.begun_by for one in (await check_trace(text)).notes.restarts] for text in (killed, again, unfinished)]
+    assert told == [["0.1.0 rules 7"]] * 3
+    assert [one.begun_by for one in (await check_trace(rolled_back)).notes.restarts] == [
+        "0.1.0 rules 7",
+        ours,
+        "0.3.0 rules 10 x",
+    ]
 
 
 async def test_another_version_posts_what_is_approved_as_it_is_recorded(

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tests.support.winners import challenge
 
+from clara_eval.challenges.status import Attempts
 from clara_eval.challenges.venue import CHALLENGE
-from clara_eval.core.codec import DECIMAL, JsonCodec
+from clara_eval.core.codec import DECIMAL, JsonCodec, read_stored
 from clara_eval.core.errors import Disagrees
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.store.sqlite import SqliteStore
@@ -54,3 +55,9 @@ async def test_a_journal_of_another_version_is_told(tmp_path: Path) -> None:
     assert "--restart" in caught.value.remedy
     assert await Journal(store, "1:0x2").once("paid", JsonCodec(Paid), made) == Paid(7)
     await store.close()
+
+
+def test_what_a_newer_version_stored_is_read_after_a_rollback() -> None:
+    """A field that is not known is left out; one that is missing has its default."""
+    assert read_stored(Attempts, '{"failures":2,"from_tomorrow":[1],"number":3}') == Attempts(3, 2)
+    assert read_stored(Attempts, "{}") == Attempts()

@@ -129,6 +129,14 @@ LOADS: dict[str, Files] = {
         "b.js": "exports.one = 100;",
     },
 }  # fmt: skip
+HOST = """
+let host;
+Error.prepareStackTrace = (_, sites) => {
+  for (const site of sites) if (site.getFunction()?.name === "host") host = site.getFunction();
+};
+try { require("./b"); } catch (error) { error.stack; }
+"""
+"""Finds the function by which our own code asks the world outside."""
 OUTSIDE = "main.js can only import files of the submission, by ./ or ../"
 NO_FILE = "which is no JavaScript file of the submission."
 REFUSED: dict[str, tuple[Files, str, str]] = {
@@ -207,13 +215,19 @@ REFUSED: dict[str, tuple[Files, str, str]] = {
         {"main.js": "import './b.js';", "b.js": "for (let i = 0; i < 30000; i++) exports['k' + i] = i;"}, "too_much_output", "",
     ),
     "another table of files": ({"main.js": "import './b.js'; $files = {};"}, "does_not_load", "'$files' is read-only"),
-    "our own function, found by a stack trace": (
-        {"main.js": "let host; Error.prepareStackTrace = (_, sites) => {\n"
-         "  for (const site of sites) if (site.getFunction()?.name === 'host') host = site.getFunction();\n};\n"
-         "try { require('./b'); } catch (error) { error.stack; }\nif (host) host('ask', '{}'); else throw new Error('no host');",
-         "b.js": "exports = ;"},
-        "illegal_instruction", "",
-    ),
+    **{
+        f"our own function, found by a stack trace: {words}": (
+            {"main.js": f"{HOST}globalThis.host = host; globalThis.again = {words!r}; {words};", "b.js": "exports = ;"},
+            outcome, "",
+        )
+        for words, outcome in {
+            "host('ask', '{}')": "illegal_instruction",
+            "host('script', 1, 2)": "illegal_instruction",
+            "host('script x', again)": "stack_overflow",
+            "host('module x', again)": "stack_overflow",
+            "for (;;) host('script x', '1')": "out_of_fuel",
+        }.items()
+    },
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The present service goes on with what the service of an earlier commit left in every stage: each round is posted once.
 
-`scripts/make_upgrades.py` makes the files.
+`scripts/make_upgrades.py` makes the files. In those called `back` a later program began the rounds, and the earlier one
+went on with them after a rollback until it was killed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 from tests.support.databases import fresh_database
 from tests.support.service import Turning, eventually, settings_of, turning
 from tests.support.upgrades import (
+    BEGUN,
     FILES,
     JUDGE,
     PORT,
@@ -37,7 +39,9 @@ from clara_eval.challenges.review import known_review
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadTrace
+from clara_eval.core.version import code_version
 from clara_eval.devnet.local_chain import DAY
+from clara_eval.evaluation.trace.document import Restart
 from clara_eval.store.trace_archive import stream_trace
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("upgrades")]
@@ -105,27 +109,33 @@ async def test_every_round_under_way_is_posted_once_by_the_next_version(
         assert await posts_by_round(chain, stopped.rounds) == dict.fromkeys(stopped.rounds.values(), 1)
         ended = await look_at_challenge(world.app.chain, stopped.rounds["finalizing"])
         assert ended.status is ChallengeStatus.FINALIZED
-        for stage, address in stopped.rounds.items():
-            await check_posted_trace(world, stage, address)
+        restarts = {stage: await posted_restarts(world, stage, address) for stage, address in stopped.rounds.items()}
+    for stage in BEGUN:
+        (restart,) = restarts[stage]
+        assert restart.finished_by == code_version(), stage
+        assert restart.answers <= stopped.answered.get(stage, 0), stage
     for stage in STAGES:
         asked, answered = judge.answered[stage], stopped.answered.get(stage, 0)
         least = 0 if stage in RECORDED else QUESTIONS - answered
         assert least <= asked <= (0 if stage in RECORDED else QUESTIONS), stage
 
 
-async def check_posted_trace(world: Turning, stage: str, address: Address) -> None:
+async def posted_restarts(world: Turning, stage: str, address: Address) -> list[Restart]:
     """It verifies; what an earlier version signed may be by rules that only that version checks."""
     trace = [piece async for piece in stream_trace(world.app.store, world.app.chain_id, address)]
-    is_posted, problem = False, ""
+    checked, problem = None, ""
     try:
-        is_posted = (await check_trace("".join(trace).splitlines(keepends=True), world.app.chain)).posted is not None
+        checked = await check_trace("".join(trace).splitlines(keepends=True), world.app.chain)
     except BadTrace as bad:
         problem = str(bad)
+    is_posted = checked is not None and checked.posted is not None
     assert is_posted or (stage in RECORDED and "Check it with the version that wrote it" in problem), problem
+    return checked.notes.restarts if checked else []
 
 
 def test_two_earlier_commits_are_upgraded_from_on_both_databases() -> None:
-    """Files of at least two commits are there, each for SQLite and Postgres."""
-    commits = {path.stem.partition("-")[0] for path in LEFT}
-    assert len(commits) >= 2
-    assert {path.stem for path in LEFT} == {f"{commit}-{kind}" for commit in commits for kind in ("sqlite", "postgres")}
+    """Files of at least two commits are there, and of a rollback to one, each for SQLite and Postgres."""
+    left = {path.stem.rpartition("-")[0] for path in LEFT}
+    assert len({name for name in left if not name.endswith("-back")}) >= 2
+    assert any(name.endswith("-back") for name in left)
+    assert {path.stem for path in LEFT} == {f"{name}-{kind}" for name in left for kind in ("sqlite", "postgres")}

@@ -48,7 +48,7 @@ class StorePublication:
         return found.digest if found else None
 
     async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> None:
-        await save_trace(self.keys, chain_id, address, parts, digest)
+        await save_trace(self.keys, chain_id, address, [part async for part in parts], digest)
 
 
 async def filled(path: Path, *, posted_by: str | None = "evaluator") -> SqlStore:

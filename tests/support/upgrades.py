@@ -58,6 +58,9 @@ STAGES: dict[str, int] = {
 was never sent.
 """
 
+BEGUN = ("comparing", "compared", "extracting", "extracted", "read")
+"""Of them those that wait for an answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
@@ -145,6 +148,7 @@ class HoldingJudge(CountingEndpoint):
         self.allowed: dict[str, int] = {}
         """By stage; a round that is not named is answered in full."""
         self.answered: Counter[str] = Counter()
+        self.asked = 0
         self.held: Counter[str] = Counter()
         self.turn = self._turn
 
@@ -152,6 +156,7 @@ class HoldingJudge(CountingEndpoint):
     async def _turn(self, seen: Seen) -> AsyncIterator[None]:
         found = re.search(r"the round (\w+)", seen.text)
         stage = found[1] if found else ""
+        self.asked += 1
         if self.answered[stage] >= self.allowed.get(stage, QUESTIONS * 9):
             self.held[stage] += 1
             while self.answered[stage] >= self.allowed.get(stage, QUESTIONS * 9):  # noqa: ASYNC110 - a number

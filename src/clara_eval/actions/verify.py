@@ -238,7 +238,8 @@ def verified_document(checked: Checked | CheckedFolder) -> dict[str, object]:
         "comparisons": len(checked.result.comparisons),
         "executed": checked.executed,
         "notChecked": list(checked.unchecked),
-        "approvals": to_camel_json(checked.approvals),
+        "approvals": to_camel_json(checked.notes.approvals),
+        "restarts": to_camel_json(checked.notes.restarts),
         "judges": [
             {
                 "judge": one.judge,

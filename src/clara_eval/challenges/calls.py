@@ -107,10 +107,7 @@ def _receipt(call: ContractCall, outcome: SendOutcome, posted: Posted | None, de
 async def advance(
     challenge: Challenge, *, sender: TransactionSender, results: PostedResults, is_seen_open: bool = False
 ) -> Receipt:
-    """Move a closed challenge on to scoring; below two submissions the contract cancels it.
-
-    One that was just seen open is asked again only after a refusal.
-    """
+    """Move a closed challenge on to scoring; below two submissions the contract cancels it."""
     data = scoring_function("advanceToScoring", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
 
@@ -181,13 +178,7 @@ async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, ag
         found = next((one for one in given if one.endpoint == earned.endpoint), None)
         if found is None or found.tx_hash in {attempt.tx_hash for attempt in attempts}:
             return None
-        return Receipt(
-            SendOutcome.ALREADY_DONE,
-            call.intention,
-            "0x" + call.data.hex(),
-            found.tx_hash,
-            found.block_number,
-            detail="This feedback stands on chain already.",
-        )
+        known = Receipt.of(call, SendOutcome.ALREADY_DONE, detail="This feedback stands on chain already.")
+        return replace(known, tx_hash=found.tx_hash, block_number=found.block_number)
 
     return await sender.send(call, is_done)

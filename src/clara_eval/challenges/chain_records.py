@@ -71,7 +71,6 @@ async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[st
 
 
 def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
-    """The keys of one challenge: its result, and one for each agent in it."""
     lines = [(entry_key(one.agentId, address), "1") for one in result.entrants]
     return [*lines, (result_key(address), plain_json(result.model_dump()))]
 

@@ -84,7 +84,6 @@ async def evaluate_challenge(
 
 
 async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResult:
-    """Run the round once and record the result."""
     prepared = await prepare(case, status, now)
     ports, options, plan = case.ports, case.options, ruled_plan(prepared.plan, prepared.rulings)
     async with ports.models.open_run(case.challenge, case.given.config, plan, options.seconds) as models:

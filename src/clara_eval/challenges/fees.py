@@ -36,7 +36,13 @@ class Fee:
 
 def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: int | None = None) -> Fee:
     """The fee of one challenge. Fractions of a unit fall in the poster's favour, except in an explicit quote."""
-    _check(mode, prize_pool_units, decimals)
+    if mode not in get_args(FeeMode):
+        known = ", ".join(get_args(FeeMode))
+        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", remedy=f"Use one of: {known}.")
+    if prize_pool_units <= 0:
+        raise BadInput("The prize pool has to be more than 0.", path="prizePool")
+    if not 0 <= decimals <= 36:
+        raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals")
     if mode == "platform":
         return Fee(mode, 0, prize_pool_units, prize_pool_units, decimals)
     dollar: int = 10**decimals
@@ -66,13 +72,3 @@ def dollars(units: int, decimals: int) -> str:
     whole, rest = divmod(units, 10**decimals)
     digits = f"{rest:0{decimals}d}" if decimals else ""
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
-
-
-def _check(mode: str, prize_pool_units: int, decimals: int) -> None:
-    if mode not in get_args(FeeMode):
-        known = ", ".join(get_args(FeeMode))
-        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", remedy=f"Use one of: {known}.")
-    if prize_pool_units <= 0:
-        raise BadInput("The prize pool has to be more than 0.", path="prizePool")
-    if not 0 <= decimals <= 36:
-        raise BadInput(f"{decimals} decimals are not usable for a token.", path="decimals")

@@ -17,7 +17,6 @@ def _prefix(judge: str, prompt: str) -> str:
 
 
 async def keep(store: PublicKeys, chain_id: int, found: Calibration) -> None:
-    """Store a calibration, replacing the last of this judge, prompt and kind of work."""
     key = f"{_prefix(found.judge, found.prompt)}{found.work}"
     await store.put(chain_id, key, CALIBRATION.text(found))
 

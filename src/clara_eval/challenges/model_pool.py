@@ -37,8 +37,6 @@ from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
-
-
 PaidRound = Challenge | FolderVenue
 """What has a run, a poster and a number of submissions."""
 
@@ -153,7 +151,6 @@ class ModelPool:
         return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
 
     def run_quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> Quote:
-        """What a run will probably cost, with as many games as it may have."""
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
         return self._quote(challenge, config, plan, -(-games // len(plan.judges)))
 

@@ -140,7 +140,6 @@ async def reopen(said: Disputed, journal: Journal) -> None:
 
 
 def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
-    """Another judge for each stage that is disputed."""
     if disputed is None or disputed.judge is None:
         return ()
     stages = sorted({one.stage for one in disputed.raised if one.stage is not None})

@@ -1,7 +1,4 @@
-"""Plots of a ranking as SVG text, by the template `plots.svg`: ratings with intervals, and the win matrix.
-
-Every label is escaped and shortened: names come from strangers. Long fields are cut to the best items.
-"""
+"""Plots of a ranking as SVG text, by the template `plots.svg`: ratings with intervals, and the win matrix."""
 
 from __future__ import annotations
 
@@ -73,7 +70,6 @@ def _shares(items: Sequence[str], table: Tally) -> npt.NDArray[np.float64]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers in the range."""
     raw = max(high - low, 1e-9) / 6
     unit = 10.0 ** np.floor(np.log10(raw))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)

@@ -22,14 +22,16 @@ from clara_eval.evaluation.execution import REVEAL, WITHHELD, Reveal, revealed_d
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, is_by_default, read_rulings
 from clara_eval.evaluation.sources import any_missed
+from clara_eval.evaluation.trace.document import Restart
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.store.sql_store import SqlStore
 
 REVEAL_SHARE = 0.25
 """Of the scoring window: how long a round waits for a hidden harness."""
 TEXT = JsonCodec(str)
 VERSION = "version"
 """The journal's entry with the version of the program that began the round."""
+RESTARTS, RESTARTED = "restart/", JsonCodec(tuple[Restart, tuple[str, ...]])
+"""The journal's entries with every restart, and the requests that were paid for by then."""
 TAKEN_OVER = "Another version of the evaluator began this round; this one starts it again and uses what is paid for."
 _log = structlog.get_logger(__name__)
 
@@ -95,7 +97,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
 
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
     journal = Journal(ports.store, challenge.run)
-    is_taken_over = await _take_over(challenge, ports.store, journal)
+    is_taken_over = await _take_over(challenge, ports, journal)
 
     async def read() -> str:
         try:
@@ -112,12 +114,12 @@ async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_
     return RoundCase(challenge, given, journal, ports, options, is_open, is_taken_over)
 
 
-async def _take_over(challenge: Challenge, store: SqlStore, journal: Journal) -> bool:
+async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bool:
     """Start a round of another version again: what it fetched and paid is used, what it computed is dropped.
 
     A result that is approved or signed stays, and is posted as it is recorded.
     """
-    begun_by, ours = await journal.saved(VERSION, TEXT), code_version()
+    store, begun_by, ours = ports.store, await journal.saved(VERSION, TEXT), code_version()
     if begun_by == ours:
         return False
     is_begun = await journal.has("metadata")
@@ -129,11 +131,24 @@ async def _take_over(challenge: Challenge, store: SqlStore, journal: Journal) ->
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
             return True
+        await _note_restart(challenge, ports, journal, begun_by or "unknown")
         await journal.drop("digest", "unanswered", VERSION, prefix="executed/")
         await journal.drop_unreadable("plan", PLAN)
         _log.warning("round_started_again", challenge=challenge.address, begun_by=begun_by, version=ours)
     await journal.keep(VERSION, TEXT, ours)
     return is_begun
+
+
+async def _note_restart(challenge: Challenge, ports: Ports, journal: Journal, begun_by: str) -> None:
+    before = [told for told, _ in await journal.all(RESTARTS, RESTARTED)]
+    begun_by = before[-1].finished_by if before else begun_by  # killed here, this program comes a second time
+    if begun_by == code_version():
+        return
+    head = await ports.chain.blocks.head()  # of a node that may be late
+    at = max(head.timestamp, challenge.block.timestamp, *(one.at for one in before))
+    requests = tuple([paid.request async for paid in ports.store.answers_of(journal.run)])
+    told = Restart(at, begun_by, code_version(), len(requests))
+    await journal.keep(f"{RESTARTS}{len(before):04}", RESTARTED, (told, requests))
 
 
 async def _reveal(case: RoundCase, now: int) -> Reveal | None:

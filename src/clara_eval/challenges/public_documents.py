@@ -69,7 +69,6 @@ def scores_document(
 
 
 def result_document(result: EvaluationResult, digest: str, rows: Sequence[LeaderboardRow]) -> dict[str, object]:
-    """What every venue tells about a result."""
     ranking = result.ranking
     return {
         "rankings": [row.model_dump() for row in rows],
@@ -120,7 +119,6 @@ def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
 def leaderboard_rows(
     result: EvaluationResult, prizes: Mapping[Address, str], agents: Mapping[Address, int]
 ) -> list[LeaderboardRow]:
-    """Every entry, best first; those that are not ranked with the reason."""
     runs = result.execution.summaries if result.execution else {}
     executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
     places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.objections import Disputed, announced, read_disputed
-from clara_eval.challenges.prepare import TEXT, Prepared, RoundCase
+from clara_eval.challenges.prepare import RESTARTED, RESTARTS, TEXT, Prepared, RoundCase
 from clara_eval.challenges.public_documents import features_pairs, public_keys
 from clara_eval.challenges.review import Review, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
+from clara_eval.core.version import code_version
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
-from clara_eval.evaluation.trace.document import render
+from clara_eval.evaluation.trace.document import Notes, Restart, render
 from clara_eval.evaluation.trace.trace_file import Evidence, TraceFile
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
@@ -50,12 +51,22 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
         await case.journal.note("digest", draft.digest)
         review = await read_review(store, challenge.chain_id, challenge.address)
         said = review if review is not None and review.digest == draft.digest else None
-        pieces = draft.pieces(said.approvals if said else ())
+        pieces = draft.pieces(Notes(said.approvals if said else [], await _restarts(case, result)))
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
     keys = public_keys(challenge.address, challenge.block.timestamp, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
     return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
+
+
+async def _restarts(case: RoundCase, result: EvaluationResult) -> list[Restart]:
+    told = [
+        replace(one, answers=sum(request in result.answers for request in requests))
+        for one, requests in await case.journal.all(RESTARTS, RESTARTED)
+    ]
+    while told and told[-1].finished_by != code_version():
+        told.pop()  # by a program that was killed before it did anything
+    return told
 
 
 async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFacts]) -> None:
@@ -106,10 +117,10 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         evidence = Evidence(trace)
         if evidence.digest != digest:
             return None
-        if review is not None and tuple(evidence.approvals) != review.approvals:
+        if review is not None and evidence.notes.approvals != review.approvals:
             lines = takewhile(lambda line: not line.startswith("]"), islice(trace, 1, None))
             entry_lines = (line.removesuffix("\n").removesuffix(",") for line in lines)
-            pieces = render(entry_lines, digest, review.approvals)
+            pieces = render(entry_lines, digest, replace(evidence.notes, approvals=review.approvals))
             await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
         winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))
     return RecordedResult(digest, winners, disputed, None, review)

@@ -71,7 +71,7 @@ async def check_trace(
     """Check every entry offline; with a chain also that this trace is the one that was posted."""
     found, venue = await replay(lines, ChallengeVenue.read, machine, quotes)
     checked = Checked(
-        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.approvals, venue
+        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.notes, venue
     )
     if chain is None:
         return checked

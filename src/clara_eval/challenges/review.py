@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from clara_eval.core.codec import to_camel_json
+from clara_eval.core.codec import read_stored, to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import ReviewState
@@ -44,10 +43,10 @@ class Review:
         return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
 
     @property
-    def approvals(self) -> tuple[Approval, ...]:
+    def approvals(self) -> list[Approval]:
         if self.state != "approved":
-            return ()
-        return (Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note),)
+            return []
+        return [Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note)]
 
     def to_json(self) -> dict[str, object]:
         told = to_camel_json(self)
@@ -60,10 +59,8 @@ def moment_words(at: int) -> str:
 
 async def read_review(keys: PublicKeys, chain_id: int, address: str) -> Review | None:
     text = await keys.get(chain_id, review_key(address))
-    if text is None:
-        return None
-    fields = json.loads(text)
-    return Review(**{**fields, "reasons": tuple(fields["reasons"])})
+    found = read_stored(Review, text) if text is not None else None
+    return replace(found, reasons=tuple(found.reasons)) if found else None
 
 
 async def known_review(keys: PublicKeys, chain_id: int, address: str) -> Review:

@@ -6,7 +6,6 @@ Invariant: everything in the status is public; progress never goes back while an
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from clara_eval.core.address import ZERO_ADDRESS, Address
+from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import (
     BadInput,
     CannotPublish,
@@ -70,8 +70,6 @@ WRITE_SECONDS = 0.25
 """Progress is written at most this often."""
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage runs any more."""
-
-
 CLOSED: dict[ChainStatus, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
@@ -102,7 +100,6 @@ def scored_elsewhere(evaluator: Address, poster: Address, ours: Address | None) 
 
 
 def status_without_evaluation(summary: Summary, ours: Address | None) -> EvalStatus:
-    """The status of a challenge that no evaluation has written about."""
     elsewhere = scored_elsewhere(Address(summary.evaluator), Address(summary.poster), ours)
     if elsewhere is None:
         return EvalStatus(status="pending", progress=0)
@@ -114,7 +111,6 @@ def status_without_evaluation(summary: Summary, ours: Address | None) -> EvalSta
 
 
 async def evaluation_status(keys: PublicKeys, chain_id: int, address: str, ours: Address | None) -> EvalStatus | None:
-    """Read the status as written, or as it follows from the challenge; None if the challenge is not known."""
     found = await read(keys, chain_id, EvalStatus, status_key(address))
     summary = None if found else await read(keys, chain_id, Summary, index_key(address))
     return found or (status_without_evaluation(summary, ours) if summary else None)
@@ -321,8 +317,7 @@ def workflow_id(chain_id: int, address: Address, number: int) -> str:
 
 
 async def read_attempts(keys: PublicKeys, chain_id: int, address: str) -> Attempts:
-    text = await keys.get(chain_id, attempts_key(address))
-    return Attempts(**json.loads(text)) if text else Attempts()
+    return read_stored(Attempts, await keys.get(chain_id, attempts_key(address)) or "{}")
 
 
 async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts: Attempts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
+S = TypeVar("S", bound="DataclassInstance")
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 DECIMAL = {"decimal": True}
 """Metadata of a dataclass field whose integer is written as a decimal string."""
@@ -53,6 +55,12 @@ def to_camel_json(value: object) -> object:
     if isinstance(value, bytes):
         return "0x" + value.hex()
     return value
+
+
+def read_stored(kind: type[S], text: str) -> S:
+    """Read a dataclass from JSON without the fields that a newer version added: after a rollback they are there."""
+    known = {one.name for one in fields(kind)}
+    return kind(**{name: value for name, value in json.loads(text).items() if name in known})
 
 
 _CAMEL = ConfigDict(alias_generator=camel, extra="forbid")

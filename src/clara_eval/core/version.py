@@ -2,7 +2,9 @@
 
 from functools import cache
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
+from tokenize import COMMENT, DEDENT, ENCODING, ENDMARKER, INDENT, NEWLINE, NL, STRING, TokenInfo, tokenize
 
 __version__ = "0.2.0"
 RULES = 9
@@ -12,11 +14,28 @@ _DECIDING = ("code", "config", "core", "evaluation", "harness", "judge", "rankin
 
 
 @cache
-def code_version() -> str:
+def code_version(root: Path = Path(__file__).parents[1]) -> str:
     """The version, with a hash of the code that decides results: builds of one version may differ."""
-    root, found = Path(__file__).parents[1], sha256()
+    found = sha256()
     for folder in _DECIDING:
         for file in sorted((root / folder).rglob("*")):
             if file.is_file() and file.suffix != ".pyc":
-                found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+                content = file.read_bytes()
+                deciding = _tokens(content) if file.suffix == ".py" else content
+                found.update(file.relative_to(root).as_posix().encode() + b"\0" + deciding)
     return f"{__version__} rules {RULES} {found.hexdigest()[:12]}"
+
+
+def _tokens(source: bytes) -> bytes:
+    """The code without comments, docstrings and lines; by tokens, because `ast` fails in several threads at once."""
+    found, statement = list[str](), list[TokenInfo]()
+    for token in tokenize(BytesIO(source).readline):
+        if token.type == NEWLINE:
+            if any(one.type != STRING for one in statement):
+                found += [*(one.string for one in statement), ""]
+            statement = []
+        elif token.type in {INDENT, DEDENT}:
+            found.append(str(token.type))
+        elif token.type not in {COMMENT, NL, ENCODING, ENDMARKER}:
+            statement.append(token)
+    return "\0".join(found).encode()

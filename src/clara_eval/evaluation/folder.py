@@ -29,8 +29,6 @@ _HASH = re.compile("0x[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class NamedContent:
-    """One entry as it was handed in."""
-
     id: str
     content: bytes = field(repr=False)
     file: str = ""  # the name of its file, if that is not its id: it may tell the language
@@ -76,7 +74,6 @@ class FolderVenue:
     def of(
         cls, contents: Sequence[NamedContent], config: bytes, payout_bps: Sequence[int], title: str = ""
     ) -> FolderVenue:
-        """The venue of entries with different ids."""
         found = [
             FolderEntry(one.id, account_of(one.id), one.uri, keccak_hex(one.content), one.submitted_at)
             for one in contents
@@ -126,7 +123,6 @@ class FolderVenue:
 
     @property
     def ids(self) -> dict[str, str]:
-        """The id of each account."""
         return {one.account: one.id for one in self.folder.entries}
 
     @property
@@ -142,7 +138,6 @@ class FolderVenue:
         return len(self.folder.entries)
 
     def sources(self, fetch: FolderFetch, store: JournalEntries, models: ModelSource, machine: Machine) -> LiveSources:
-        """What a run of it asks, with what was run before."""
         return LiveSources(Journal(store, self.run), fetch, models, machine)
 
     def trace(self, plan: EvaluationPlan, result: EvaluationResult) -> Iterator[Entry]:
@@ -168,13 +163,10 @@ class FolderFetch:
 
 @dataclass(frozen=True, slots=True)
 class CheckedFolder(Replay):
-    """The trace of a folder whose every entry holds."""
-
     venue: FolderVenue
 
     @property
     def winners(self) -> tuple[str, ...]:
-        """The ids of the first places, best first."""
         standings = self.result.ranking.standings if self.result.ranking else ()
         return tuple(self.venue.ids[one.item] for one in standings[: self.venue.folder.winner_count])
 
@@ -184,8 +176,7 @@ class CheckedFolder(Replay):
 
 
 async def check_folder(lines: Iterable[str], machine: Machine | None = None) -> CheckedFolder:
-    """Check every entry of the trace of a folder."""
     found, venue = await replay(lines, FolderVenue.read, machine)
     return CheckedFolder(
-        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.approvals, venue
+        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.notes, venue
     )

@@ -14,7 +14,7 @@ from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, e
 from clara_eval.evaluation.round import EvaluationPlan, Round, is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import Bodies, TraceSources
-from clara_eval.evaluation.trace.document import Approval
+from clara_eval.evaluation.trace.document import Notes, Restart
 from clara_eval.evaluation.trace.trace_file import Evidence
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
@@ -72,7 +72,7 @@ class Replay:
     entries: int
     unchecked: tuple[str, ...]  # runs of programs that were taken as recorded, because they could not be repeated here
     keys: Mapping[tuple[str, str], SigningKey]  # those that signed answers, by judge and name
-    approvals: tuple[Approval, ...]  # who approved exactly this result, by the trace's own word
+    notes: Notes  # by the trace's own word
 
     @property
     def executed(self) -> int:
@@ -118,7 +118,7 @@ class Replay:
             found.append(
                 "that a person made the recorded rulings, where no objection asks for them: they are not signed"
             )
-        if self.approvals:
+        if self.notes.approvals:
             found.append("that the person who is named approved this result: approvals are not signed")
         elif not by_default and any(flag.severity == "review" for flag in self.result.flags):
             found.append("that a person approved this result, which its flags ask for: no approval is recorded")
@@ -181,9 +181,25 @@ async def replay(
         raise BadTrace(
             f"The recorded evidence has another shape than it was given ({said}).", entry="evidence"
         ) from bad
-    unchecked, approvals = tuple(sources.unchecked), tuple(recorded.approvals)
-    checked = Replay(plan, result, recorded.digest, recorded.count, unchecked, sources.keys, approvals)
-    return checked, venue
+    _check_restarts(recorded.notes.restarts, recorded, len(result.answers))
+    unchecked = tuple(sources.unchecked)
+    return Replay(plan, result, recorded.digest, recorded.count, unchecked, sources.keys, recorded.notes), venue
+
+
+def _check_restarts(restarts: list[Restart], recorded: Bodies, answers: int) -> None:
+    """Refuse restarts that do not lead, one after the other, from the round's block to the version of the header."""
+    header, challenge = recorded["header"], recorded.get("challenge")
+    at, version = challenge["block"]["timestamp"] if challenge else 0, restarts[0].begun_by if restarts else ""
+    for one in restarts:
+        is_next = at <= one.at and version == one.begun_by != one.finished_by and 0 <= one.answers <= answers
+        if not is_next:
+            raise BadTrace(
+                "A restart does not follow the one before it, or uses answers that are not there.", entry="restarts"
+            )
+        at, version = one.at, one.finished_by
+    ours = f"{header['software'].removeprefix('clara-eval ')} rules {header['rules']} "
+    if restarts and not version.startswith(ours):
+        raise BadTrace("The last restart is by another version than the header's.", entry="restarts")
 
 
 def _check_rules(header: object) -> None:
@@ -219,7 +235,6 @@ def _compare(recorded: Evidence, plan: EvaluationPlan, result: EvaluationResult,
 
 
 def _is_natural(value: object) -> bool:
-    """Whether no integer in it is below 0."""
     if isinstance(value, dict):
         return all(map(_is_natural, value.values()))
     if isinstance(value, list):

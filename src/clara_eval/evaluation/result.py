@@ -131,7 +131,6 @@ def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
 
 
 def _execution(result: EvaluationResult) -> Iterator[Entry]:
-    """If something was run: which harness, on which machine, and what each run came to."""
     execution = result.execution
     if execution is None:
         return

@@ -139,7 +139,6 @@ def _yielding(flag: Flag, found: JudgedRound) -> list[Address]:
 
 
 def _later_members(account: Address, found: JudgedRound) -> list[Address]:
-    """The paid members of a family but the earliest."""
     families, times = found.likeness.families, {s.submitter: s.submitted_at for s in found.given.submissions}
     head = families.get(account)
     members = [one for one in found.paid if families.get(one) == head]

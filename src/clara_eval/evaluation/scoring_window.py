@@ -71,7 +71,6 @@ class Window:
 
     @property
     def recheck_seconds(self) -> float:
-        """Until an entry that could not be read is tried again."""
         return max(LEAST_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * self.size))
 
     @property
@@ -86,8 +85,6 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Calls a second, all in flight together."""
-
     calls_per_second: float
 
     @classmethod
@@ -105,7 +102,6 @@ def all_comparisons(submissions: int, judges: int) -> int:
 
 
 def needed_seconds(submissions: int, judges: int, speed: Speed) -> float:
-    """For reading every submission and holding every game, with the safety factor."""
     calls = submissions * READS_PER_SUBMISSION + all_comparisons(submissions, judges)
     return SAFETY * calls / speed.calls_per_second
 

@@ -23,8 +23,8 @@ STACK_BYTES = 192 * 1024
 MODULE_FLAG, REJECTED = 1, 2
 GUESTS = (Path(__file__).with_name("guest.js"),)
 TREE = Path(__file__).with_name("tree.js")
-MOST_LOOKUPS = 2_000
-"""How often files may be asked for: it takes time that fuel does not count, and a tree pays nothing for its imports."""
+MOST_LOOKUPS, MOST_NESTED = 2_000, 20
+"""How often files may be asked for, and one in another: it takes time that fuel does not count, and our own stack."""
 
 
 def find_module() -> Path | None:
@@ -62,7 +62,7 @@ class JavaScriptGuest(wasm.Guest):
         for one in (host, text, made):
             self._free(one)
         self._begin, self._send, self._answer = self._members(guest, b"begin", b"send", b"answer")
-        self._lookups = MOST_LOOKUPS
+        self._lookups, self._nested = MOST_LOOKUPS, 0
         if not isinstance(source, str):
             made, host = self._eval(TREE.read_text("utf-8"), 0), self._call("qjs_new_host_function", name, 4, 0)
             tree = self._call_function(made, host, self._string(json.dumps(dict(source))))
@@ -186,7 +186,11 @@ class JavaScriptGuest(wasm.Guest):
     def _run(self, source: str, kind: str, path: str) -> int:
         """What a source of `tree.js` gives; 0 if it threw."""
         self._look_up()
+        if self._nested == MOST_NESTED:
+            raise wasm.Stopped(RunOutcome.STACK_OVERFLOW)
+        self._nested += 1
         made = self._try(source, MODULE_FLAG if kind == "module" else 0, path)
+        self._nested -= 1
         if made and kind == "module" and self._call("qjs_promise_state", made) == REJECTED:
             self._call("qjs_throw", self._call("qjs_promise_result", made))
             return 0

@@ -1,7 +1,4 @@
-"""Log and count alerts, and send them to a webhook, signed and retried.
-
-`X-Clara-Signature` is `v1=` and the HMAC-SHA256 of `timestamp + "." + body`; `X-Clara-Timestamp` the unix second.
-"""
+"""Log and count alerts, and send them to a webhook, signed and retried."""
 
 from __future__ import annotations
 

@@ -198,13 +198,13 @@ class AttemptRunner:
         return {"outcome": ending.outcome, "retryAt": ending.retry_at}
 
     def _request(self, number: int) -> EvaluationRequest:
-        observer = Observer(self._listen, self._count_sent, lambda how: self.metrics.degraded.labels(how).inc())
+        def count_sent(receipt: Receipt) -> None:
+            self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc()
+
+        observer = Observer(self._listen, count_sent, lambda how: self.metrics.degraded.labels(how).inc())
         # Its own name for every run: a workflow that is queued again may meet its older run in this process.
         holder, seconds = f"{self.worker}:{number}:{uuid.uuid4().hex[:8]}", self.options.lease_seconds
         return EvaluationRequest(observer=observer, speed=self.speed, holder=holder, lease_seconds=seconds)
-
-    def _count_sent(self, receipt: Receipt) -> None:
-        self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc()
 
     def _listen(self, status: EvalStatus) -> None:
         stage = status.stage
@@ -212,22 +212,20 @@ class AttemptRunner:
             self.speed = self.speed.blended(stage.callsPerSecond)
 
     async def _ended(self, evaluation: Evaluation) -> Ending:
-        ranking = evaluation.ran.ranking if evaluation.ran else None
-        if ranking is not None and ranking.consistency.swap_consistency is not None:
-            self._watch_swaps(evaluation.challenge.address, ranking.consistency.swap_consistency)
+        address, ranking = evaluation.challenge.address, evaluation.ran.ranking if evaluation.ran else None
+        consistency = ranking.consistency.swap_consistency if ranking else None
+        if consistency is not None:
+            self.metrics.swap_consistency.set(consistency)
+            if consistency < BIASED_SHARE:
+                words = f"{100 * (1 - consistency):.0f} % of the verdicts changed when the sides were swapped."
+                self.alerts.raise_alert(Alert("JudgeBiased", "warning", words, address))
         ending = ending_of_result(evaluation, time.time())
         if ending.outcome == "complete":
             left = await show_posted(self.app, self.metrics, evaluation.challenge)
             if left is not None and left < LATE_SHARE:
                 words = f"Scores were posted with {100 * left:.0f} % of the scoring window left."
-                self.alerts.raise_alert(Alert("PostedLate", "warning", words, evaluation.challenge.address))
+                self.alerts.raise_alert(Alert("PostedLate", "warning", words, address))
         return ending
-
-    def _watch_swaps(self, address: Address, consistency: float) -> None:
-        self.metrics.swap_consistency.set(consistency)
-        if consistency < BIASED_SHARE:
-            words = f"{100 * (1 - consistency):.0f} % of the verdicts changed when the sides were swapped."
-            self.alerts.raise_alert(Alert("JudgeBiased", "warning", words, address))
 
     async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
         """Record the next attempt's number first: once it is written, this one can never begin again."""

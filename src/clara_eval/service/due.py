@@ -5,13 +5,14 @@ Invariant: the chain is the source of truth, and time is the time of its blocks.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.core.address import Address, to_address
-from clara_eval.documents.results import FINAL_STATES, STOPPED_STATES, Summary
+from clara_eval.documents.results import FINAL_STATES, STOPPED_STATES
 
 FINALIZATION_DELAY = 12 * 3600
 ALARM_SHARE = 0.5
@@ -34,8 +35,6 @@ class DueAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedChallenge:
-    """The state of a challenge when it was last read."""
-
     address: Address
     evaluator: Address
     status: ChallengeStatus
@@ -44,14 +43,16 @@ class RecordedChallenge:
     score_posted_at: int
 
     @classmethod
-    def of(cls, summary: Summary) -> Self:
+    def read(cls, text: str) -> Self:
+        """Read it from a stored `Summary`, without the texts: a tick reads hundreds."""
+        told = json.loads(text)
         return cls(
-            Address(summary.address),
-            to_address(summary.evaluator),
-            ChallengeStatus[summary.chainStatus.upper()],
-            summary.deadline,
-            summary.scoringDeadline,
-            summary.scorePostedAt or 0,
+            Address(told["address"]),
+            to_address(told["evaluator"]),
+            ChallengeStatus[told["chainStatus"].upper()],
+            told["deadline"],
+            told["scoringDeadline"],
+            told["scorePostedAt"] or 0,
         )
 
 

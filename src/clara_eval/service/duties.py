@@ -1,4 +1,4 @@
-"""What a tick does beside evaluations: watch the wallet, finalize, publish, give feedback."""
+"""What a tick does beside evaluations: watch the wallet, finalize, publish, give feedback, measure open entries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from clara_eval.actions.provisional import measure_open
 from clara_eval.actions.publication import NotTried, publish_missing
 from clara_eval.actions.reputation import give_missing_feedback
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.calls import finalize
+from clara_eval.core.errors import ClaraError
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.service.alerts import Alert
 from clara_eval.service.duty import Tick
@@ -22,6 +24,9 @@ FINALIZED_AT_ONCE = 16
 """The wallet signs one after the other; most of the time passes while transactions are mined."""
 _LOW_POSTS = 20
 """More than one post with many winners costs."""
+MOST_RUNS, MOST_OF_ONE = 20, 10
+"""New measurements in a tick, and of them in one challenge: neither a flood nor a board delays an evaluation."""
+MOST_WAITING = 100  # of the challenges with entries left over; others wait for their next entry
 
 
 async def watch_balance(tick: Tick) -> None:
@@ -77,7 +82,20 @@ async def publish_results(tick: Tick) -> None:
 
 
 async def give_feedback(tick: Tick) -> None:
-    """Give ERC-8004 feedback on the agents of final results, if a registry is set."""
     async with tick.within(tick.limits.finalize_seconds, "Giving feedback"):
         async for receipt in give_missing_feedback(tick.app):
             tick.metrics.transactions.labels("feedback", receipt.outcome.value).inc()
+
+
+async def measure_entries(tick: Tick) -> None:
+    runs, pending, waiting = MOST_RUNS, list(tick.opened), list[str]()
+    async with tick.within(tick.limits.measure_seconds, "Measuring the entries of open challenges"):
+        while pending and runs > 0:
+            done, is_left, address = 0, False, pending[0].address
+            try:
+                done, is_left = await measure_open(tick.app.ports, pending[0], tick.head, min(runs, MOST_OF_ONE))
+            except ClaraError as bad:  # no engine for its language, for example: the evaluation says so when it is due
+                _log.warning("board_not_measured", challenge=address, problem=str(bad))
+            runs, waiting = runs - done, [*waiting, *([address] if is_left else [])]
+            del pending[0]
+    tick.read_again.update([*waiting, *(one.address for one in pending)][:MOST_WAITING])

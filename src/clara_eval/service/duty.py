@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +16,7 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import read_many
 from clara_eval.challenges.status import reason_of
 from clara_eval.core.address import Address
+from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import ClaraError, ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import STATES, EvalStatus
@@ -52,11 +52,10 @@ async def save_report(app: App, report: TickReport) -> None:
 
 async def read_report(app: App) -> TickReport | None:
     text = await app.store.get(app.chain_id, LAST_TICK)
-    return TickReport(**json.loads(text)) if text else None
+    return read_stored(TickReport, text) if text else None
 
 
 def show_report(report: TickReport, metrics: Metrics, month_budget_usd: float | None) -> None:
-    """Set the gauges of this process from the last tick of any process."""
     metrics.head_block.set(report.head_block)
     metrics.head_lag.set(report.head_lag_seconds)
     if report.balance_wei is not None:
@@ -110,6 +109,8 @@ class Tick:
     report: TickReport
     read_again: set[str] = field(default_factory=set)
     """Challenges to read again at the next tick, whatever their events say."""
+    still_open: set[str] = field(default_factory=set)
+    """Known challenges whose deadline is ahead, ours or not."""
     opened: list[Challenge] = field(default_factory=list)
     """Our open challenges with entries that were read at this tick."""
 

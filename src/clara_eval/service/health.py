@@ -1,7 +1,4 @@
-"""The health of the process, written by the engine and read by `/healthz`.
-
-A stuck loop or missing ticks make it stale; what keeps a tick or the wallet from working makes it degraded.
-"""
+"""The health of the process, written by the engine and read by `/healthz`."""
 
 from __future__ import annotations
 

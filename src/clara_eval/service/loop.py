@@ -1,6 +1,5 @@
 """One tick: survey the challenges, act on what is due, then run the other duties.
 
-Output: a `TickReport`.
 Invariant: a failure about one challenge is a problem of the report and stops no other; a transaction that does not land
 delays no evaluation, because finalizing comes after the other actions.
 """
@@ -27,11 +26,11 @@ from clara_eval.service.duties import (
     finalize_all,
     finalize_challenge,
     give_feedback,
+    measure_entries,
     publish_results,
     watch_balance,
 )
 from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, count, unexpected
-from clara_eval.service.measure import measure_entries
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
 from clara_eval.service.survey import Found, Survey, save_changes

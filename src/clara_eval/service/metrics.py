@@ -1,6 +1,5 @@
 """The Prometheus metrics of one process, and the OpenTelemetry spans of models (extra `telemetry`).
 
-`deploy/prometheus-rules.yml` has the rules over the metrics.
 Invariant: no prompt, answer or submission is in a span. A gauge without a value yet is NaN; a counter that an alert
 watches starts at 0.
 """

@@ -138,7 +138,9 @@ async def launched(
     if engine is not None:
         config["system_database_engine"] = engine
     DBOS(config=config)
-    _use_our_log()
+    logger = logging.getLogger("dbos")  # it writes to ours
+    logger.handlers.clear()
+    logger.propagate = True
     registered = {name: DBOS.workflow(name=name)(_plain_function(run)) for name, run in workflows.items()}
     DBOS.listen_queues([EVALUATIONS, evaluations_of(evaluator), TICKS] if listens else [])
     try:
@@ -147,7 +149,10 @@ async def launched(
         yield registered
     finally:
         await interrupt()
-        await _destroy()
+        # DBOS replaced the loop's executor, and takes its own along.
+        loop, fresh = asyncio.get_running_loop(), ThreadPoolExecutor(thread_name_prefix="clara-")
+        await loop.run_in_executor(fresh, lambda: DBOS.destroy(destroy_registry=True))
+        loop.set_default_executor(fresh)
         if engine is not None:
             engine.dispose()
 
@@ -182,10 +187,6 @@ def _plain_function(run: Workflow) -> Workflow:
     return workflow
 
 
-def runs_here(workflow_id: str) -> bool:
-    return workflow_id in _running
-
-
 async def step_apart(name: str, run: Workflow, *args: object) -> object:
     """Run one step of the workflow with its body outside DBOS's context, so that it may queue workflows."""
 
@@ -211,14 +212,6 @@ async def interrupt() -> None:
         await asyncio.sleep(0.05)  # the workflows around them need a turn of the loop to notice
 
 
-async def _destroy() -> None:
-    """End DBOS and give the loop a fresh executor: DBOS had replaced the default one."""
-    loop = asyncio.get_running_loop()
-    fresh = ThreadPoolExecutor(thread_name_prefix="clara-")
-    await loop.run_in_executor(fresh, lambda: DBOS.destroy(destroy_registry=True))
-    loop.set_default_executor(fresh)
-
-
 async def _register_queues(options: EngineOptions, evaluator: str) -> None:
     most_evaluations = max(options.global_evaluations, options.worker_evaluations)
     for name, worker, everywhere in (
@@ -233,13 +226,6 @@ async def _register_queues(options: EngineOptions, evaluator: str) -> None:
             polling_interval_sec=options.poll_seconds,
             on_conflict="always_update",
         )
-
-
-def _use_our_log() -> None:
-    logger = logging.getLogger("dbos")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-    logger.propagate = True
 
 
 _log = structlog.get_logger(__name__)
@@ -344,12 +330,11 @@ class Orphans:
     worker: str
     grace_seconds: float
     """A workflow that was just given to us is about to start; one that just ended is about to be recorded."""
-    runs_here: Callable[[str], bool] = runs_here
+    runs_here: Callable[[str], bool] = _running.__contains__
     clock: Callable[[], float] = time.monotonic
     _since: dict[str, float] = field(default_factory=dict)
 
     async def put_back(self) -> int:
-        """Queue again what has not run for the grace period and count it."""
         pending = await answered(
             DBOS.list_workflows_async(status="PENDING", executor_id=self.worker, load_input=False, load_output=False)
         )

@@ -80,10 +80,9 @@ async def resend_post(tick: Tick, challenge: Challenge) -> None:
 
 
 async def record_results(tick: Tick) -> None:
-    """Record how rounds ended, a few at each tick."""
     app, safe = tick.app, tick.safe
-    recorded = set(await tick.addresses(RECORDED))
-    waiting = [address for address in await tick.addresses(INDEX) if address not in recorded]
+    settled = {*await tick.addresses(RECORDED), *tick.still_open}
+    waiting = [address for address in await tick.addresses(INDEX) if address not in settled]
     index = await read_many(app.store, app.chain_id, Summary, index_key, waiting)
     closed = {to_address(a): one for a, one in index.items() if one.deadline < safe.timestamp}
     known = await known_results(app.store, app.chain_id, closed)
@@ -104,6 +103,5 @@ async def record_results(tick: Tick) -> None:
 
 
 async def record_new_claims(tick: Tick) -> None:
-    """A long past is read over several ticks."""
     async with tick.within(tick.limits.read_seconds, "Reading old claims"):
         await record_claims(tick.app.store, tick.app.chain, tick.safe)

@@ -1,7 +1,5 @@
 """Find what is due: read the challenges that changed or are due by the recorded state, and decide by `due`.
 
-Input: the events since the last tick, and the recorded state of every challenge that is not over.
-Output: the challenges that were read, with what is due.
 Invariant: a challenge that cannot be read is a problem of the report and stops no other; it is listed again at the next
 tick, as is one whose events are not deep yet.
 """
@@ -16,15 +14,16 @@ from typing import TypeVar
 
 import structlog
 
-from clara_eval.chain.model import Challenge, Checkpoint
+from clara_eval.chain.model import Challenge, ChallengeStatus, Checkpoint
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import Attempts, attempts_key, reason_of
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import Document, EvalStatus, Summary
+from clara_eval.documents.results import Document, EvalStatus
 from clara_eval.documents.store_keys import INDEX, index_key, status_key
 from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, is_over
 from clara_eval.service.duty import ANNOUNCED, OVER, Tick, due_now, unexpected
@@ -33,21 +32,6 @@ PLACE = "engine:changes"
 """Up to which safe block events are read, and the challenges to read again."""
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
-
-
-async def read_changes(tick: Tick) -> set[str] | None:
-    chain, head = tick.app.chain, tick.head
-    text = await tick.app.store.get(tick.app.chain_id, PLACE)
-    if not text:
-        return None
-    place = json.loads(text)
-    last = Checkpoint(place["block"], place["hash"])
-    if head.number - last.block_number > LONGEST_GAP_BLOCKS:
-        return None
-    if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
-        return None
-    first = min(last.block_number, tick.safe.number) + 1
-    return {*place["again"], *await chain.events.challenges_with_events(first, head)}
 
 
 async def save_changes(tick: Tick) -> None:
@@ -78,7 +62,6 @@ class Survey:
     """Summary, status and attempts of every challenge, as stored."""
 
     async def run(self) -> AsyncIterator[list[Found]]:
-        """Read first what may be ours to judge, then the others."""
         tick = self.tick
         await tick.apart("events", self._ask_for_changes())
         self.active = await tick.active()
@@ -86,9 +69,18 @@ class Survey:
             yield sorted(await self._read_all(group), key=lambda found: found[0].scoring_deadline)
 
     async def _ask_for_changes(self) -> None:
-        async with asyncio.timeout(self.tick.limits.read_seconds):
-            self.changed = await read_changes(self.tick)
-        self.tick.read_again.update(self.changed or ())
+        tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
+        async with asyncio.timeout(tick.limits.read_seconds):
+            text = await tick.app.store.get(tick.app.chain_id, PLACE)
+            place = json.loads(text) if text else None
+            if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
+                return
+            last = Checkpoint(place["block"], place["hash"])
+            if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
+                return
+            first = min(last.block_number, tick.safe.number) + 1
+            self.changed = {*place["again"], *await chain.events.challenges_with_events(first, head)}
+        tick.read_again.update(self.changed)
 
     async def _to_read(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
@@ -100,8 +92,10 @@ class Survey:
         others: list[Address] = []
         for address in waiting:
             try:
-                summary = self._stored(Summary, index_key(address))
-                state = RecordedChallenge.of(summary) if summary else None
+                text = self.texts.get(index_key(address))
+                state = RecordedChallenge.read(text) if text else None
+                if state is not None and state.deadline >= tick.safe.timestamp:
+                    tick.still_open.add(address)
                 if state is None or await self._must_read(state):
                     (ours if state is None or state.evaluator == app.evaluator else others).append(address)
             except Exception as bad:  # noqa: BLE001 - one broken row must not hide the other challenges
@@ -120,6 +114,8 @@ class Survey:
         """Whether the recorded state is too old to decide by, or something is due by it."""
         if self.changed is None or state.address in self.changed:
             return True
+        if state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline:
+            return False  # whatever is remembered of it
         memory = await self._memory(state)
         if is_over(state, memory, self.tick.app.evaluator):
             await self.tick.app.store.put(self.tick.app.chain_id, OVER + state.address, memory.status or "pending")
@@ -137,7 +133,8 @@ class Survey:
         app, address = self.tick.app, challenge.address
         status = self._stored(EvalStatus, status_key(address))
         state = status.status if status else None
-        attempts = Attempts(**json.loads(self.texts.get(attempts_key(address), "{}")))
+        text = self.texts.get(attempts_key(address))
+        attempts = read_stored(Attempts, text) if text else Attempts()
         review = await read_review(app.store, app.chain_id, address) if state == "review" else None
         is_signed = False
         if status is not None and challenge.evaluator != app.evaluator:

@@ -1,8 +1,6 @@
 """The store in SQL: the same statements for SQLite and Postgres, one class for each kind of data.
 
 Invariant: caps of spending are checked and a reservation written under one exclusive lock: they hold for all workers.
-Paid answers that arrive together are written in one statement: a caller continues when its answer is in the database,
-and a rejected row does not fail the rest of its batch.
 """
 
 from __future__ import annotations

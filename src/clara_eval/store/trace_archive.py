@@ -5,16 +5,16 @@ Invariant: the key is written last; a signed result is kept aside before another
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryFile
 from typing import IO
 
+from clara_eval.core.codec import read_stored
 from clara_eval.core.hashing import keccak_begun, plain_json
 from clara_eval.documents.store_keys import kept_key, status_key, trace_key
-from clara_eval.evaluation.trace.document import Approval, TraceWriter, render
+from clara_eval.evaluation.trace.document import Notes, TraceWriter, render
 from clara_eval.store.sql_store import PublicKeys
 
 _PART = 1_000_000
@@ -31,9 +31,9 @@ class TraceDraft:
     digest: str
     lines: IO[str]
 
-    def pieces(self, approvals: Iterable[Approval] = ()) -> Iterator[str]:
+    def pieces(self, notes: Notes | None = None) -> Iterator[str]:
         self.lines.seek(0)
-        return render((line.removesuffix("\n") for line in self.lines), self.digest, approvals)
+        return render((line.removesuffix("\n") for line in self.lines), self.digest, notes)
 
 
 @contextmanager
@@ -46,16 +46,14 @@ def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
         yield TraceDraft(writer.digest, lines)
 
 
-async def save_trace(
-    keys: PublicKeys, chain_id: int, address: str, pieces: Iterable[str] | AsyncIterable[str], digest: str
-) -> Archived:
+async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> Archived:
     """Write the pieces of `document.render`; writing twice changes nothing."""
     before = await archived_trace(keys, chain_id, address)
     if before is not None and before.digest != digest:
         await keys.put(chain_id, trace_key(address), "")
     buffer: list[str] = []
     size = parts = 0
-    async for piece in _each(pieces):
+    for piece in pieces:
         buffer.append(piece)
         size += len(piece)
         if size >= _PART:
@@ -68,28 +66,15 @@ async def save_trace(
     return Archived(digest, parts)
 
 
-async def _each(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
-    if isinstance(pieces, AsyncIterable):
-        async for piece in pieces:
-            yield piece
-        return
-    for piece in pieces:
-        yield piece
-
-
 async def archived_trace(keys: PublicKeys, chain_id: int, address: str) -> Archived | None:
     text = await keys.get(chain_id, trace_key(address))
-    return Archived(**json.loads(text)) if text else None
+    return read_stored(Archived, text) if text else None
 
 
 async def stream_trace(keys: PublicKeys, chain_id: int, address: str) -> AsyncIterator[str]:
     archived = await archived_trace(keys, chain_id, address)
     for part in range(archived.parts if archived else 0):
-        yield await trace_part(keys, chain_id, address, part)
-
-
-async def trace_part(keys: PublicKeys, chain_id: int, address: str, part: int) -> str:
-    return await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
+        yield await keys.get(chain_id, f"{trace_key(address)}:{part:05}") or ""
 
 
 async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import sha256_hex
-from clara_eval.evaluation.trace.document import Approval, TraceWriter, read_entries, render
+from clara_eval.evaluation.trace.document import Approval, Notes, Restart, TraceWriter, read_entries, render
 from clara_eval.evaluation.trace.trace_file import TraceFile
 
 BODIES = [("header", {"a": 1}), ("solution/0x1", {"text": "x < y & \u2028 z"}), ("ranking", [1.5, None, True])]
@@ -22,7 +22,7 @@ def document(bodies: list[tuple[str, object]], *notes: str) -> str:
     writer = TraceWriter()
     lines = [writer.line(key, body) for key, body in bodies]
     approvals = [Approval(writer.digest, 1_700_000_000 + number, "Ada", note) for number, note in enumerate(notes)]
-    return "".join(render(lines, writer.digest, approvals))
+    return "".join(render(lines, writer.digest, Notes(approvals)))
 
 
 def test_a_document_is_json_and_reads_back() -> None:
@@ -60,17 +60,32 @@ def test_any_changed_character_of_an_approval_is_refused(position: int, replacem
 def test_approvals_stand_after_the_digest_that_they_name() -> None:
     """They come back as written and leave the digest as it was; one of another result is refused, however it is hashed."""
     plain, approved = document(BODIES), document(BODIES, "looked at it", "and again")
-    found: list[Approval] = []
+    found = Notes()
     entries = list(read_entries(approved.splitlines(keepends=True), found))
     digest = entries[-1].hash
-    assert [(one.of, one.note) for one in found] == [(digest, "looked at it"), (digest, "and again")]
+    assert [(one.of, one.note) for one in found.approvals] == [(digest, "looked at it"), (digest, "and again")]
     assert json.loads(plain)["digest"] == json.loads(approved)["digest"] == digest
     assert [e.key for e in read_entries(plain.splitlines(keepends=True), found)] == [key for key, _ in BODIES]
-    assert len(found) == 2
+    assert found == Notes()
     *lines, _ = plain.splitlines(keepends=True)
-    of_another = "".join(render([], digest, [Approval("0x" + "11" * 32, 1, "Ada", "")])).splitlines(keepends=True)[-1]
+    of_another = "".join(render([], digest, Notes([Approval("0x" + "11" * 32, 1, "Ada", "")]))).splitlines(
+        keepends=True
+    )[-1]
     with pytest.raises(BadTrace, match="An approval names the result 0x11"):
         list(read_entries([*lines, of_another]))
+
+
+def test_restarts_are_noted_after_the_digest() -> None:
+    """They come back as written beside approvals; with another form or unknown keys they are refused."""
+    *lines, _ = document(BODIES).splitlines(keepends=True)
+    digest = list(read_entries(document(BODIES).splitlines(keepends=True)))[-1].hash
+    notes, found = Notes([Approval(digest, 7, "Ada", "")], [Restart(5, "1", "2", 3), Restart(5, "2", "1", 4)]), Notes()
+    ending = list(render([], digest, notes))[-1]
+    list(read_entries([*lines, ending], found))
+    assert found == notes
+    for change in (('"at":5', '"at":5.0'), ('"at"', '"about":1,"at"'), ('"answers":3,', ""), ("[{", "[[],{")):
+        with pytest.raises(BadTrace, match="The digest line"):
+            list(read_entries([*lines, ending.replace(*change)]))
 
 
 def test_the_changed_entry_is_named() -> None:

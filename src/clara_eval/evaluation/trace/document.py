@@ -1,15 +1,13 @@
-"""The trace as a document: one JSON file, one entry a line, each line chained to the one before (docs/trace-format.md).
-
-`hash` is the SHA-256 of the bytes of `entry` in the line, `prev` the hash of the line before, `digest` the last hash.
-"""
+"""The trace as a document: one JSON file, one entry a line, each line chained to the one before."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
+from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.core.strict_json import is_encodable
@@ -60,7 +58,30 @@ class Approval:
     note: str
 
 
-def render(lines: Iterable[str], digest: str, approvals: Iterable[Approval] = ()) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Another version of the program began the round; `finished_by` started it again."""
+
+    at: int
+    """By the chain's clock."""
+    begun_by: str
+    finished_by: str
+    answers: int
+    """Paid before, and used again."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """Said beside the result: the digest does not cover it."""
+
+    approvals: list[Approval] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
+
+
+RESTARTS = JsonCodec(list[Restart])
+
+
+def render(lines: Iterable[str], digest: str, notes: Notes | None = None) -> Iterator[str]:
     yield OPENING + "\n"
     waiting: str | None = None
     for line in lines:
@@ -69,23 +90,25 @@ def render(lines: Iterable[str], digest: str, approvals: Iterable[Approval] = ()
         waiting = line
     if waiting is not None:
         yield waiting + "\n"
-    yield _ending(digest, approvals) + "\n"
+    yield _ending(digest, notes or Notes()) + "\n"
 
 
-def _ending(digest: str, approvals: Iterable[Approval]) -> str:
+def _ending(digest: str, notes: Notes) -> str:
     previous, links = digest, []
-    for seq, approval in enumerate(approvals):
+    for seq, approval in enumerate(notes.approvals):
         text = plain_json({**asdict(approval), "prev": previous, "seq": seq})
         previous = sha256_hex(text.encode())
         links.append(f'{_BEFORE_HASH}{previous}","approval":{text}}}')
     told = f',"approvals":[{",".join(links)}]' if links else ""
+    if notes.restarts:
+        told += f',"restarts":{RESTARTS.text(notes.restarts)}'
     return f'],"digest":"{digest}"{told}}}'
 
 
-def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) -> Iterator[TraceEntry]:
+def read_entries(lines: Iterable[str], notes: Notes | None = None) -> Iterator[TraceEntry]:
     """Check and yield every entry; the first byte that is not as written is named with its entry.
 
-    Who approved the result is checked too, and added to `approvals`.
+    What is noted after the digest has its form, too, and is written into `notes`.
     """
     numbered = iter(enumerate(lines))
     _, opening = next(numbered, (0, ""))
@@ -104,9 +127,11 @@ def read_entries(lines: Iterable[str], approvals: list[Approval] | None = None) 
         if line.startswith("]"):
             if open_ended and seq:
                 raise BadTrace("A comma follows the last entry.", entry=f"#{seq - 1}")
-            found = _check_ending(line, previous, numbered)
-            if approvals is not None:
-                approvals += found
+            found = _read_ending(line, previous)
+            if notes is not None:
+                notes.approvals, notes.restarts = found.approvals, found.restarts
+            if next(numbered, None) is not None:
+                raise BadTrace("Something follows the digest.", entry="digest")
             return
         if not open_ended:
             raise BadTrace(f"Line {number + 1} follows an entry without a comma.", entry=f"#{seq}")
@@ -184,14 +209,17 @@ def _bad(text: str, seq: int, problem: str) -> BadTrace:
     return BadTrace(f"Entry {name} {problem}", entry=name)
 
 
-def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> list[Approval]:
-    """The approvals in the last line: it must be exactly what they and the entries give."""
+def _read_ending(line: str, digest: str) -> Notes:
+    """What is noted in the last line, which must be exactly what that and the entries give."""
+    notes = Notes()
     try:
-        links = _DECODER.decode("{" + line.removeprefix("],")).get("approvals", [])
-        found = [Approval(**{name: link["approval"][name] for name in _APPROVED}) for link in links]
+        told = _DECODER.decode("{" + line.removeprefix("],"))
+        links = [link["approval"] for link in told.get("approvals", [])]
+        notes.approvals += [Approval(**{name: link[name] for name in _APPROVED}) for link in links]
+        notes.restarts += RESTARTS.read(told.get("restarts", []))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        found = []  # the comparison below shows that the line is not readable
-    for approval in found:
+        notes = Notes()  # the comparison below shows that the line is not readable
+    for approval in notes.approvals:
         typed = (
             type(approval.at) is int
             and approval.at >= 0
@@ -202,8 +230,6 @@ def _check_ending(line: str, digest: str, rest: Iterator[tuple[int, str]]) -> li
             raise BadTrace(
                 f"An approval names the result {str(approval.of)[:80]}; this one is {digest}.", entry="approvals"
             )
-    if line != _ending(digest, found):
+    if line != _ending(digest, notes) or not is_encodable(RESTARTS.body(notes.restarts)):
         raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
-    if next(rest, None) is not None:
-        raise BadTrace("Something follows the digest.", entry="digest")
-    return found
+    return notes

@@ -12,7 +12,7 @@ from typing import IO, Self
 
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadTrace
-from clara_eval.evaluation.trace.document import Approval, read_entries
+from clara_eval.evaluation.trace.document import Notes, read_entries
 from clara_eval.judge.port import PaidAnswer
 
 
@@ -87,9 +87,9 @@ class Evidence(Mapping[str, object]):
         self._seq_of: dict[str, int] = {}
         self._single: dict[str, object] = {}
         """Of those asked for: what concerns the whole round and is asked for again and again."""
-        self.approvals: list[Approval] = []
+        self.notes = Notes()
         self.digest = ""
-        for entry in read_entries(self._kept(lines), self.approvals):
+        for entry in read_entries(self._kept(lines), self.notes):
             self._seq_of[entry.key] = entry.seq
             self.digest = entry.hash
 

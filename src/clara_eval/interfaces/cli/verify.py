@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.amounts import show_amount, show_moment
 from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Foreseen, Rejudged, calibrate_labels, rejudge
 from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, verified_document, verify_any
 from clara_eval.config.settings import Settings
@@ -98,7 +98,12 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
     print_lines(
         f"entries  {checked.entries}",
         *(f"chain    {point}" for point in compared),
-        *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.approvals),
+        *(f"approved by {safe(one.by, 80)}: {safe(one.note or 'no note', 500)}" for one in checked.notes.approvals),
+        *(
+            f"begun by {safe(one.begun_by, 80)}; started again {show_moment(one.at)} by {safe(one.finished_by, 80)}, "
+            f"with {one.answers} answers that were paid before"
+            for one in checked.notes.restarts
+        ),
         *map(_signatures, checked.judges),
     )
 

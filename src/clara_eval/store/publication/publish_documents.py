@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Protocol
 
+from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.documents.store_keys import (
@@ -77,7 +78,7 @@ async def publish_documents(
     if digest is None:
         return False
     text = await store.get(chain_id, _progress_key(place, address))
-    found = _Progress(**json.loads(text)) if text else _Progress(digest)
+    found = read_stored(_Progress, text) if text else _Progress(digest)
     found = progress = found if found.digest == digest else _Progress(digest)
     if traces_public and not progress.evidence:
         progress = await _put_evidence(store, place, chain_id, address, progress)
@@ -132,7 +133,6 @@ async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str)
 
 
 async def forget_published(store: PublicKeys, place: Publication, chain_id: int, address: str) -> None:
-    """Forget the progress, so that everything is put again."""
     await _remember(store, place, chain_id, address, _Progress(""))
 
 
@@ -153,7 +153,7 @@ async def unpublished(
     for place in places:
         start = _progress_key(place, "")
         told = {
-            key.removeprefix(start): _Progress(**json.loads(text)) for key, text in await store.items(chain_id, start)
+            key.removeprefix(start): read_stored(_Progress, text) for key, text in await store.items(chain_id, start)
         }
         found += [
             (place, address)
