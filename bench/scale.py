@@ -111,7 +111,7 @@ async def judged(place: Path, entries_count: int) -> dict[str, Any]:
         for name in ("lines", "max_complexity", "documented_share")
     ]
     config = json.dumps({"version": 1, "judge": "rules", "features": features, "criteria": "Simple."}).encode()
-    venue = FolderVenue.of(contents, config, (5000, 3000, 2000))
+    venue = FolderVenue.of(contents, config, (5000, 3000, 2000), "", "")
     by_uri = {one.uri: Received.of(Fetched(one.content, one.media_type, immutable=False)) for one in contents}
     evidence: dict[str, Any] = {
         f"solution/{one.account}": {"received": RECEIVED.body(by_uri[one.solution_uri])} for one in venue.folder.entries

@@ -90,7 +90,7 @@ async def live(chain: LocalChain, pages: dict[str, list[str]]) -> None:
     await chain.move_time(DAY + 1)
     await _operate(operator, address, chain.rpc_url)
     poster.say("## After the deadline")
-    await poster.run("challenge", "watch", address)
+    await poster.run("status", address, "--watch")
     await poster.run("leaderboard", address)
     await poster.run("score", address, bob.address)
     await poster.run("verify", address, "--rpc", chain.rpc_url)

@@ -1,12 +1,16 @@
-"""The three challenges under examples/ are complete, usable, and tell good work from bad."""
+"""The four challenges under examples/ are complete, usable, and tell good work from bad."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from clara_eval.actions.harness import check_harness
 from clara_eval.config.eval_config import collect_problems
@@ -18,9 +22,16 @@ from clara_eval.harness import (
     MissingEngine,
 )
 from clara_eval.harness.model import SUFFIXES
+from clara_eval.interfaces.cli import app
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-HARNESSES = {"gas-golf": "harness.sol", "fee-curve": "harness.sol", "rate-limiter": "harness.hidden.js"}
+HARNESSES = {
+    "gas-golf": "harness.sol",
+    "fee-curve": "harness.sol",
+    "rate-limiter": "harness.hidden.js",
+    "merge-ranges": "harness.py",
+}
+MERGE = EXAMPLES / "merge-ranges"
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +60,7 @@ def test_the_config_is_usable_and_holds_the_harness_beside_it(name: str) -> None
     assert collect_problems(text) == []
     public = harness_of(name, "harness.public.js" if name == "rate-limiter" else "")
     assert json.loads(text)["harness"]["source"] == public.source
-    assert len(list((EXAMPLES / name / "submissions").iterdir())) == 5
+    assert len(list((EXAMPLES / name / "submissions").iterdir())) == (3 if name == "merge-ranges" else 5)
 
 
 @pytest.mark.parametrize("name", HARNESSES)
@@ -86,6 +97,59 @@ def test_the_hidden_tests_of_the_rate_limiter_find_the_seam(machine: Machine) ->
     assert [one.outcome for one in found.values()] == ["passed", "passed", "failed"]
     failed = [call.name for call in found["fixed_window"].calls if call.outcome != "passed"]
     assert failed == ["metric_burst", "test_any_window_not_only_whole_ones"]
+
+
+def called(*words: str | Path) -> str:
+    """What a command prints; it ends well."""
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False, env={"COLUMNS": "80"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_harness_page_runs_as_written(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commands end well, the rehearsal with a ranking and what each test said, and `judge` ranks alike."""
+    needed(machine, harness_of("merge-ranges"))
+    page = (EXAMPLES.parent / "docs" / "guides" / "harness.md").read_text(encoding="utf-8")
+    enter, *lines = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)[0].replace("\\\n", "").splitlines()
+    assert enter == "cd examples/merge-ranges"
+    shutil.copytree(MERGE, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    check, rehearse, judge = (shlex.split(line)[1:] for line in lines)
+    assert check == ["harness", "check", "harness.py", "--reference", "reference.py"]  # run by the test above
+    shown = called(*rehearse)
+    wrong = shown[shown.index("submissions/wrong.py") :].split("Leaderboard")[0]
+    assert "test_known                   passed" in wrong
+    assert "test_touching                failed" in wrong
+    assert "test_touching: AssertionError: merge([[1, 2], [2, 5], [7, 7]]" in wrong
+    places = re.findall(r"^(\d)  \S*?(good|slow|wrong)\.py +(\d)/5", shown, re.MULTILINE)
+    assert places == [("1", "good", "5"), ("2", "slow", "5"), ("3", "wrong", "1")]
+    assert "winners above this line" in shown
+    called(*judge)
+    judged = json.loads((tmp_path / "copy" / "judged" / "scores.json").read_text(encoding="utf-8"))
+    assert [row["id"] for row in judged["rankings"]] == ["good.py", "slow.py", "wrong.py"]
+    failed = ["test_drawn", "test_many", "test_refuses_a_pair_the_wrong_way_ro", "test_touching"]
+    assert sorted(name[:36] for name in judged["rankings"][2]["executed"]["failed"]) == failed
+
+
+def test_a_hidden_harness_is_rehearsed_and_written_nowhere(machine: Machine, tmp_path: Path) -> None:
+    """`--harness` runs the document that `harness hash` wrote; neither it nor its source is in the typed config."""
+    needed(machine, harness_of("merge-ranges"))
+    config, hidden, typed = tmp_path / "config.json", tmp_path / "hidden.json", tmp_path / "typed.json"
+    secret_tests = tmp_path / "secret.py"
+    secret_tests.write_text("def test_touching(s):\n    assert len(s.merge([[1, 2], [2, 5]])) == 1\n", encoding="utf-8")
+    public = json.loads((MERGE / "eval-config.json").read_text(encoding="utf-8"))
+    secret = {"language": "python", "hidden": True, "ifNotRevealed": "fail"}
+    features = [{"name": "tests_passed"}]
+    config.write_text(json.dumps({**public, "features": features, "harness": secret}), encoding="utf-8")
+    called("harness", "hash", secret_tests, "--out", hidden)
+    samples = [word for name in ("good", "wrong") for word in ("--sample", MERGE / "submissions" / f"{name}.py")]
+    words = ["config", "rehearse", config, "--harness", hidden, *samples, "--write", typed, "--json"]
+    found = json.loads(called(*words))
+    assert [Path(row["id"]).stem for row in found["ranking"]] == ["good", "wrong"]
+    good, wrong = found["readings"]
+    assert {test["outcome"] for test in good["tests"]} == {"passed"}
+    assert [(test["name"], test["outcome"]) for test in wrong["tests"]] == [("test_touching", "failed")]
+    assert json.loads(typed.read_text(encoding="utf-8"))["harness"] == secret
 
 
 SOLIDITY = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.20;\n"

@@ -107,7 +107,7 @@ async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, 
         assert local_chain.evaluator.address in said
         assert "Send it enough ETH" in " ".join(said.split())
         await local_chain.node.rpc("anvil_setBalance", local_chain.evaluator.address, hex(10**18))
-        assert "posted, and deep enough" in await run("An empty wallet.")
+        assert "posted and confirmed" in await run("An empty wallet.")
         assert "bytes to copy.db" in await run("Back up")
         assert "complete  100 %" in await run("Restore")
         (place / "password").write_text("correct horse battery staple\n")

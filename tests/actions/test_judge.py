@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import clara_eval
 from clara_eval.actions.folder_entries import entries_of, read_entries
 from clara_eval.actions.judge import JudgeRequest, judge_entries, quote_judging
-from clara_eval.actions.verify import verify_any, verify_trace
+from clara_eval.actions.verify import verify_any
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, BadTrace, ConfigError, NotFound
@@ -255,13 +255,11 @@ async def test_both_verifiers_hold_the_trace_of_a_folder_and_refuse_a_forged_one
 
 
 async def test_a_folder_is_not_a_challenge(tmp_path: Path) -> None:
-    """Who asks for a challenge, or for a comparison with a chain, is told that this is a folder."""
+    """Who asks for a comparison with a chain is told that no chain knows a folder."""
     await judged_lines(tmp_path / "out")
     trace = str(tmp_path / "out" / "trace.json")
     settings = Settings.from_env({})
     assert isinstance(await verify_any(trace, settings), CheckedFolder)
-    with pytest.raises(BadTrace, match="folder"):
-        await verify_trace(trace, settings)
     with pytest.raises(BadTrace, match="No chain"):
         await verify_any(trace, settings, rpc="http://127.0.0.1:1")
 

@@ -12,11 +12,11 @@ from tests.support.faulty_node import FaultyNode, longest_range
 from tests.support.ipfs_node import LocalIpfsNode
 from tests.support.rounds import closed_round
 from tests.support.step_worker import KILLED, PACE, StepWorkers
+from tests.support.verified import verify_trace
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.publication import publish_missing
-from clara_eval.actions.verify import verify_trace
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.challenge_index import save_summary

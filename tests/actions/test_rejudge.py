@@ -15,11 +15,11 @@ import pytest
 from tests.support.fake_endpoint import FakeEndpoint
 from tests.support.scripted_judge import scripted_words
 from tests.support.step_worker import PACE
+from tests.support.verified import verify_trace
 from typer.testing import CliRunner
 
 from clara_eval.actions.calibrate import Foreseen, decided_numbers, draw, rejudge
 from clara_eval.actions.evaluate import evaluate
-from clara_eval.actions.verify import verify_trace
 from clara_eval.app import open_app
 from clara_eval.challenges.replay import Checked
 from clara_eval.config.settings import Settings

@@ -114,10 +114,10 @@ def _only_child(pid: int) -> int:
 async def test_warp_moves_time_by_a_duration_and_refuses_the_past() -> None:
     """The answer is the new time of the chain; a moment before it is refused with exit code 2."""
     async with Anvil() as node:
-        code, out, _ = await _run("warp", "12h", "--rpc", node.rpc_url, "--json")
+        code, out, _ = await _run("--warp", "12h", "--rpc", node.rpc_url, "--json")
         moved = json.loads(out)
         assert (code, moved["movedSeconds"]) == (0, 12 * 3600)
-        code, _, err = await _run("warp", "--to", str(moved["time"]), "--rpc", node.rpc_url)
+        code, _, err = await _run("--to", str(moved["time"]), "--rpc", node.rpc_url)
     assert code == 2
     assert "only moves forward" in err
 
@@ -125,17 +125,16 @@ async def test_warp_moves_time_by_a_duration_and_refuses_the_past() -> None:
 async def test_warp_goes_to_a_moment() -> None:
     """`--to` mines a block at exactly that time and says it."""
     async with Anvil(AnvilOptions(start_at=2_000_000_000)) as node:
-        code, out, _ = await _run("warp", "--to", "2000086400", "--rpc", node.rpc_url)
+        code, out, _ = await _run("--to", "2000086400", "--rpc", node.rpc_url)
     assert (code, out) == (0, "It is now 2033-05-19 03:33:20 UTC (2000086400).\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("warp",), "how far"),
-        (("warp", "12h", "--to", "5"), "either"),
-        (("warp", "soon"), "not a duration"),
-        (("warp", "1h", "--rpc", "http://127.0.0.1:1"), "No node answers"),
+        (("--warp", "12h", "--to", "5"), "either"),
+        (("--warp", "soon"), "not a duration"),
+        (("--warp", "1h", "--rpc", "http://127.0.0.1:1"), "No node answers"),
         (("--port", "--port"), "--port"),
         (("--agents", "0"), "--agents"),
     ],

@@ -42,7 +42,7 @@ def test_a_worker_that_was_lost_is_not_ready(machine: Machine, monkeypatch: pyte
     failed = look_at(machine, "javascript")
     assert failed.state == "failed"
     assert "took longer" in failed.reason
-    assert "harness prepare" in failed.remedy
+    assert "check --engines" in failed.remedy
 
 
 def test_what_is_not_installed_is_missing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ class Linked:
 
     @property
     def venue(self) -> FolderVenue:
-        return FolderVenue.of(self.contents, CONFIG.encode(), (6000, 4000))
+        return FolderVenue.of(self.contents, CONFIG.encode(), (6000, 4000), "", "")
 
     @property
     def contents(self) -> list[NamedContent]:

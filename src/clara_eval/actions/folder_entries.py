@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -35,9 +35,14 @@ def read_entries(source: str) -> list[NamedContent]:
     return checked_entries(found, source)
 
 
-def checked_entries(found: list[NamedContent], source: str) -> list[NamedContent]:
+def sample_entries(files: Sequence[Path]) -> list[NamedContent]:
+    """Each file or folder as an entry, known by its path."""
+    return checked_entries([_entry_at(one, str(one)[-LONGEST_ID:]) for one in files], "--sample", least=0)
+
+
+def checked_entries(found: list[NamedContent], source: str, least: int = 2) -> list[NamedContent]:
     """Refuse what cannot be compared: no entries, one, too many, or an id twice."""
-    if len(found) < 2:
+    if len(found) < least:
         told = "There are no entries" if not found else f"There is one entry, {_shown(found[0].id)},"
         raise BadInput(
             f"{told} in {_shown(source)}: at least two are compared.",

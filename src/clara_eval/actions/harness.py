@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -212,6 +213,15 @@ def starter_files(language: str) -> dict[str, bytes]:
     return {f"{name}{ending}": (folder / f"{name}{ending}.txt").read_bytes() for name in ("harness", "solution")}
 
 
+def with_harness(config: bytes, file: Path | None) -> bytes:
+    """The config with this harness, a source or a hidden document, in the place of its own."""
+    if file is None:
+        return config
+    harness = _harness(file, "")
+    changed = json.loads(config) | {"harness": {"language": harness.language, "source": harness.source}}
+    return json.dumps(changed, ensure_ascii=False).encode()
+
+
 def run_document(executed: Executed) -> dict[str, object]:
     return {
         "outcome": executed.outcome.value,
@@ -226,12 +236,12 @@ def run_document(executed: Executed) -> dict[str, object]:
 
 async def run_public(
     machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: ProgramSource | None = None
-) -> tuple[Harness | None, Executed | None]:
+) -> Executed | None:
     """Run a text, or the source of an archive by language, under the public harness of a config."""
     spec = config.harness
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
     program = program_of(harness, config.language or guess_language(text), schema, source or (lambda _: text))
-    return harness, await run_here(machine, harness, program) if program else None
+    return await run_here(machine, harness, program) if program else None
 
 
 def engines(settings: Settings) -> dict[str, dict[str, str]]:
@@ -258,7 +268,7 @@ def _harness(file: Path, language: str) -> Harness:
         return read_harness_document(_bytes(file)).harness
     name = language or SUFFIXES.get(file.suffix.lower(), "")
     if not name:
-        raise BadInput(f"{file} does not say its language.", remedy="Name it .sol or .js, or give --language.")
+        raise BadInput(f"{file} does not say its language.", remedy="Name it .py, .js or .sol, or give --language.")
     return Harness(language_of(name, "The language"), _text(file))
 
 

@@ -13,7 +13,7 @@ from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_c
 from clara_eval.app import open_fetch, open_machine
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.config.eval_config import EvalConfig, parse_eval_config
+from clara_eval.config.eval_config import EvalConfig, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.results import EvalStatus
@@ -47,6 +47,10 @@ class JudgeRequest:
     title: str = ""
     llms: Mapping[str, ConnectedLlm] | None = None
     """Models of the caller, by their names among the judges."""
+    problem: str = ""
+    """The task, in the poster's words."""
+    is_rehearsal: bool = False
+    """Any number of entries; without a model, what tools measure."""
 
 
 def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, ConnectedLlm]]:
@@ -74,7 +78,7 @@ async def judge_entries(
 ) -> Judged:
     """Judge all entries and write trace, scores and leaderboards to `out`; a second call continues the first."""
     config, settings = _checked(request, settings)
-    venue = FolderVenue.of(request.contents, request.config, _payout(request), request.title)
+    venue = FolderVenue.of(request.contents, request.config, _payout(request), request.title, request.problem)
     with _alone(out):
         async with _opened(settings, out, request.llms or {}) as pool:
             status = StatusWriter(pool.store, 0, venue.given.name, listener=progress)
@@ -113,9 +117,10 @@ def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Set
         raise BadInput(
             "The config has a hidden harness, which only a challenge on chain commits to.",
             path="$.harness",
-            remedy="Write the harness into the config.",
+            remedy="Name its file with --harness.",
         )
-    if missing_model(config, settings.judges):
+    is_measured = request.is_rehearsal and any(one.source == "measured" for one in compile_schema(config)[0].judged)
+    if missing_model(config, settings.judges) and request.contents and not is_measured:
         raise BadInput(
             "The config asks for what only a language model can tell, and no judge is one.",
             path="judges",
@@ -128,11 +133,11 @@ def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Set
 def _payout(request: JudgeRequest) -> tuple[int, ...]:
     count = len(request.contents)
     winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
-    if not 0 < winners <= count:
+    if not 0 < winners <= count and not request.is_rehearsal:
         raise BadInput(
             f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
         )
-    return checked_payout(winners, None)
+    return checked_payout(max(1, winners), None)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +49,7 @@ class Judged:
     document: Mapping[str, Any]
     """What `scores.json` holds."""
     cost_usd: float
+    result: EvaluationResult = field(repr=False)
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> None:
@@ -83,9 +84,8 @@ def judged(venue: FolderVenue, result: EvaluationResult, digest: str, cost: floa
     ]
     told = _with_ids(document | {"winnerCount": venue.folder.winner_count, "costUsd": round(cost, 6)}, venue.ids)
     fields = JudgedEntry.__slots__
-    return Judged(
-        tuple(JudgedEntry(**{name: row[name] for name in fields}) for row in told["rankings"]), digest, told, cost
-    )
+    ranking = tuple(JudgedEntry(**{name: row[name] for name in fields}) for row in told["rankings"])
+    return Judged(ranking, digest, told, cost, result)
 
 
 def _reasons(result: EvaluationResult, order: Sequence[str]) -> dict[str, str]:

@@ -156,9 +156,9 @@ async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig |
         return ()
     if spec.hidden and not is_committed:
         raise BadInput(
-            "The harness is hidden, but nothing commits to it.",
+            "The harness is hidden, and its hash is not given.",
             path="privateSetHash",
-            remedy="Give what `clara-eval harness hash` prints, and keep the document that it makes.",
+            remedy="Give the hash that `clara-eval harness hash H --out FILE` prints, and keep FILE.",
         )
     if is_committed and not spec.hidden:
         raise BadInput(

@@ -36,7 +36,7 @@ class _Tools:
 
     async def facts(self, text: str, source: ProgramSource) -> dict[str, Value]:
         """What tools say about a submission; inputs that the final run draws by its seed are others here."""
-        _, executed = await run_public(self.ports.machine, self.config, self.schema, text, source)
+        executed = await run_public(self.ports.machine, self.config, self.schema, text, source)
         static = await asyncio.to_thread(measure, text, self.config.language or guess_language(text))
         known = {**static, **executed_values(self.schema, executed)}
         return {one.name: known.get(one.name) for one in self.schema.judged if one.source == "measured"}

@@ -1,66 +1,73 @@
-"""Rehearse a config: compile it, try it on sample texts, and type every feature; nothing is kept."""
+"""Rehearse a config: judge samples in a folder that is thrown away, and type every feature."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from clara_eval.actions.harness import run_public
+from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries
 from clara_eval.actions.quote import missing_model
-from clara_eval.app import open_machine, open_reader
-from clara_eval.config.eval_config import (
-    EvalConfig,
-    FeatureSchema,
-    compile_schema,
-    parse_eval_config,
-    with_types,
-)
+from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import ZERO_ADDRESS
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
-from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.submission import Submission
-from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts, extract_features
-from clara_eval.harness import Machine
+from clara_eval.evaluation.folder import account_of
+from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.judge.comparison import describe
-from clara_eval.judge.extraction import type_names
-from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.submissions.model import Solution
+from clara_eval.judge.providers.registry import models_of, parse_jury
 
 _ONLY_FOR = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    schema: FeatureSchema
-    typed_by: dict[str, str]
-    """The model that typed a feature, by the feature's name."""
-    readings: dict[str, SubmissionFacts]
-    """What was read in each text."""
+    judged: Judged
+    document: dict[str, object]  # what `--json` prints
+    descriptions: list[str]  # each feature as the judge is told about it
     typed_config: str
     """The poster's document with every feature typed; reading it again gives this very schema."""
-    warnings: list[str]
-
-    @property
-    def descriptions(self) -> dict[str, str]:
-        """Each feature as the judge is told about it."""
-        return {feature.name: describe(feature) for feature in self.schema.features}
 
 
-async def rehearse(config: EvalConfig, texts: Mapping[str, str], settings: Settings, judges: str = "") -> Rehearsal:
-    """Compile, type and read as an evaluation would; `judges` replace the operator's jury."""
-    schema, untyped = compile_schema(config)
-    typed_by: dict[str, str] = {}
-    async with open_reader(settings, judges) as asker:
-        if untyped and asker is not None:
-            schema = with_types(schema, await type_names(asker, config, untyped))
-            typed_by = dict.fromkeys(untyped, asker.name)
-        with closing(open_machine(settings)) as machine:
-            readings = {name: await _read(asker, machine, schema, config, name, text) for name, text in texts.items()}
-    warnings = missing_model(config, judges or settings.judges)
-    return Rehearsal(schema, typed_by, readings, typed_config(config, schema), warnings)
+async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings) -> Rehearsal:
+    """Judge the samples of a request, whose config may hold a harness that `config` hides; nothing is kept."""
+    judges = request.judges or settings.judges
+    with TemporaryDirectory(prefix="clara-rehearsal-") as folder:
+        found = await judge_entries(replace(request, is_rehearsal=True), settings, Path(folder))
+    result, warnings = found.result, missing_model(config, judges)
+    typed_by = {name: models_of(parse_jury(judges))[0].text for name in result.typed_by_model}
+    is_ranked = len(request.contents) > 1 and not warnings
+    document = {
+        **result.schema.to_json(),
+        "typedBy": typed_by,
+        "readings": _readings([one.id for one in request.contents], result),
+        "ranking": [to_camel_json(row) for row in found.ranking if is_ranked],
+        "warnings": warnings,
+    }
+    told = {one.name: describe(one) for one in result.schema.features}
+    lines = [text + (f"  (typed by {typed_by[name]})" if name in typed_by else "") for name, text in told.items()]
+    return Rehearsal(found, document, lines, typed_config(config, result.schema))
+
+
+def _readings(files: Sequence[str], result: EvaluationResult) -> list[dict[str, object]]:
+    """What was read in each sample, what each function of the harness said, and what was printed."""
+    runs = result.execution.executed if result.execution else {}
+    found: list[dict[str, object]] = []
+    for file in files:
+        facts, run = result.features.get(account_of(file)), runs.get(account_of(file))
+        found.append(
+            {
+                "file": file,
+                "facts": facts.vector.as_dict() if facts else {},
+                "texts": dict(facts.text) if facts else {},
+                "flags": [flag.sentence for flag in facts.flags] if facts else [],
+                "tests": [call.to_json() for call in run.calls if call.kind != "setUp"] if run else [],
+                "said": [run.detail, *run.logs] if run and run.detail else list(run.logs) if run else [],
+            }
+        )
+    return found
 
 
 def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
@@ -78,17 +85,3 @@ def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
     if again != schema or untyped:
         raise BadInput("The typed config does not read back as the same schema.", remedy="Type the features by hand.")
     return text
-
-
-async def _read(
-    asker: StructuredLlm | None, machine: Machine, schema: FeatureSchema, config: EvalConfig, name: str, text: str
-) -> SubmissionFacts:
-    content = text.encode()
-    digest = keccak_hex(content)
-    submission = Submission(ZERO_ADDRESS, 0, name, digest, 0, 1)
-    solution = Solution(
-        submission, content, text, "text/plain", digest, sha256_hex(content), "content", True, config.language
-    )
-    harness, executed = await run_public(machine, config, schema, text)
-    reading = ReadingContext(ZERO_ADDRESS, "0x" + "00" * 32, config.language, harness=harness)
-    return await extract_features(asker, schema, solution, reading, executed)

@@ -225,6 +225,7 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
         run = ExecutedRun(**run.model_dump(include=set(ExecutedRun.model_fields)))
         run.outcome = run.outcome[:40]
         run.metrics = {feature_name(name): value for name, value in run.metrics.items()}
+        run.failed = {feature_name(name): feature_name(how).replace("_", " ") for name, how in run.failed.items()}
     known = row.model_dump(include=set(RankedEntry.model_fields))
     known |= {
         "address": to_address(row.address),

@@ -311,7 +311,7 @@ async def try_draft(caller: Caller, address: str, text: str) -> TryResult:
     config = read_metadata(await caller.contents.fetch(challenge.challenge_uri), challenge.eval_config_hash).config
     schema, _ = compile_schema(config)
     with closing(open_machine(caller.settings)) as machine:
-        _, executed = await run_public(machine, config, schema, text)
+        executed = await run_public(machine, config, schema, text)
     static = await asyncio.to_thread(measure, text, config.language or guess_language(text))
     values = {name: static[name] for name in schema.names if name in static} | executed_values(schema, executed)
     logs = "\n".join(executed.logs) if executed else ""

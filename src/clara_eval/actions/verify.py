@@ -140,14 +140,6 @@ async def _from_scores(address: Address, settings: Settings) -> TraceFile:
     return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
 
 
-async def verify_trace(source: str, settings: Settings, *, rpc: str | None = None) -> Checked:
-    """Replay the trace of a challenge; an address with a node means the trace that its post commits to."""
-    checked = await verify_any(source, settings, rpc=rpc)
-    if isinstance(checked, CheckedFolder):
-        raise BadTrace("This is the trace of a folder, not of a challenge.", entry="header")
-    return checked
-
-
 async def verify_any(source: str, settings: Settings, *, rpc: str | None = None) -> Checked | CheckedFolder:
     """Replay the trace of a challenge or of a folder, which no chain knows."""
     if rpc is not None and _is_address(source):

@@ -1,9 +1,9 @@
-"""Models for rehearsals and calibration, with the cap of one challenge."""
+"""Models for calibration and attacks, with the cap of one challenge."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from clara_eval.challenges.model_pool import ModelPool
@@ -11,11 +11,9 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import micro_usd
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.admission import RetryPolicy
-from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.budgets import RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, no_price
-from clara_eval.judge.port import PaidAnswer, Prompt
+from clara_eval.judge.port import Prompt
 from clara_eval.judge.providers.registry import (
     build_llm,
     models_of,
@@ -58,23 +56,6 @@ async def check_judges(settings: Settings) -> int:
 
 
 @asynccontextmanager
-async def open_reader(settings: Settings, judges: str = "") -> AsyncIterator[StructuredLlm | None]:
-    """Open the first model of the jury without keeping answers; None if the jury has no model."""
-    models = models_of(parse_jury(judges or settings.judges))[:1]
-    if not models:
-        yield None
-        return
-    llm = build_llm(models[0], settings)
-    card = price_cards(settings, models)[models[0].text]
-    budget = RunBudget(None if card == FREE else micro_usd(settings.budget_per_challenge_usd))
-    try:
-        line = CachedLlm(llm, _NoBook(), run="rehearsal", budget=budget, card=card, policy=RetryPolicy(tries=3))
-        yield StructuredLlm(line, token_limits(settings, models))
-    finally:
-        await llm.close()
-
-
-@asynccontextmanager
 async def open_jury(
     settings: Settings, judges: str = ""
 ) -> AsyncIterator[tuple[dict[str, StructuredLlm | None], SqlStore]]:
@@ -97,14 +78,3 @@ async def open_jury(
             )
         finally:
             await pool.close()
-
-
-class _NoBook:
-    async def answers(self, _requests: Sequence[str]) -> dict[str, PaidAnswer]:
-        return {}
-
-    async def answered(self, _requests: Sequence[str]) -> set[str]:
-        return set()
-
-    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        return paid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.chain.winners import post_scores_calldata
@@ -61,6 +61,9 @@ async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, object]:
         return earlier
     cid = earlier.get("traceCid") if earlier.get("traceDigest") == found.digest else None
     scores = scores_document(challenge, found.result, found.winners, found.digest, cid)
+    if case.options.settings.traces_public == "never":  # nor the names of tests in a harness that was hidden
+        for row in cast("list[dict[str, Any]]", scores["rankings"]):
+            row["executed"] = row["executed"] and {**row["executed"], "failed": {}}
     return {**scores, "misplaced": await misplaced(case, found.result)}
 
 

@@ -15,14 +15,7 @@ from clara_eval.core.address import to_checksum
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
 from clara_eval.devnet.anvil import LOCAL_CHAIN_ID, Anvil, AnvilOptions, DevAccount, DevNode
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.interfaces.cli.output import JsonFlag, emit_json
-
-app = typer.Typer(
-    help="Run a local chain with every contract deployed; move its time.",
-    invoke_without_command=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+from clara_eval.interfaces.cli.output import emit_json
 
 _FIXED_ACCOUNTS = 3
 """Owner, poster and evaluator."""
@@ -30,36 +23,31 @@ _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _LONGEST_WARP = 100 * 365 * 86400
 
 
-@app.callback()
 def devnet(
-    context: typer.Context,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the node; 0 takes a free one.")] = 0,
     agents: Annotated[int, typer.Option(min=1, max=200, help="Registered agents with a funded wallet.")] = 7,
     block_time: Annotated[
         int | None, typer.Option(min=1, help="Seconds between blocks; without it each transaction is mined at once.")
     ] = None,
+    warp: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Move the time of a running one: 90, 30m, 12h, 7d, 1w.")
+    ] = None,
+    to: Annotated[int | None, typer.Option(help="Move it to this unix time instead.")] = None,
+    rpc: Annotated[str | None, typer.Option(help="The running node; CLARA_RPC_URL if not given.")] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of exports.")] = False,
 ) -> None:
-    """Start a local chain, deploy everything, print the settings, and run until Ctrl-C."""
-    if context.invoked_subcommand is not None:
+    """Start a local chain, deploy everything, print the settings, and run until Ctrl-C; or move its time."""
+    if warp is not None or to is not None:
+        _move(warp, to, rpc, json_output=json_output)
         return
-
     options = AnvilOptions(port=port, accounts=agents + _FIXED_ACCOUNTS)
     asyncio.run(_run(options, block_time, json_output=json_output))
 
 
-@app.command()
-def warp(
-    duration: Annotated[str | None, typer.Argument(metavar="DURATION", help="How far: 90, 30m, 12h, 7d, 1w.")] = None,
-    to: Annotated[int | None, typer.Option(help="Move to this unix time instead.")] = None,
-    rpc: Annotated[str | None, typer.Option(help="The node; CLARA_RPC_URL if not given.")] = None,
-    json_output: JsonFlag = False,
-) -> None:
+def _move(duration: str | None, to: int | None, rpc: str | None, *, json_output: bool) -> None:
     """Move the time of a running devnet forward."""
-    if (duration is None) == (to is None):
-        raise BadInput(
-            "It is not clear how far to move.", remedy="Give either a duration such as 12h, or --to with a unix time."
-        )
+    if duration is not None and to is not None:
+        raise BadInput("It is not clear how far to move.", remedy="Give either --warp or --to.")
     seconds = None if duration is None else parse_duration(duration)
     urls = (rpc,) if rpc else Settings.from_env().rpc_urls
     if not urls:
@@ -167,7 +155,7 @@ async def _announce(chain: LocalChain, *, json_output: bool) -> None:
     typer.echo(
         f"A local chain answers at {chain.rpc_url}. Its keys are public: never send real money to them.\n"
         "To act as poster or agent, set CLARA_WALLET_KEY to one of the keys. "
-        f"To move time: clara-eval devnet warp 12h --rpc {chain.rpc_url}\n"
+        f"To move time: clara-eval devnet --warp 12h --rpc {chain.rpc_url}\n"
         "Ctrl-C ends it.",
         err=True,
     )

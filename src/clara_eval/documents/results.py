@@ -185,6 +185,7 @@ class ExecutedRun(Document):
     gas: int | None = Field(None, description="Of all functions of the harness together, in Solidity.")
     fuel: int | None = Field(None, description="The same in JavaScript and Python.")
     metrics: dict[str, int | float | None] = Field({}, description="What each `metric_…` function returned.")
+    failed: dict[str, str] = Field({}, description="How the first 20 functions ended that did not pass, by name.")
 
 
 class RankedEntry(Document):

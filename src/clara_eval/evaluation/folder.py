@@ -72,14 +72,14 @@ class FolderVenue:
 
     @classmethod
     def of(
-        cls, contents: Sequence[NamedContent], config: bytes, payout_bps: Sequence[int], title: str = ""
+        cls, contents: Sequence[NamedContent], config: bytes, payout_bps: Sequence[int], title: str, problem: str
     ) -> FolderVenue:
         found = [
             FolderEntry(one.id, account_of(one.id), one.uri, keccak_hex(one.content), one.submitted_at)
             for one in contents
         ]
         entries = tuple(sorted(found, key=lambda one: one.account))
-        metadata = {"title": title, "problemStatement": "", "evalConfig": config.decode()}
+        metadata = {"title": title, "problemStatement": problem, "evalConfig": config.decode()}
         folder = Folder(keccak_hex(config), len(payout_bps), tuple(payout_bps), entries)
         return cls._with(folder, json.dumps(metadata, ensure_ascii=False).encode())
 

@@ -23,7 +23,7 @@ from clara_eval.submissions.model import Solution
 MUTABLE = "that {count} submission{s} at an address whose content can change had this content at the deadline: {who}"
 UNREACHED = "that {count} submission{s} recorded as unreachable could not be reached: {who}"
 WITHHELD = "that the hidden harness, recorded as not revealed, was not handed in"
-CRITERIA = "that the criteria are good: they are the poster's"
+CRITERIA = "that the criteria are good: the poster wrote them"
 UNSIGNED = "that the models really gave the recorded answers: most providers do not sign them, these did not: {judges}"
 SIGNED_LIMITS = (
     "that a signed answer came from the named model: the signature shows the enclave, its measurement what runs in it",

@@ -140,10 +140,14 @@ class LiveSources:
         return found if kept == received else SubmissionResult.of(submission, kept, config)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        async def run() -> ExecutedDocument:
-            return (await run_here(self.machine, harness, program)).to_json()
+        told: dict[str, Any] = {}  # words for people, which no journal keeps
 
-        return Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run))
+        async def run() -> ExecutedDocument:
+            found = await run_here(self.machine, harness, program)
+            told.update(detail=found.detail, logs=found.logs)
+            return found.to_json()
+
+        return replace(Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run)), **told)
 
 
 async def key_reports(models: ModelSource, answers: Mapping[str, PaidAnswer]) -> tuple[KeyReport, ...]:

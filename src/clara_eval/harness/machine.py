@@ -253,7 +253,7 @@ def look_at(machine: Machine, language: Language) -> Readiness:
     except MissingEngine as missing:
         return Readiness("missing", missing.message, missing.remedy)
     if executed.outcome != "passed":
-        again = "Free memory or processor time and run `clara-eval harness prepare` again."
+        again = "Free memory or processor time and run `clara-eval check --engines` again."
         return Readiness("failed", executed.detail or f"The smallest program ended as {executed.outcome}.", again)
     if problem := _unkept(machine, language):
         keep = f"Let only this user write to {machine.cache_folder}, or name another folder with CLARA_CACHE_DIR."

@@ -34,6 +34,7 @@ SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs"
 NO_SEED = "0x" + "9e3779b97f4a7c15" * 4
 """What a harness gets at home; a round has one of its own."""
 NAME_LENGTH = 40
+MOST_FAILED = 20  # functions that a summary names
 
 
 class RunOutcome(StrEnum):
@@ -197,7 +198,7 @@ class Executed:
         return bool(self.calls) and all(call.outcome in _FINISHED for call in self.calls)
 
     def summary(self) -> dict[str, object]:
-        """A run in one line of a table: how it ended, tests passed of all, gas or fuel of the harness, and metrics."""
+        """A run in one line of a table: how it ended, tests passed of all, gas or fuel, metrics, failures."""
         tests = [call.outcome == RunOutcome.PASSED for call in self.calls if call.kind == "test"]
         ran = self.is_measured and bool(self.calls)
         return {
@@ -210,6 +211,10 @@ class Executed:
                 feature_name(call.name.partition("_")[2]): _bounded(call.value)
                 for call in self.calls
                 if call.kind == "metric"
+            },
+            "failed": {
+                feature_name(call.name): call.outcome.value.replace("_", " ")
+                for call in [call for call in self.calls if call.outcome != RunOutcome.PASSED][:MOST_FAILED]
             },
         }
 

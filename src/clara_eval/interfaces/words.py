@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from clara_eval.actions.amounts import show_moment, show_wait
@@ -10,10 +11,12 @@ from clara_eval.actions.results import STATUS_MEANINGS
 from clara_eval.actions.submit import TryResult
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents import actions as documents
-from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress
+from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress, Value
 
 Names = Mapping[str, str]
 """How an interface names an action or argument; `{address}` is the challenge."""
+_LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
+_NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 SEE = {
     "browse": "{browse} lists the challenges there are.",
     "open_ones": "{browse} lists the open ones.",
@@ -159,11 +162,33 @@ def _document(kind: type[D], found: Document, **sentences: str) -> D:
     return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
 
 
+def readable(name: str) -> str:
+    """The name of a feature or test for people: `metric_batch_gas` is "Batch gas"."""
+    told = name.removeprefix("metric_").replace("_", " ")
+    return told[:1].upper() + told[1:]
+
+
+def plain(text: str) -> str:
+    """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
+    told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
+    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", told)
+
+
+def fact(value: Value) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "unknown", True: "yes", False: "no"}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def _why(found: documents.ScoreFound) -> str:
-    standing, rival = found.standing, found.closestRival
+    standing, rival, run = found.standing, found.closestRival, found.standing.executed
+    ran = ""
+    if run is not None:
+        ran = f"{run.testsPassed} of {run.tests} tests passed" if run.tests else f"it {run.outcome.replace('_', ' ')}"
     if standing.status == "rejected":
-        return "The submission was rejected and ranks after all that were compared; see its reason."
-    parts = [f"Rank {standing.rank}"]
+        told = "The submission was rejected and ranks after all that were compared; see its reason"
+        return f"{told}; {ran}." if ran else f"{told}."
+    parts = [f"Rank {standing.rank}", *([ran] if ran else [])]
     if standing.elo is not None:
         between = interval(standing)
         parts.append(f"Elo {standing.elo:.0f}{f' (likely {between})' if between else ''}")
@@ -189,9 +214,7 @@ def tried_text(found: TryResult) -> str:
     lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
     if found.outcome:
         lines.append(_ending(found))
-    for name, value in found.features.items():
-        shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        lines.append(f"  {name:28} {shown}")
+    lines += [f"  {name:28} {fact(value)}" for name, value in found.features.items()]
     if found.readByModel:
         lines.append(f"Read by a model, not measured: {', '.join(found.readByModel)}.")
     if found.harness == "hidden":

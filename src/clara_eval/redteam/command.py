@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from clara_eval.app import open_reader
+from clara_eval.app import open_jury
 from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import ConfigError
@@ -65,10 +66,14 @@ async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> 
     payloads = load_payloads(attack)
     chosen = payloads[:: max(1, len(payloads) // count)][:count]
     _tell_cost(settings, models[0], chosen, yes=yes)
-    async with open_reader(settings, judges) as asker:
-        assert asker is not None, "the jury has a model"
-        figures = tuple(replace(figure, section="own judge") for figure in await measure_own(asker, chosen))
-    return RedteamReport(figures, attack.seed, {"payloads": len(chosen)}, judge=models[0].text)
+    name = models[0].text
+    with TemporaryDirectory(prefix="clara-redteam-") as folder:  # no answer is kept: an attack is asked anew
+        apart = settings.model_copy(update={"database_url": f"sqlite:///{folder}/answers.db"})
+        async with open_jury(apart, name) as (askers, _):
+            asker = askers[name]
+            assert asker is not None, "the jury has a model"
+            figures = tuple(replace(figure, section="own judge") for figure in await measure_own(asker, chosen))
+    return RedteamReport(figures, attack.seed, {"payloads": len(chosen)}, judge=name)
 
 
 def _tell_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *, yes: bool) -> None:

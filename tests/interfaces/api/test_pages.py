@@ -48,9 +48,10 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
-from clara_eval.interfaces.api.templating import STATIC, asset, coded, plain, share, shortened
+from clara_eval.interfaces.api.templating import STATIC, asset, coded, share, shortened
 from clara_eval.interfaces.api.wording import money
 from clara_eval.interfaces.cli import app as program
+from clara_eval.interfaces.words import plain
 
 SMALL = Address("0x" + "e1" * 20)
 LARGE = Address("0x" + "e2" * 20)

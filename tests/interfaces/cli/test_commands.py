@@ -136,7 +136,7 @@ def test_every_error_has_its_exit_code(kind: type[ClaraError], code: int, capsys
     assert end.value.code == code
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["error"]["kind"]) == (False, kind.__name__)
-    assert document["error"]["remedy"] == "Follow `clara-eval challenge watch ADDRESS`."
+    assert document["error"]["remedy"] == "Follow `clara-eval status ADDRESS --watch`."
 
 
 def test_the_rule_is_in_the_help() -> None:

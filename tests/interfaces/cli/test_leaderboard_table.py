@@ -58,7 +58,7 @@ def test_no_line_wraps_and_no_number_is_cut(leaderboard: LeaderboardTable, width
     lines = [line.plain for line in table_lines(leaderboard, leaderboard.ranked, width)]
     assert len(lines) == 9
     assert all(cell_len(line) <= width for line in lines)
-    for rank, line in enumerate((line for line in lines[1:] if "pay line" not in line), start=1):
+    for rank, line in enumerate((line for line in lines[1:] if "above this line" not in line), start=1):
         assert line.startswith(str(rank))
         assert f"{1700 - 50 * rank}" in line.split()
         if rank <= 3:
@@ -92,10 +92,12 @@ def test_what_was_run_is_shown_at_eighty_columns() -> None:
 def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
     """It says how sure it is; nobody is above it without a prize, and it is not drawn where all are paid."""
     lines = shown(PLAIN, 100)
-    assert [number for number, line in enumerate(lines) if "pay line: 82 % sure by this judge, uncertain" in line] == [
-        5
-    ]
-    assert not any("pay line" in line for line in shown(LeaderboardTable(PLAIN.rows[:3], USDC, MARGIN), 100))
+    assert [
+        number
+        for number, line in enumerate(lines)
+        if "paid above this line: 82 % sure by this judge, uncertain" in line
+    ] == [5]
+    assert not any("above this line" in line for line in shown(LeaderboardTable(PLAIN.rows[:3], USDC, MARGIN), 100))
 
 
 def test_prizes_are_in_tokens_however_the_token_counts() -> None:

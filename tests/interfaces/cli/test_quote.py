@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
+from tests.support.scripted_judge import scripted_words
 from typer.testing import CliRunner
 
 from clara_eval.actions.quote import JURY_NOTE
@@ -150,20 +151,48 @@ def test_rehearse_with_a_model_and_a_sample(config: Path, tmp_path: Path, fake_m
     assert "typed by" in _run("rehearse", config, "--judges", fake_model)
 
 
+def test_a_rehearsal_tells_the_task_and_ranks_by_the_model(config: Path, tmp_path: Path, fake_model: str) -> None:
+    """The model reads the problem from the file, and two samples end in a ranking with its reason."""
+    for name, text in (("a.py", "def fee(x):\n    return x // 100\n"), ("b.py", "def tax(y):\n    print(y * 3)\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "task.txt").write_text("Charge one per cent, never less than a cent.", encoding="utf-8")
+    samples: list[str | Path] = ["--sample", tmp_path / "a.py", "--sample", tmp_path / "b.py"]
+    words: list[str | Path] = [
+        "rehearse",
+        config,
+        "--judges",
+        fake_model,
+        "--problem",
+        f"@{tmp_path / 'task.txt'}",
+        *samples,
+        "--json",
+    ]
+    found = json.loads(_run(*words))
+    assert any("never less than a cent" in prompt for prompt in PROMPTS)
+    assert sorted(Path(row["id"]).name for row in found["ranking"]) == ["a.py", "b.py"]
+    assert not any("Nothing was stated." in prompt for prompt in PROMPTS)
+
+
+PROMPTS: list[str] = []
+"""What the fake model was asked in this test."""
+
+
 def _words(seen: Seen) -> Fault | None:
     """Types for the typing prompt; for a reading, the check number of the task and plausible facts."""
     user = seen.body["messages"][-1]["content"]
+    PROMPTS.append(user)
     fields = seen.schema["properties"]
     if "features" in fields:
         return Fault("text", text=json.dumps(TYPED))
-    check = next(int(word.strip(".,:")) for word in user.split() if word.strip(".,:").isdigit() and len(word) >= 6)
-    facts = {"check": check, "check_lines": "under_10", "swap_fee_logic": "fixed", "correctness": 3, "has_tests": False}
-    return Fault("text", text=json.dumps({name: facts[name] for name in fields if name in facts}))
+    facts = {"swap_fee_logic": "fixed", "correctness": 3, "has_tests": False}
+    said = json.loads(scripted_words(seen)) | {name: facts[name] for name in fields if name in facts}
+    return Fault("text", text=json.dumps(said))
 
 
 @pytest.fixture
 def fake_model(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model at an address of its own, in a thread with its own event loop, at the price nothing."""
+    PROMPTS.clear()
     ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
     endpoint = FakeEndpoint(script=_words)
 

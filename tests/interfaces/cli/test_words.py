@@ -26,7 +26,7 @@ def test_every_command_and_tool_of_a_sentence_exists() -> None:
     """What a sentence leads to can be typed, or called."""
     for name in NAMES.values():
         if called := re.match(r"`clara-eval (.*)`", name):
-            assert called.group(1).removesuffix(" {address}").removesuffix(" FILE") in COMMANDS
+            assert called.group(1).partition(" {")[0].removesuffix(" FILE") in COMMANDS
     tools = {entry[0].__name__ for entry in TOOLS}
     assert {text.NAMES[name] for name in ("browse", "detail", "status", "claim", "check")} <= tools
 
@@ -42,7 +42,7 @@ def test_every_sentence_can_be_written(template: str, names: words.Names) -> Non
 def test_an_error_names_the_action_that_helps_in_the_words_of_its_interface() -> None:
     """A shell reads a command with the address in it, a model the name of a tool."""
     error = NotFound("Nothing is posted yet.", remedy="Wait.", see="status", about=ADDRESS)
-    assert error_document(error)["error"]["remedy"] == f"Wait. Follow `clara-eval challenge watch {ADDRESS}`."  # type: ignore[index]
+    assert error_document(error)["error"]["remedy"] == f"Wait. Follow `clara-eval status {ADDRESS} --watch`."  # type: ignore[index]
     assert words.error_text(error, text.NAMES) == "Nothing is posted yet. Wait. Follow challenge_eval_status."
 
 

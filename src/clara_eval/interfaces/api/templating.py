@@ -22,11 +22,10 @@ from clara_eval.core.address import short
 from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
 from clara_eval.documents.results import Token
+from clara_eval.interfaces.words import plain, readable
 
 STATIC = Path(__file__).parent / "static"
 MOST_DIGITS = 15
-_LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
-_NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 _REJECTIONS = {
@@ -151,17 +150,6 @@ def usd(dollars: float) -> str:
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.3f}"
 
 
-def words(name: str) -> str:
-    told = name.removeprefix("metric_").replace("_", " ")
-    return told[:1].upper() + told[1:]
-
-
-def plain(text: str) -> str:
-    """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
-    told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
-    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", told)
-
-
 def judge(name: str) -> str:
     """A judge without its endpoint, which may be inside the operator's network."""
     return name.partition("@")[0]
@@ -229,7 +217,7 @@ def _environment() -> Environment:
         extensions=["jinja2.ext.do"],
     )
     environment.filters.update(
-        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=words, short=short, badge=badge,
+        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=readable, short=short, badge=badge,
         wait=show_wait,
         usd=usd, plain=plain, judge=judge, coded=coded,
     )  # fmt: skip

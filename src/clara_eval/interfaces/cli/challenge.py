@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, cast, get_args
+from typing import Annotated, Literal, TypeVar
 
 import typer
 from rich.text import Text
@@ -27,13 +27,14 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.documents.results import STOPPED_STATES, ChainStatus
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli import output
 from clara_eval.interfaces.cli.config import feature_lines
-from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, emit_json, read_text
+from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, read_text
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
 
 T = TypeVar("T")
+ListedStatus = Literal["open", "scoring", "finalized", "cancelled", "expired", "any"]
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
 
@@ -49,23 +50,15 @@ def try_(
 
 
 def list_(
-    status: Annotated[str, typer.Option(help="open, scoring, finalized, cancelled, expired or any.")] = "open",
+    status: Annotated[ListedStatus, typer.Option(help="Only with this status.")] = "open",
     skill: Annotated[str, typer.Option(help="Only with this skill.")] = "",
-    evaluator: Annotated[str, typer.Option(help="clara, self or any.")] = "any",
+    evaluator: Annotated[Literal["clara", "self", "any"], typer.Option(help="Only those scored so.")] = "any",
     limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
     offset: Annotated[int, typer.Option(min=0)] = 0,
     json: JsonFlag = False,
 ) -> None:
     """List challenges, newest first."""
-    if status not in {"any", *get_args(ChainStatus)} or evaluator not in {"clara", "self", "any"}:
-        raise BadInput(f"--status {status!r} or --evaluator {evaluator!r} is not known.", remedy="See --help.")
-    wanted = ChallengeFilter(
-        status=cast("ChainStatus | Literal['any']", status),
-        skill=skill,
-        evaluator=cast("Literal['clara', 'self', 'any']", evaluator),
-        limit=limit,
-        offset=offset,
-    )
+    wanted = ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     found = ask(lambda caller: browse(caller, wanted))
     answer(found, json, lambda: _show_list(found, wanted))
 
@@ -74,19 +67,6 @@ def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = Fal
     """Show one challenge in full, with your own submission."""
     found = words.detail(ask(lambda caller: detail(caller, address, sender or None)), NAMES)
     answer(found, json, lambda: _show_detail(found))
-
-
-def watch(
-    address: AddressArgument,
-    every: Annotated[float, typer.Option(help="Seconds between two checks.", min=0.1)] = 5.0,
-    json: JsonFlag = False,
-) -> None:
-    """Follow an evaluation until it ends; --json prints the last status."""
-    found = ask(lambda caller: _watch(caller, address, every))
-    if json:
-        emit_json(found)
-    if found.status in STOPPED_STATES:
-        raise typer.Exit(1)
 
 
 def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
@@ -99,7 +79,8 @@ def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
     return asyncio.run(answer())
 
 
-async def _watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
+async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
+    """Print each change of an evaluation until it ends."""
     last = ""
     while True:
         found = await eval_status(caller, address)
@@ -166,7 +147,7 @@ def _show_detail(found: DetailResult) -> None:
     if item.acceptsSubmissions:
         print_next([f"challenge try {item.address} --file DRAFT", f"challenge submit {item.address} --file SOLUTION"])
     else:
-        print_next([f"leaderboard {item.address}" if found.winners else f"challenge watch {item.address}"])
+        print_next([f"leaderboard {item.address}" if found.winners else f"status {item.address} --watch"])
 
 
 def _config_lines(found: DetailResult) -> list[tuple[str, str]]:
@@ -183,11 +164,11 @@ def _config_lines(found: DetailResult) -> list[tuple[str, str]]:
 
 def post(  # noqa: PLR0917 - the terms of a challenge
     title: Annotated[str, typer.Option(help="One line that says what is wanted.")],
-    problem: Annotated[str, typer.Option(help="The task, or @FILE to read it from.")],
+    problem: output.Problem,
     prize: Annotated[str, typer.Option(help='The prize pool: "100", "12.5 USDC".')],
     deadline: Annotated[str, typer.Option(help='"7 days", "36h", or a date with time zone.')],
     config: Annotated[Path | None, typer.Option(help="The eval config file; needed for evaluator clara.")] = None,
-    evaluator: Annotated[str, typer.Option(help="clara or self.")] = "clara",
+    evaluator: Annotated[Literal["clara", "self"], typer.Option(help="Who scores it.")] = "clara",
     payout: Annotated[str, typer.Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "",
     winners: Annotated[int | None, typer.Option(help="Number of winners; 3 unless --payout says it.")] = None,
     scoring_window: Annotated[str, typer.Option(help="Time for scoring after the deadline.")] = "3 days",
@@ -203,15 +184,13 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     json: JsonFlag = False,
 ) -> None:
     """Post a challenge: shows plan, quote, fee and warnings; --send escrows the prize."""
-    if evaluator not in {"clara", "self"}:
-        raise BadInput(f"--evaluator {evaluator!r} is not known.", remedy="Use clara or self.")
     terms = posting.Posting(
         title=title,
-        problem_statement=read_text(Path(problem[1:])) if problem.startswith("@") else problem,
+        problem_statement=output.text_or_file(problem),
         prize=prize,
         deadline=deadline,
         eval_config=read_text(config) if config else "",
-        evaluator=cast("Literal['clara', 'self']", evaluator),
+        evaluator=evaluator,
         payout=payout,
         winner_count=winners,
         scoring_window=scoring_window,
@@ -272,24 +251,17 @@ def score(
 
 def claim(
     address: AddressArgument,
+    finalize: Annotated[
+        bool, typer.Option("--finalize", help="Only open the claims, 12 hours after the post; anybody may.")
+    ] = False,
     sender: FromOption = "",
     send: SendFlag = False,
     yes: YesFlag = False,
     json: JsonFlag = False,
 ) -> None:
     """Claim your prize, or your share of an expired challenge."""
-    _write(claiming.claim(address, sender or None), send=send, yes=yes, json=json)
-
-
-def finalize(
-    address: AddressArgument,
-    sender: FromOption = "",
-    send: SendFlag = False,
-    yes: YesFlag = False,
-    json: JsonFlag = False,
-) -> None:
-    """Open the claims of a challenge, 12 hours after its scores were posted; anybody may."""
-    _write(claiming.finalize(address, sender or None), send=send, yes=yes, json=json)
+    action = claiming.finalize if finalize else claiming.claim
+    _write(action(address, sender or None), send=send, yes=yes, json=json)
 
 
 def object_(

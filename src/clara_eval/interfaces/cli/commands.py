@@ -63,6 +63,13 @@ class LazyGroup(TyperGroup):
                 param.default = False
         return found
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.TyperException as wrong:
+            wrong.message = wrong.message.replace("Value error, ", "")  # of pydantic, before a sentence
+            raise
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[:1] == ["help"]:
             if not args[1:]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 import sys
@@ -15,7 +14,6 @@ import typer
 from rich.table import Table
 
 from clara_eval.actions import quote as quoting
-from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.eval_config import (
     COMMON,
     EXECUTED,
@@ -33,16 +31,7 @@ from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import screen
-from clara_eval.interfaces.cli.output import (
-    ConfigFile,
-    JsonFlag,
-    Judges,
-    answer,
-    emit_json,
-    exists_already,
-    read_text,
-    write_new,
-)
+from clara_eval.interfaces.cli.output import ConfigFile, JsonFlag, Judges, answer, emit_json, write_new
 
 ConfigTemplate = StrEnum("ConfigTemplate", ["measured", "gas", "code", "text", "amm"])
 Looks = StrEnum("Looks", ["auto", "both", "full", "adaptive", "fours"])
@@ -242,53 +231,6 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
 
 def _dollars(micro_usd: int | None) -> str:
     return "no known price" if micro_usd is None else f"${micro_usd / 1_000_000:.2f}"
-
-
-def rehearse(
-    file: ConfigFile,
-    sample: Annotated[list[Path] | None, typer.Option(help="Read this file as a submission (repeat for more).")] = None,
-    write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
-    judges: Judges = "",
-    as_json: JsonFlag = False,
-) -> None:
-    """Compile the schema as an evaluation would, try it on samples, and freeze it as a fully typed config."""
-    config, _ = read_config(file, as_json=as_json)
-    if write is not None and write.exists():
-        raise exists_already(write)  # before a model is paid for nothing
-    texts = {str(path): read_text(path) for path in sample or []}
-    found = asyncio.run(rehearse_config(config, texts, Settings.from_env(), judges))
-    if write is not None:
-        write_new(write, found.typed_config.encode())
-    if as_json:
-        emit_json(
-            {
-                "file": str(file),
-                **found.schema.to_json(),
-                "typedBy": found.typed_by,
-                "readings": [
-                    {
-                        "file": name,
-                        "facts": read.vector.as_dict(),
-                        "texts": dict(read.text),
-                        "flags": [flag.sentence for flag in read.flags],
-                    }
-                    for name, read in found.readings.items()
-                ],
-                "written": None if write is None else str(write),
-                "warnings": found.warnings,
-            }
-        )
-        return
-    for name, description in found.descriptions.items():
-        screen.print_text(description + (f"  (typed by {found.typed_by[name]})" if name in found.typed_by else ""))
-    for name, read in found.readings.items():
-        screen.print_text(f"\n{name}")
-        for feature_name, value in read.vector.as_dict().items():
-            screen.print_text(f"  {feature_name:28} {value}")
-        screen.print_lines(*(f"  flag: {screen.safe(flag.sentence, 400)}" for flag in read.flags))
-    screen.print_warnings(found.warnings)
-    if write is not None:
-        screen.print_lines(f"Wrote {screen.safe(str(write))}.")
 
 
 def read_config(file: Path, *, as_json: bool) -> tuple[EvalConfig, bytes]:

@@ -18,7 +18,7 @@ from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_wrapped, short_hex
 
 OUTCOMES = {
-    "confirmed": "posted, and deep enough in the chain to stay",
+    "confirmed": "posted and confirmed",
     "already_done": "it was posted already",
     "dry_run": "a dry run: checked and rehearsed, nothing was sent",
     "reverted": "the transaction was mined, but reverted",

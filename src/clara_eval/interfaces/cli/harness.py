@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -14,6 +14,7 @@ from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, emit_json, write_new
 from clara_eval.interfaces.cli.screen import console, print_lines, print_text, safe
+from clara_eval.interfaces.words import fact
 
 HarnessFile = Annotated[Path, typer.Argument(metavar="H", help="The harness: a source file, or its hidden document.")]
 InLanguage = Annotated[str, typer.Option("--language", help="solidity, javascript or python; else by the file's name.")]
@@ -73,11 +74,8 @@ def hash_(
         console().print(f"Keep the salt, or the hash cannot be revealed: {document.salt}", markup=False)
 
 
-def prepare(as_json: JsonFlag = False) -> None:
-    """Make every engine ready and run the smallest program on it: about a quarter of a minute for Python, once.
-
-    Exit 1 where an engine that is installed does not run.
-    """
+def check_engines(*, as_json: bool) -> NoReturn:
+    """Make every engine ready, and run the smallest program on it; exit 1 if an installed one does not run."""
     found = harnesses.engines(Settings.from_env())
     if as_json:
         emit_json({"engines": {name: {**one, "remedy": one["remedy"] or None} for name, one in found.items()}})
@@ -115,8 +113,7 @@ def _print_run(file: Path, executed: harnesses.Executed) -> None:
     colour = "green" if executed.outcome == "passed" else "red"
     print_lines(f"{safe(str(file))}: [{colour}]{executed.outcome.value}[/]  {safe(executed.detail, 300)}")
     for name, value in executed.features.items():
-        shown = "unknown" if value is None else str(value).lower() if isinstance(value, bool) else f"{value:,}"
-        print_text(f"  {name:28} {shown}")
+        print_text(f"  {name:28} {fact(value)}")
     print_lines(*(f"[dim]  {safe(line, 300)}[/]" for line in executed.logs))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from clara_eval.interfaces.cli.commands import load
-from clara_eval.interfaces.cli.output import JsonFlag, Judges
+from clara_eval.interfaces.cli.output import HarnessOption, JsonFlag, Judges, Problem, text_or_file
 
 
 def judge(
@@ -18,6 +18,8 @@ def judge(
     *,
     config: Annotated[Path, typer.Option(metavar="FILE", help="The eval config, a JSON file.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and paid answers are kept.")] = Path("judged"),
+    harness: HarnessOption = None,
+    problem: Problem = "",
     judges: Judges = "",
     winners: Annotated[int | None, typer.Option(min=1, help="How many win; by default 3.")] = None,
     max_usd: Annotated[
@@ -28,8 +30,8 @@ def judge(
     json: JsonFlag = False,
 ) -> None:
     """Judge entries without a chain; called again, it continues and pays for nothing twice."""
-    run = load("judge_run:run")
-    run(source, config, out, (judges, winners, max_usd), dry_run=dry_run, as_json=json)
+    asked = {"judges": judges, "winners": winners, "max_usd": max_usd, "problem": text_or_file(problem)}
+    load("judge_run:run")(source, config, out, harness, dry_run=dry_run, as_json=json, **asked)
 
 
 def view(

@@ -1,34 +1,40 @@
-"""What `judge` and `view` do: read, quote or judge, print, and serve."""
+"""What `judge`, `view` and `config rehearse` do: read, quote or judge, print, and serve."""
 
 from __future__ import annotations
 
 import asyncio
 import shlex
 from pathlib import Path
+from typing import Annotated, Any
 
-from clara_eval.actions.folder_entries import read_entries
+import typer
+
+from clara_eval.actions.folder_entries import read_entries, sample_entries
+from clara_eval.actions.harness import with_harness
 from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_judging
+from clara_eval.actions.rehearse import Rehearsal
+from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.settings import Settings
 from clara_eval.documents.results import LeaderboardRow, Margin
-from clara_eval.interfaces.cli import screen
+from clara_eval.interfaces.cli import output, screen
 from clara_eval.interfaces.cli.commands import load
 from clara_eval.interfaces.cli.config import print_quote, read_config
 from clara_eval.interfaces.cli.evaluate import LiveProgress
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
-from clara_eval.interfaces.cli.output import answer
+from clara_eval.interfaces.words import fact
 
 
 def run(
-    source: str, config: Path, out: Path, asked: tuple[str, int | None, float | None], *, dry_run: bool, as_json: bool
+    source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, as_json: bool, **asked: Any
 ) -> None:
-    """Quote, or judge; `asked` has judges, winners and dollars."""
+    """Quote, or judge as asked."""
     settings = Settings.from_env()
     _, content = read_config(config, as_json=as_json)
     title = "Entries" if source == "-" else Path(source).resolve().stem
-    request = JudgeRequest(read_entries(source), content, *asked, title)
+    request = JudgeRequest(read_entries(source), with_harness(content, harness), title=title, **asked)
     if dry_run:
         quoted = quote_judging(request, settings)
-        answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
+        output.answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
         return
     with LiveProgress(screen.console()) as progress:
         try:
@@ -36,7 +42,7 @@ def run(
         except KeyboardInterrupt:
             progress.tell("stopped", f"what was paid for is kept; {screen.program()} judge … --out {out} continues it")
             raise
-    answer(found.document, as_json, lambda: _print(found, out))
+    output.answer(found.document, as_json, lambda: _print(found, out))
 
 
 def show(folder: Path, port: int) -> None:
@@ -46,6 +52,14 @@ def show(folder: Path, port: int) -> None:
 
 
 def _print(found: Judged, out: Path) -> None:
+    _print_ranking(found)
+    screen.print_labelled("Digest", found.digest)
+    place = screen.from_here(out.resolve())
+    screen.print_labelled("Wrote", f"{place}: trace.json, scores.json, leaderboard.csv, leaderboard.md")
+    screen.print_next([f"view {shlex.quote(place)}", f"verify {shlex.quote(place)}/trace.json"])
+
+
+def _print_ranking(found: Judged) -> None:
     rows = [
         LeaderboardRow.model_validate({**row, "address": row["id"], "prizeAmount": "1" if row["winner"] else None})
         for row in found.document["rankings"]
@@ -59,7 +73,45 @@ def _print(found: Judged, out: Path) -> None:
         screen.print_wrapped(margin.sentence)
     screen.print_warnings([flag["sentence"] for flag in found.document["flags"] if flag["severity"] != "info"])
     screen.print_labelled("Cost", f"${found.cost_usd:.4f}")
-    screen.print_labelled("Digest", found.digest)
-    place = screen.from_here(out.resolve())
-    screen.print_labelled("Wrote", f"{place}: trace.json, scores.json, leaderboard.csv, leaderboard.md")
-    screen.print_next([f"view {shlex.quote(place)}", f"verify {shlex.quote(place)}/trace.json"])
+
+
+def rehearse(
+    file: output.ConfigFile,
+    sample: Annotated[list[Path] | None, typer.Option(help="A file to judge (repeat for more).")] = None,
+    harness: output.HarnessOption = None,
+    problem: output.Problem = "",
+    write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
+    judges: output.Judges = "",
+    as_json: output.JsonFlag = False,
+) -> None:
+    """Judge samples as an evaluation would: their facts, what each test said, and who would win. Nothing is kept."""
+    config, content = read_config(file, as_json=as_json)
+    if write is not None and write.exists():
+        raise output.exists_already(write)  # before a model is paid for nothing
+    entries, task = sample_entries(sample or []), output.text_or_file(problem)
+    request = JudgeRequest(entries, with_harness(content, harness), judges, problem=task)
+    found = asyncio.run(rehearse_config(config, request, Settings.from_env()))
+    if write is not None:
+        output.write_new(write, found.typed_config.encode())
+    document = {"file": str(file), **found.document, "written": None if write is None else str(write)}
+    output.answer(document, as_json, lambda: _print_rehearsal(document, found))
+
+
+def _print_rehearsal(document: dict[str, Any], found: Rehearsal) -> None:
+    for line in found.descriptions:
+        screen.print_text(line)
+    for read in document["readings"]:
+        screen.print_text(f"\n{read['file']}")
+        for name, value in read["facts"].items():
+            screen.print_text(f"  {name:28} {fact(value)}")
+        for test in read["tests"]:
+            shown = test["value"] if test["outcome"] == "passed" and test["kind"] == "metric" else test["outcome"]
+            screen.print_text(f"  {test['name']:28} {shown}")
+        screen.print_lines(*(f"  [dim]{screen.safe(line, 300)}[/]" for line in read["said"]))
+        screen.print_lines(*(f"  flag: {screen.safe(sentence, 400)}" for sentence in read["flags"]))
+    if document["ranking"]:
+        screen.print_text("")
+        _print_ranking(found.judged)
+    screen.print_warnings(document["warnings"])
+    if document["written"]:
+        screen.print_lines(f"Wrote {screen.safe(document['written'])}.")

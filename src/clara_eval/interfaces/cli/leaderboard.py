@@ -1,7 +1,8 @@
-"""`leaderboard` and `score`: the places of a posted challenge, and why one entry ended where it did."""
+"""`status`, `leaderboard`, `score`: how far an evaluation is, its places, and why one entry ended where it did."""
 
 from __future__ import annotations
 
+import asyncio
 import json as json_text
 from collections.abc import Sequence
 from typing import Annotated
@@ -10,19 +11,77 @@ import typer
 from rich.text import Text
 
 from clara_eval.actions import results
+from clara_eval.actions.amounts import show_moment
+from clara_eval.actions.operator import known_status
 from clara_eval.app import Caller
-from clara_eval.core.address import short, to_address
+from clara_eval.config.settings import Settings
+from clara_eval.core.address import Address, short, to_address
+from clara_eval.core.errors import NotFound
 from clara_eval.core.untrusted import bare
 from clara_eval.documents.actions import ComparisonRow, ScoreResult, StandingRow
-from clara_eval.documents.results import LeaderboardRow, Margin, Token
+from clara_eval.documents.results import STOPPED_STATES, EvalStatus, LeaderboardRow, Margin, Scores, Token
 from clara_eval.interfaces import words
-from clara_eval.interfaces.cli.challenge import ask
-from clara_eval.interfaces.cli.leaderboard_table import ROWS, LeaderboardTable, print_asked, print_leaderboard
-from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, emit_json
+from clara_eval.interfaces.cli.challenge import ask, watch
+from clara_eval.interfaces.cli.leaderboard_table import (
+    ROWS,
+    LeaderboardTable,
+    print_asked,
+    print_leaderboard,
+    print_result,
+)
+from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, answer, emit_json, fail
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_wrapped, short_hex
 
 NEIGHBOURS = 2
 """How many places above and below one entry are shown with it."""
+
+
+_NEXT = {
+    "complete": "verify {0}|leaderboard {0}",
+    "review": "review show {0}",
+    "failed": "evaluate {0}",
+    "deferred": "spend",
+    "unscorable": "challenge show {0}",
+}
+"""The commands to run after each status."""
+
+
+def status(
+    address: AddressArgument,
+    *,
+    follow: Annotated[bool, typer.Option("--watch", help="Follow it until it ends; exit 1 if it failed.")] = False,
+    every: Annotated[float, typer.Option(help="With --watch: seconds between two checks.", min=0.1)] = 5.0,
+    json: JsonFlag = False,
+) -> None:
+    """Show how far the evaluation of a challenge has come."""
+    if follow:
+        ended = ask(lambda caller: watch(caller, address, every))
+        answer(ended, json, lambda: None)
+        raise typer.Exit(1 if ended.status in STOPPED_STATES else 0)
+    target = to_address(address)
+    document, scores = asyncio.run(known_status(Settings.from_env(), target))
+    if document is None:
+        remedy = f"`clara-eval evaluate {target}` starts one; CLARA_API_URL names the service that has one."
+        fail(NotFound(f"No evaluation of {target} is known here.", remedy=remedy), as_json=json)
+    answer({"challenge": target, **document.model_dump()}, json, lambda: _print_status(target, document, scores))
+
+
+def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
+    out, meaning = console(stderr=False), words.meaning(document)
+    out.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
+    out.print(Text(meaning))
+    if document.warning:
+        print_labelled("Warning", document.warning)
+    if document.stage is not None:
+        print_labelled("Stage", words.stage_text(document.stage))
+    if document.retryAt:
+        print_labelled("Again at", show_moment(document.retryAt))
+    if document.reason and document.reason != meaning:
+        print_labelled("Reason", document.reason[:1000])
+    if scores is not None and scores.rankings:
+        out.print()
+        print_result(scores)
+    print_next(_NEXT.get(document.status, "status {} --watch").format(target).split("|"))
 
 
 def leaderboard(
@@ -100,9 +159,14 @@ def _print_facts(found: ScoreResult) -> None:
         screen.print()
         screen.print(Text("Facts by which it was judged", style="bold"))
     for fact in found.features:
-        screen.print(Text(f"  {fact.name:<28} {fact.value}"))
+        screen.print(Text(f"  {words.readable(fact.name):<28} {words.fact(fact.value)}"))
+    if found.standing.executed and (failed := found.standing.executed.failed):
+        screen.print()
+        screen.print(Text("What did not pass", style="bold"))
+        for name, how in failed.items():
+            screen.print(Text(f"  {words.readable(name):<28} {how}"))
     for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
-        print_wrapped(short_hex(note), "  - ")
+        print_wrapped(short_hex(words.plain(note)), "  - ")
 
 
 def flag_sentence(text: str) -> str:
@@ -124,7 +188,7 @@ def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
         side = "shown first" if game.shownFirst else "shown second"
         screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
         if game.reason:
-            print_wrapped(short_hex(bare(game.reason)), "    ")
+            print_wrapped(short_hex(words.plain(bare(game.reason))), "    ")
 
 
 def table_of(

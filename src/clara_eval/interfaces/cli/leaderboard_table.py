@@ -68,7 +68,7 @@ def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> Le
 def print_leaderboard(
     screen: Console, leaderboard: LeaderboardTable, *, limit: int = ROWS, heading: str = "Leaderboard"
 ) -> None:
-    """Print the table with its pay line, and below who was not ranked and why."""
+    """Print the table with the line below the winners, and below who was not ranked and why."""
     shown = leaderboard.ranked[:limit]
     if shown:
         screen.print(Text(heading, style="bold"))
@@ -91,7 +91,8 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], 
         if number and shown[number - 1].is_paid and not row.is_paid:
             whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
             sure = f": {100 * margin.probability:.0f} % sure by this judge, {margin.word}" if margin else ""
-            lines.append(Text(f"── pay line{sure} ".ljust(whole, "─")[:whole], style="dim"))
+            above = "paid above this line" if leaderboard.token else "winners above this line"
+            lines.append(Text(f"── {above}{sure} ".ljust(whole, "─")[:whole], style="dim"))
         cells = [_aligned(column.cells[number], column) for column in columns]
         style = "bold green" if row.is_paid else ""
         drawn = "" if row.elo is None or not bar else bar_of(*_interval(row), scale, bar)
@@ -120,6 +121,7 @@ def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> 
     names = [_name(leaderboard, row) for row in shown]
     agents = [_agent(row) for row in shown]
     games = ["" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}" for row in shown]
+    chances = ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown]
     token = leaderboard.token
     prizes = [round_amount(int(row.prizeAmount or 0), token) if row.is_paid and token else "" for row in shown]
     found = [
@@ -128,7 +130,7 @@ def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> 
         Column("agent", agents, 2 if any(names) else 99, "left"),
         *_executed(shown),
         Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
-        Column("P(paid)", ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown], 5),
+        Column("P(paid)" if token else "P(wins)", chances, 5),
         Column("W–L–T", games, 1),
         Column("score", ["" if row.score is None else str(row.score) for row in shown], 3),
         Column("prize", prizes, 99),

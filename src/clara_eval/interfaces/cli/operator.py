@@ -1,4 +1,4 @@
-"""`check`, `settings`, `status`, `trace`, `spend`, `backup`, `publication sync`, `keys new`."""
+"""`check`, `settings`, `trace`, `spend`, `backup`, `publication sync`, `keys new`."""
 
 from __future__ import annotations
 
@@ -16,39 +16,33 @@ from typing import Annotated
 import typer
 from pydantic import SecretStr
 from rich.table import Table
-from rich.text import Text
 
-from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.backup import back_up
-from clara_eval.actions.operator import known_status, preflight, spending
+from clara_eval.actions.operator import preflight, spending
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.published import spend_document
-from clara_eval.actions.settings import list_settings, new_key, unknown_settings
+from clara_eval.actions.settings import back_up, list_settings, new_key, unknown_settings
 from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address, to_address
+from clara_eval.core.address import to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import EvalStatus, Scores
-from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import screen
-from clara_eval.interfaces.cli.leaderboard_table import print_result
+from clara_eval.interfaces.cli.harness import check_engines
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, code_of, emit_json, fail
 
-_NEXT = {
-    "complete": "verify {0}|leaderboard {0}",
-    "review": "review show {0}",
-    "failed": "evaluate {0}",
-    "deferred": "spend",
-    "unscorable": "challenge show {0}",
-}
-"""The commands to run after each status."""
 
-
-def check(*, json: JsonFlag = False) -> None:
+def check(
+    *,
+    engines: Annotated[
+        bool, typer.Option("--engines", help="Only the engines of harnesses: make each ready, and run it.")
+    ] = False,
+    json: JsonFlag = False,
+) -> None:
     """Check settings, node, wallet, store and judges, and say what is ready and what is not."""
+    if engines:
+        check_engines(as_json=json)
     findings, warnings = asyncio.run(preflight(Settings.from_env())), unknown_settings()
     is_ready = all(finding.ok for finding in findings)
     if json:
@@ -77,34 +71,6 @@ def settings(
     answer({"settings": to_camel_json(rows), "warnings": warnings}, json, lambda: screen.print_text("\n".join(lines)))
     if not json:
         screen.print_warnings(warnings)
-
-
-def status(address: AddressArgument, *, json: JsonFlag = False) -> None:
-    """Show how far the evaluation of a challenge has come."""
-    target = to_address(address)
-    document, scores = asyncio.run(known_status(Settings.from_env(), target))
-    if document is None:
-        remedy = f"`clara-eval evaluate {target}` starts one; CLARA_API_URL names the service that has one."
-        fail(NotFound(f"No evaluation of {target} is known here.", remedy=remedy), as_json=json)
-    answer({"challenge": target, **document.model_dump()}, json, lambda: _print_status(target, document, scores))
-
-
-def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
-    out, meaning = screen.console(stderr=False), words.meaning(document)
-    out.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
-    out.print(Text(meaning))
-    if document.warning:
-        screen.print_labelled("Warning", document.warning)
-    if document.stage is not None:
-        screen.print_labelled("Stage", words.stage_text(document.stage))
-    if document.retryAt:
-        screen.print_labelled("Again at", show_moment(document.retryAt))
-    if document.reason and document.reason != meaning:
-        screen.print_labelled("Reason", document.reason[:1000])
-    if scores is not None and scores.rankings:
-        out.print()
-        print_result(scores)
-    screen.print_next(_NEXT.get(document.status, "challenge watch {}").format(target).split("|"))
 
 
 def trace(

@@ -33,10 +33,14 @@ AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")
 ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]
 FromOption = Annotated[str, typer.Option("--from", help="Your address, when no wallet key is set.")]
 Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
+HarnessOption = Annotated[
+    Path | None, typer.Option("--harness", metavar="H", help="A harness to run: a source, or a hidden document.")
+]
+Problem = Annotated[str, typer.Option(help="The task, or @FILE to read it from.")]
 NAMES = {
     "browse": "`clara-eval challenge list`",
     "detail": "`clara-eval challenge show {address}`",
-    "status": "`clara-eval challenge watch {address}`",
+    "status": "`clara-eval status {address} --watch`",
     "claim": "`clara-eval challenge claim {address}`",
     "check": "`clara-eval config validate FILE`",
     "trace": "`clara-eval trace {address}`",
@@ -119,6 +123,10 @@ def read_text(path: Path) -> str:
         raise BadInput(
             f"The file {str(path)!r} cannot be read: {why}.", value=str(path), remedy="Name a file with text in UTF-8."
         ) from None
+
+
+def text_or_file(text: str) -> str:
+    return read_text(Path(text[1:])) if text.startswith("@") else text
 
 
 def exists_already(path: Path) -> BadInput:

@@ -45,7 +45,7 @@ def list_waiting(*, json: JsonFlag = False) -> None:
 
 
 def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
-    """One result that waits: the money, the time, the ranking, doubts, facts and comparisons at the pay line."""
+    """One result that waits: money, time, ranking, doubts, facts and comparisons near the last paid place."""
     target = to_address(address)
     sheet = asyncio.run(
         reviews.in_store(Settings.from_env(), lambda store, chain_id: review_sheet(store, chain_id, target))
@@ -120,7 +120,7 @@ def _decide(decide: Decide, follows: str, *, json: bool) -> None:
 
 
 def print_sheet(sheet: ReviewSheet) -> None:
-    """Print a review: the money, the doubts, the ranking, and facts and comparisons at the pay line."""
+    """Print a review: the money, the doubts, the ranking, and facts and comparisons near the last paid place."""
     money, due = "not known", sheet.postsAt or sheet.scoringDeadline
     if sheet.prizePool is not None and sheet.token is not None:
         money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {show_count(sheet.winnerCount, 'place')}"
@@ -154,7 +154,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
 
 def _facts(sheet: ReviewSheet) -> Table:
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
-    table = Table(title="facts near the pay line")
+    table = Table(title="facts near the last paid place")
     table.add_column("feature")
     for account in accounts:
         table.add_column(short(account))

@@ -167,6 +167,6 @@ def _calibration_table(found: Calibration) -> Table:
     table.add_row("base rate (most frequent choice)", f"{found.base_rate:.3f}", "", str(found.labels))
     if (alone := found.alone) is not None:
         share, covers = f"at most {alone.alpha:.0%} wrong", f"{alone.count} ({alone.coverage:.0%})"
-        table.add_row("posts alone from", f"{alone.chance:.2f} at the pay line", share, covers)
+        table.add_row("posts alone from", f"{alone.chance:.2f} for the last paid place", share, covers)
     table.add_row("pairs without a verdict", str(found.undecided), "", str(found.labels))
     return table

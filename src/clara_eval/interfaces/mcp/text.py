@@ -8,7 +8,7 @@ from clara_eval.actions.amounts import show_count, show_moment, show_wait
 from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
 from clara_eval.core.untrusted import Untrusted, bare, fence
 from clara_eval.documents import actions as documents
-from clara_eval.interfaces.words import interval
+from clara_eval.interfaces.words import interval, readable
 
 NAMES = {
     "browse": "challenge_browse",
@@ -123,6 +123,9 @@ def score(found: documents.ScoreResult) -> str:
     lines += ["The scores were posted by the poster, not by the evaluator."] if found.postedBy == "poster" else []
     reason = found.standing.reason
     lines += ["Why it was not ranked:", reason["text"]] if reason else []
+    if found.standing.executed and (failed := found.standing.executed.failed):
+        told = ", ".join(f"{readable(name)}: {how}" for name, how in failed.items())
+        lines += ["What did not pass, named by the poster:", fence(told, "poster")["text"]]
     lines += _comparisons(found) if found.games else []
     if found.features:
         lines += ["Features, named by the poster:", fence(_facts(found.features), "poster")["text"]]
