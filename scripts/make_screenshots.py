@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 from PIL import Image
 from playwright.async_api import Browser, BrowserContext, Page
-from tests.support.browser import chromium, launched
+from tests.support.browser import PATIENCE, chromium, launched
 
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.living import Tempo, living_world
@@ -73,11 +73,13 @@ async def until_shown(url: str) -> dict[str, str]:
 
 async def opened(browser: Browser, size: str, scheme: str) -> BrowserContext:
     width, height = SIZES[size]
-    return await browser.new_context(
+    context = await browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if scheme == "dark" else "light",
         reduced_motion="reduce",  # a picture of a page that still scrolls shows nothing
     )
+    context.set_default_timeout(PATIENCE)
+    return context
 
 
 async def shoot_running(browser: Browser, url: str, size: str, scheme: str) -> None:

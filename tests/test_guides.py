@@ -84,7 +84,8 @@ def test_the_quick_start_and_the_paths_on_its_chain_run_as_written(shell: Shell,
         assert done.returncode == 0, done.stdout + done.stderr
         assert "100.00 USDC" in done.stdout
         assert "eval-config.json is usable." in (said := run_page(shell, "poster", tmp_path / "poster", place))
-        assert re.search(r"parses +True", said)
+        assert re.search(r"parses +yes", said)
+        assert "winners above this line" in said
         assert "Sent and in a block." in said
         said = run_page(shell, "agent", tmp_path / "agent", place)
         assert re.search(r"documented_share +1\.0", said)

@@ -298,7 +298,8 @@ async def _all_lanes(run: Run, name: str, nursery: Nursery) -> None:
     found, seeds = run.classes[name], count_from(run.seed)
     with running_postgres() if name == "kills" else nullcontext() as server:
         async with asyncio.TaskGroup() as lanes:
-            for _ in range(run.lanes):
+            # An engine in this process is the only one: DBOS is one for a process.
+            for _ in range(1 if name in {"poison", "connections"} else run.lanes):
                 match name:
                     case "kills":
                         lanes.create_task(kills(run, found, seeds, nursery, server))

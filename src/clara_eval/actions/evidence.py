@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
 from clara_eval.challenges.chain_records import known_results
-from clara_eval.challenges.challenge_index import summaries
+from clara_eval.challenges.challenge_index import read_many, summaries
+from clara_eval.challenges.objections import DRAFT_FORM
 from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores
+from clara_eval.documents.store_keys import draft_key, scores_key
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
 from clara_eval.submissions.files import is_archive, read_archive
@@ -26,18 +28,6 @@ _REST = ('"key":"features/', '"key":"answers"')
 
 
 @dataclass(frozen=True, slots=True)
-class HarnessCall:
-    """One function of the harness, run on a submission."""
-
-    name: str
-    kind: str
-    outcome: str
-    used: int
-    """Gas, or fuel."""
-    value: str | float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SubmittedWork:
     text: str | None
     """Of an archive what its readers were shown; None if nothing was received, or it is not text."""
@@ -45,7 +35,8 @@ class SubmittedWork:
     version: int
     outcome: str = ""
     """How it ran as a whole; empty if nothing was run."""
-    calls: tuple[HarnessCall, ...] = ()
+    calls: tuple[Bodies, ...] = ()
+    """The functions of the harness as the trace has them; `used` is gas or fuel."""
     like: str = ""
     """The earlier entry that it copies or resembles."""
 
@@ -96,7 +87,7 @@ def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
         submitted_at=sent["submittedAt"],
         version=sent["version"],
         outcome=run["outcome"],
-        calls=tuple(HarnessCall(**call) for call in run["calls"]),
+        calls=tuple(run["calls"]),
         like=next(iter(like), ""),
     )
 
@@ -144,9 +135,14 @@ async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRec
     found = await summaries(reader.store, reader.chain_id)
     own = [one for one in found.values() if one.evaluator == evaluator]
     posted = [one for one in own if one.postedBy == "evaluator"]
+    drafts = await reader.store.get_many(reader.chain_id, [draft_key(one.address) for one in posted])
+    announced = {one.address: text for one in posted if (text := drafts.get(draft_key(one.address)))}
+    final = await read_many(reader.store, reader.chain_id, Scores, scores_key, announced)
+    first = {address: [one.address for one in DRAFT_FORM.read_text(announced[address]).places] for address in final}
     return EvaluatorRecord(
         posted=len(posted),
         late=sum((one.scorePostedAt or 0) > one.scoringDeadline for one in posted),
+        upheld=sum(first[address] != [row.address for row in scores.rankings] for address, scores in final.items()),
         overridden=sum(one.postedBy == "poster" for one in own),
         expired=sum(one.chainStatus == "expired" and one.submissionCount > 0 for one in own),
     )

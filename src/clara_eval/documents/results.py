@@ -406,6 +406,7 @@ class EvaluatorRecord(Document):
 
     posted: int = Field(description="Scores that it posted.")
     late: int = Field(description="Of these, after the scoring deadline.")
+    upheld: int = Field(description="Announced results that objections changed before the post.")
     overridden: int = Field(description="Challenges whose poster posted instead.")
     expired: int = Field(description="Challenges with entries that expired without scores.")
 

@@ -620,7 +620,7 @@ async def test_an_open_challenge_shows_its_harness_or_what_it_is_committed_by(se
 
 
 async def test_an_open_challenge_shows_what_its_evaluator_did_before(service: Service) -> None:
-    """Scores posted, posted late, posted by the poster instead, and expired, of this evaluator alone."""
+    """Scores posted, late, changed by objections, posted by the poster instead, and expired, of this evaluator alone."""
     own = {"evaluator": "0x" + "77" * 20}
     rounds: list[dict[str, Any]] = [
         {**own, "postedBy": "evaluator", "scorePostedAt": 1_000},
@@ -632,9 +632,15 @@ async def test_an_open_challenge_shows_what_its_evaluator_did_before(service: Se
     at = [Address(f"0x{number:040x}") for number in range(700, 700 + len(rounds))]
     rows = [(index_key(one), json.dumps(summary(one, "", 50) | more)) for one, more in zip(at, rounds, strict=True)]
     row = summary(OPEN, "Open one", int(time.time()) + 3600) | own
+    places = [{"address": account(n), "rank": n + 1, "score": 9, "status": "ranked"} for n in range(2)]
+    draft = {"digest": "0x1", "announcedAt": 1, "until": 2, "places": places, "margin": ""}
+    final = [{"rankings": [{"address": place["address"]} for place in order], "postedBy": "evaluator"}
+             for order in (places, places[::-1])]  # fmt: skip
+    rows += [(draft_key(one), json.dumps(draft)) for one in at[:3]]
+    rows += [(scores_key(one), json.dumps(scores)) for one, scores in zip(at, [*final, final[1]], strict=False)]
     await service.store.put_many(CHAIN, [*rows, (index_key(OPEN), json.dumps(row | {"rules": RULES}))])
     told = json.loads(await text_of(service, f"/api/v1/challenges/{OPEN}"))["evaluatorRecord"]
-    assert told == {"posted": 2, "late": 1, "overridden": 1, "expired": 1}
+    assert told == {"posted": 2, "late": 1, "upheld": 1, "overridden": 1, "expired": 1}
     assert "<dt>Challenges judged</dt><dd>2</dd>" in await text_of(service, f"/challenges/{OPEN}")
 
 

@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 
 from clara_eval.actions.post_scores import read_places
 from clara_eval.app import open_caller
-from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import DevAccount
-from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, PostedTerms
+from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, PostedTerms
 from clara_eval.interfaces.cli import app
 from clara_eval.interfaces.mcp import build_server
 
@@ -116,22 +115,28 @@ async def test_a_config_is_checked_for_the_service_that_evaluates_it(local_chain
     assert "20 entries is free" in free.content[0].text  # type: ignore[union-attr]
 
 
-async def own_round(chain: LocalChain) -> str:
-    """A challenge without an evaluator, with three submissions."""
-    address = await chain.post_challenge(PostedTerms(payout_bps=(7000, 3000), evaluator=ZERO_ADDRESS))
-    await chain.submit_all(address, [Handed(agent, f"data:,{agent.index}") for agent in chain.agents[:3]])
-    return address
-
-
 async def test_a_challenge_is_scored_by_its_poster_with_tools_alone(local_chain: LocalChain, tmp_path: Path) -> None:
     """Too early, by a stranger and twice are refused in words; in time the named winners are paid and claim."""
-    chain, address = local_chain, await own_round(local_chain)
+    chain = local_chain
     best = [chain.agents[2].address, f"{chain.agents[0].address}=100"]
-    scores = {"address": address, "winners": best, "confirm": True}
+    terms = {"prizePool": "1000", "deadline": "1 day", "payoutSplit": [7000, 3000], "winnerCount": 2}
     async with (
         tools(chain, chain.poster, tmp_path) as poster,
         tools(chain, chain.agents[0], tmp_path / "other") as stranger,
+        tools(chain, chain.agents[2], tmp_path / "third") as third,
     ):
+        posted = await ask(poster, "challenge_post", **{**ORIGIN_POST, **terms}, confirm=True)
+        address = posted["challenge"]
+        scores = {"address": address, "winners": best, "confirm": True}
+        for client in (stranger, third):
+            await ask(
+                client,
+                "challenge_submit",
+                address=address,
+                content=f"def sort(xs): xs.sort() # {client}",
+                register=True,
+                confirm=True,
+            )
         early = await poster.call_tool("challenge_post_scores", scores)
         assert "are open until" in early.content[0].text  # type: ignore[union-attr]
         await chain.move_time(DAY + 1)
@@ -153,19 +158,40 @@ async def test_a_challenge_is_scored_by_its_poster_with_tools_alone(local_chain:
 
 
 async def test_a_challenge_is_scored_from_a_file_in_a_shell(local_chain: LocalChain, tmp_path: Path) -> None:
-    """`challenge score` reads a CSV, orders it by score, shows the plan, and sends with --send."""
-    chain, address = local_chain, await own_round(local_chain)
+    """By commands alone, from post to claims: `challenge score` reads a CSV, orders it by score and shows the plan."""
+    chain = local_chain
+
+    async def shell(account: DevAccount, *words: str) -> dict[str, Any]:
+        environ = agent_environment(chain, account, tmp_path / f"{account.index}.db")
+        told = await asyncio.to_thread(CliRunner().invoke, app, ["challenge", *words, "--json"], env=environ)
+        assert told.exit_code == 0, repr(told.exception)
+        found: dict[str, Any] = json.loads(told.stdout)
+        return found
+
+    terms = ("--prize", "1000", "--deadline", "1 day", "--payout", "7000,3000", "--evaluator", "self")
+    about = ("--title", "Sort", "--problem", "Sort a list of numbers in place. " * 6)
+    posted = await shell(chain.poster, "post", *about, *terms, "--send", "--yes")
+    assert posted["outcome"] == "sent", posted
+    address = posted["challenge"]
+    for agent in chain.agents[:3]:
+        (tmp_path / "draft.py").write_text(f"def sort_{agent.index}(xs):\n    xs.sort()\n    return xs\n")
+        entered = await shell(
+            agent, "submit", address, "--file", str(tmp_path / "draft.py"), "--register", "--send", "--yes"
+        )
+        assert entered["outcome"] == "sent", entered
     await chain.move_time(DAY + 1)
     rows = [f"{agent.address},{score}" for agent, score in zip(chain.agents, (10, 9000, 8000), strict=False)]
     (tmp_path / "scores.csv").write_text("\n".join(["address,score", *rows]))
-    environ = agent_environment(chain, chain.poster, tmp_path / "store.db")
-    words = ["challenge", "score", address, "--scores", str(tmp_path / "scores.csv"), "--json"]
-    plan = await asyncio.to_thread(CliRunner().invoke, app, words, env=environ)
-    done = await asyncio.to_thread(CliRunner().invoke, app, [*words, "--send", "--yes"], env=environ)
-    assert json.loads(plan.stdout)["outcome"] == "needs_confirmation"
-    found = json.loads(done.stdout)
+    words = ("score", address, "--scores", str(tmp_path / "scores.csv"))
+    assert (await shell(chain.poster, *words))["outcome"] == "needs_confirmation"
+    found = await shell(chain.poster, *words, "--send", "--yes")
     assert (found["outcome"], len(found["sent"])) == ("sent", 2)
     assert [row["score"] for row in found["details"]["winners"]] == [9000, 8000]
+    await chain.move_time(DAY)
+    for agent, prize in ((chain.agents[1], 700), (chain.agents[2], 300)):
+        before = await chain.balance(agent.address)
+        claimed = await shell(agent, "claim", address, "--send", "--yes")
+        assert (claimed["outcome"], await chain.balance(agent.address) - before) == ("sent", prize * USDC), claimed
 
 
 def test_scores_are_read_from_what_people_have() -> None:

@@ -98,7 +98,7 @@ async def _work(
         "is_private": reader.traces_public == "never",
         "posted_by": None if scores.traceDigest else scores.postedBy or "somebody else",
         "rival": next(iter(found), None) if is_known else None,
-        "others": {call.name: call for call in other.calls} if other else {},
+        "others": {call["name"]: call for call in other.calls} if other else {},
         "is_equal": text == told,
         "difference": await asyncio.to_thread(difference, told or "", text or "") if is_known else [],
     }
