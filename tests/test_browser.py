@@ -458,6 +458,8 @@ def written(folder: Path) -> dict[str, int]:
 async def test_a_judged_folder_is_viewed_without_errors(browser: Browser, tmp_path: Path) -> None:
     """`view` shows the result by names: scripts run without errors, every link works, and nothing is asked but pages."""
     texts = {f"e{n}{PAYLOADS[n]}": f"The answer {n} says w{n * 97:x}, w{n * 13:x}.\n{PAYLOADS[n]}\n" for n in range(4)}
+    program = f'def add(a, b):\n    """{PAYLOADS[0]}\n    {PAYLOADS[1]}"""\n    return a + b  # {PAYLOADS[2]}\n'
+    texts["program"] = program
     lines = {"name": "words", "type": "integer", "source": "measured", "better": "lower", "min": 0, "max": 5000}
     config = json.dumps({"version": 1, "judge": "rules", "features": [lines], "criteria": "Short."})
     await judge_entries(
@@ -472,7 +474,7 @@ async def test_a_judged_folder_is_viewed_without_errors(browser: Browser, tmp_pa
     watch(found)
     asked: set[tuple[str, str]] = set()
     found.page.on("request", lambda request: asked.add((request.method, request.url.removeprefix(found.url)[:1])))
-    seen, waiting = dict[str, int](), ["/"]
+    seen, waiting, coloured = dict[str, int](), ["/"], set[str]()
     try:
         while waiting:
             path = waiting.pop()
@@ -483,6 +485,8 @@ async def test_a_judged_folder_is_viewed_without_errors(browser: Browser, tmp_pa
             assert answer is not None
             seen[path] = answer.status
             await expect(found.page.locator("main")).to_be_visible()
+            if await found.page.locator(".code .c-word").count():
+                coloured |= set(await found.page.locator(".code:not(.diff) li").all_text_contents())
             links = await found.page.evaluate(
                 "[...document.querySelectorAll('a[href]')].map(a => a.getAttribute('href'))"
             )
@@ -495,6 +499,7 @@ async def test_a_judged_folder_is_viewed_without_errors(browser: Browser, tmp_pa
         serving.cancel()
     assert set(seen.values()) == {200}
     assert len(seen) > len(texts)
+    assert coloured == set(program.splitlines()), "a program has colours, and its text stays as it is"
     assert found.troubles == []
     assert asked == {("GET", "/")}
     assert written(tmp_path) == before

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
+from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.plan import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken
 from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
+from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
@@ -28,7 +30,7 @@ from clara_eval.documents.actions import (
     PostedWinner,
     ProvisionalRow,
 )
-from clara_eval.documents.results import ChainStatus, ProvisionalBoard, Token, Value, read
+from clara_eval.documents.results import ChainStatus, EvaluatorRecord, ProvisionalBoard, Token, Value, read
 from clara_eval.documents.store_keys import provisional_key
 
 FINALIZATION_SECONDS = 12 * 3600
@@ -206,7 +208,16 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         yours=yours,
         agents=await _agents(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
         provisional=await _provisional(caller, challenge),
+        evaluatorRecord=None if posted else await _evaluator_record(caller, challenge),
     )
+
+
+async def _evaluator_record(caller: Caller, challenge: Challenge) -> EvaluatorRecord | None:
+    if isinstance(caller.records, ApiRecords):
+        shown = await caller.records.detail(challenge.address)
+        return shown.evaluatorRecord if shown else None
+    store = await caller.store.existing()
+    return await evaluator_record(store, challenge.chain_id, challenge.evaluator) if store else None
 
 
 async def _provisional(caller: Caller, challenge: Challenge) -> list[ProvisionalRow]:

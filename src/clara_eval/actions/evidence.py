@@ -19,6 +19,7 @@ from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, F
 from clara_eval.documents.store_keys import draft_key, scores_key
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
+from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.files import is_archive, read_archive
 
 MOST_COMPARED_LINES = 1_500
@@ -130,14 +131,14 @@ def _exchange(body: Bodies, answers: Bodies, judging: JudgingBasis, facts: dict[
     return Exchange(body["judge"], body["first"], body["second"], system, user, tuple(said))
 
 
-async def evaluator_record(reader: ResultReader, evaluator: str) -> EvaluatorRecord:
+async def evaluator_record(store: PublicKeys, chain_id: int, evaluator: str) -> EvaluatorRecord:
     """What this evaluator did in every challenge known here."""
-    found = await summaries(reader.store, reader.chain_id)
+    found = await summaries(store, chain_id)
     own = [one for one in found.values() if one.evaluator == evaluator]
     posted = [one for one in own if one.postedBy == "evaluator"]
-    drafts = await reader.store.get_many(reader.chain_id, [draft_key(one.address) for one in posted])
+    drafts = await store.get_many(chain_id, [draft_key(one.address) for one in posted])
     announced = {one.address: text for one in posted if (text := drafts.get(draft_key(one.address)))}
-    final = await read_many(reader.store, reader.chain_id, Scores, scores_key, announced)
+    final = await read_many(store, chain_id, Scores, scores_key, announced)
     first = {address: [one.address for one in DRAFT_FORM.read_text(announced[address]).places] for address in final}
     return EvaluatorRecord(
         posted=len(posted),

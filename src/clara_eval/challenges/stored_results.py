@@ -277,7 +277,7 @@ class ApiRecords(Records):
         """The document that the service shows, or that is in the trace: facts and comparisons."""
         _, address, name = key.split(":", 2)
         if name == "provisional":
-            shown = await self._document(ChallengeDetail, f"{self._url}/api/v1/challenges/{address}")
+            shown = await self.detail(Address(address))
             return shown.provisional.model_dump_json() if shown and shown.provisional else None
         if name in _SERVED:
             path, kind = _SERVED[name]
@@ -290,6 +290,9 @@ class ApiRecords(Records):
             with self._readable(), lines:
                 self._told = (address, documents_in(lines, address))
         return self._told[1].get(key)
+
+    async def detail(self, address: Address) -> ChallengeDetail | None:
+        return await self._document(ChallengeDetail, f"{self._url}/api/v1/challenges/{address}")
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole; Temporary if it is longer than asked for."""

@@ -11,6 +11,7 @@ from clara_eval.documents.results import (
     ChainStatus,
     Document,
     EvaluationProgress,
+    EvaluatorRecord,
     Misplaced,
     RankedEntry,
     StageProgress,
@@ -213,6 +214,7 @@ class DetailResult(Document):
     """Of the winners, and of the caller's own agent, where records are at hand."""
     provisional: list[ProvisionalRow]
     """While entries are accepted, the best first: by public tests alone; the final run decides."""
+    evaluatorRecord: EvaluatorRecord | None
 
 
 class EvalStatusResult(EvaluationProgress):

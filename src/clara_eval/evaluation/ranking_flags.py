@@ -19,11 +19,10 @@ ENOUGH = 20  # fewer observations than this say nothing about a share
 def ranking_flags(ranking: Ranking, *, by_arrival: bool) -> Iterator[Flag]:
     """All flags in a fixed order; `by_arrival`: among equals the earlier submission is first."""
     yield from _ties(ranking, by_arrival)
-    report, margin = ranking.consistency, ranking.margin
-    if margin.next_item and margin.probability < TOSS_UP:
-        told = f"{margin.item} is better than {margin.next_item} with a chance of only {100 * margin.probability:.0f} %"
-        evidence: dict[str, Fact] = {"item": margin.item, "nextItem": margin.next_item}
-        evidence["chance"] = round(margin.probability, 2)
+    report, margin, chance = ranking.consistency, ranking.margin, ranking.margin.probability
+    if margin.next_item and chance < TOSS_UP:
+        told = f"{margin.item} is better than {margin.next_item} with a chance of only {100 * chance:.0f} %"
+        evidence: dict[str, Fact] = {"item": margin.item, "nextItem": margin.next_item, "chance": round(chance, 2)}
         yield Flag("toss_up", "warn", f"The last paid place is a toss-up: {told}.", evidence=evidence)
     if report.unplayed:
         told = f"Never compared with anything: {_some(report.unplayed, 5)}."

@@ -98,8 +98,7 @@ def count_chances(strengths: Strengths, winner_count: int) -> Chances:
 def set_chances(places: Ints, order: Sequence[int], count: int) -> Floats:
     """For each of `count` places: how often the items down to it are the best, in any order."""
     deepest = np.maximum.accumulate(places[:, list(order[:count])], axis=1)
-    chances: Floats = (deepest <= np.arange(deepest.shape[1])).mean(axis=0).round(DECIMALS)
-    return chances
+    return np.asarray((deepest <= np.arange(deepest.shape[1])).mean(axis=0).round(DECIMALS))
 
 
 def margins(
@@ -125,8 +124,7 @@ def due_shares(places: Ints, payout_bps: Sequence[int]) -> Floats:
     """The share of the pot that each item (columns) is due in each draw (rows)."""
     prizes = np.zeros(max(places.shape[1], len(payout_bps)))
     prizes[: len(payout_bps)] = payout_bps
-    shares: Floats = prizes[places] / sum(payout_bps)
-    return shares
+    return np.asarray(prizes[places] / sum(payout_bps))
 
 
 def misallocation(places: Ints, order: Sequence[int], payout_bps: Sequence[int]) -> float:

@@ -75,8 +75,7 @@ def net_wins(table: Tally) -> npt.NDArray[np.bool_]:
     """W[i, j]: i has more points than j over all their games."""
     size = table.size
     lead = np.bincount(table.first * size + table.second, table.half_points - 1, size * size).reshape(size, size)
-    beats: npt.NDArray[np.bool_] = lead > lead.T
-    return beats
+    return np.asarray(lead > lead.T)
 
 
 def count_cycles(beats: npt.NDArray[np.bool_]) -> tuple[int, int]:

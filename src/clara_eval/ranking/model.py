@@ -60,14 +60,12 @@ class _Counts:
     def expected(self, at: Floats) -> Floats:
         size = self.games.shape[1]
         z = at[size:, None, None] + at[:size, None] - at[:size]
-        chance: Floats = 1 / (1 + np.exp(-np.clip(z, -35.0, 35.0)))
-        return chance
+        return np.asarray(1 / (1 + np.exp(-np.clip(z, -35.0, 35.0))))
 
     def weights(self, variance: Floats, same: float, pair: float) -> Floats:
         """What one result adds, given the others on its pair."""
         others = np.maximum(self.shown - 1, 0) * same + self.shown.T * pair
-        weights: Floats = self.worth / (1 + variance * others)
-        return weights
+        return np.asarray(self.worth / (1 + variance * others))
 
 
 def fit(table: Tally) -> Strengths:

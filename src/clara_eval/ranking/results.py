@@ -140,8 +140,7 @@ class Tally:
         """How many results each two items have, as a symmetric table."""
         key = self.first * self.size + self.second
         shown = np.bincount(key, minlength=self.size**2).reshape(self.size, self.size)
-        met: Floats = (shown + shown.T).astype(np.float64)
-        return met
+        return np.asarray(shown + shown.T, dtype=np.float64)
 
     @property
     def is_complete(self) -> bool:

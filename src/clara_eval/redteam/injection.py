@@ -163,12 +163,11 @@ async def measure_denial(payloads: list[Payload]) -> list[Figure]:
     for payload in payloads[:40]:
         for fault in FAULTS:
             faulty = in_memory(FaultyProvider(ScriptedLlm(honest_reader), _only("POISON", fault)))
+            pass_on = False
             try:
                 await extract_features(faulty, SCHEMA, solution_of(f"POISON = {payload.text!r}\n" + HONEST[1]), READING)
             except Temporary:
-                pass_on = True  # an outage is passed on to the walk, which tries again later
-            else:
-                pass_on = False
+                pass_on = True  # an outage is passed on to the run, which tries again later
             trials += 1
             rival = await extract_features(faulty, SCHEMA, solution_of(HONEST[0]), READING)
             changed += rival != clean

@@ -72,14 +72,12 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
             placing.measure_ties(attack.count(300), seed) + placing.measure_stability(attack.count(60), seed)
         ),
         "utility": lambda: placing.measure_utility(attack.count(100), seed),
-        "copies": lambda: _copies(_files(attack, 60), seed),
+        "copies": lambda: (
+            copying.measure_copies(files := _files(attack, 60), seed=seed) + copying.measure_clones(files)
+        ),
         "ordinary": lambda: copying.measure_ordinary(_files(attack, 1_000)) + copying.measure_honest(HONEST),
     }
     return sections[section]()
-
-
-def _copies(files: list[copying.RealFile], seed: int) -> list[Figure]:
-    return copying.measure_copies(files, seed=seed) + copying.measure_clones(files)
 
 
 async def _lies(attack: Attack) -> list[Figure]:

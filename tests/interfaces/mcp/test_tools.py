@@ -137,7 +137,8 @@ async def test_an_open_challenge_shows_its_provisional_board_as_rest_does(
         remote = agent_settings(local_chain, None, tmp_path / "none.db", {"CLARA_API_URL": service.url})
         async with open_caller(remote) as at_hand, Client(build_server(at_hand)) as caller:
             served = await caller.call_tool("challenge_detail", asked)
-        rest = json.loads((await service.get(f"/api/v1/challenges/{address}"))[2])["provisional"]["entries"]
+        shown = json.loads((await service.get(f"/api/v1/challenges/{address}"))[2])
+        rest = shown["provisional"]["entries"]
         await local_chain.move_time(2 * DAY)
         async with open_caller(settings) as at_hand, Client(build_server(at_hand)) as caller:
             closed = (await caller.call_tool("challenge_detail", asked)).structured_content or {}
@@ -149,6 +150,8 @@ async def test_an_open_challenge_shows_its_provisional_board_as_rest_does(
         ]
         assert all(row["problem"]["untrusted"] and "\\u202e" in row["problem"]["text"] for row in rows[2:])
         text = answer.content[0].text  # type: ignore[union-attr]
+        assert (answer.structured_content or {})["evaluatorRecord"] == shown["evaluatorRecord"] is not None
+        assert "Its evaluator in other challenges: 0 posted, 0 late, 0 upheld, 0 overridden, 0 expired." in text
         assert "by public tests alone; the final run decides (4 more are in `provisional`)" in text
         assert "The reference of the harness: parses = True, functions = 2" in text
         assert f"{own}: parses = False, functions = None" in text

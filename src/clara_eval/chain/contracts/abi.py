@@ -307,7 +307,8 @@ def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
 
 def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
     if name == "InvalidStatus":
-        current, expected = (_status_name(value) for value in values)
+        names: dict[object, str] = dict(enumerate(STATUS_NAMES))
+        current, expected = (names.get(value, f"in unknown status {value}") for value in values)
         remedy = _STATUS_REMEDIES.get(values, "Read the challenge's status before trying again.")
         return f"The challenge is {current}, but this needs it to be {expected}.", remedy
     if name == "Error":
@@ -315,7 +316,3 @@ def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
     if name == "Panic":
         return f"The contract stopped on an internal check (panic {values[0]:#x}).", "Check the values of the call."
     return _words().get(name, (f"The contract refused with {name}.", ""))
-
-
-def _status_name(value: object) -> str:
-    return STATUS_NAMES[value] if isinstance(value, int) and value < len(STATUS_NAMES) else f"in unknown status {value}"

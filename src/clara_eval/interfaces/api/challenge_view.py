@@ -257,7 +257,7 @@ async def challenge_view(
         "found": found,
         "phase": phase,
         "is_live": scores is None and is_moving and not is_open,
-        "record": await evaluator_record(reader, found.evaluator) if is_open else None,
+        "record": await evaluator_record(reader.store, reader.chain_id, found.evaluator) if is_open else None,
         "draft": await read_draft(reader.store, reader.chain_id, address) if phase.label == "Objections open" else None,
         "now": int(now),
         "claimable": bool(found.chainId) and (phase.label in {"Final", "Expired"} or 0 < claimable_at <= now),

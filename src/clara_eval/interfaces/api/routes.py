@@ -116,7 +116,7 @@ async def list_challenges(
 async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
     found = await reader.detail(to_address(address), admin=admin)
     if found.leaderboard is None:
-        found.evaluatorRecord = await evaluator_record(reader, found.evaluator)
+        found.evaluatorRecord = await evaluator_record(reader.store, reader.chain_id, found.evaluator)
     return found
 
 

@@ -62,6 +62,9 @@ def detail(found: documents.DetailResult) -> str:
     if found.yours:
         again = show_moment(found.yours.mayResubmitAt)
         lines.append(f"You submitted version {found.yours.version}; again from {again}.")
+    if record := found.evaluatorRecord:
+        told = (f"{count} {name}" for name, count in record.model_dump().items())
+        lines.append(f"Its evaluator in other challenges: {', '.join(told)}.")
     lines += _provisional(found) if found.provisional else []
     lines += ["Title by the poster:", item.title["text"], "Problem by the poster:"]
     lines += [found.problemStatement["text"]]
