@@ -10,13 +10,13 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.support.forged_trace import Change, forged
 from tests.support.model_rounds import CONFIG, ScriptedModels, in_fours
 from tests.support.rounds import opened
-from tests.support.scripted_llm import ScriptedLlm
+from tests.support.scripted_llm import ScriptedLlm, answer_of
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
@@ -131,6 +131,27 @@ async def test_both_verifiers_repeat_a_round_of_every_schedule(
         lines = await traced(app, address)
     assert done.result.ranking is not None
     assert (done.result.schedule, questions(done), done.result.ranking.ordered_by) == (schedule, games, ordered_by)
+    assert (await check_trace(lines)).digest == done.digest
+    assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
+
+
+@pytest.mark.parametrize("stop", ["max_tokens", "end"])
+async def test_a_judge_that_cannot_order_is_asked_for_pairs(
+    stop: Literal["max_tokens", "end"], local_chain: LocalChain, tmp_path: Path
+) -> None:
+    """A judge whose every order is cut off or no order compares pairs; the round does not wait for orders."""
+
+    def only_pairs(prompt: Prompt) -> str | Answer:
+        said = '{"order":["B","A","B","A"]' + (',"reason":""}' if stop == "end" else "")
+        return answer_of(said, stop) if '"order"' in prompt.schema_json else in_fours(prompt)
+
+    address = await round_of_eleven(local_chain)
+    async with opened(local_chain, tmp_path) as app:
+        done = await judged(app, address, [ScriptedLlm(only_pairs, name=ONE)], "auto", 40)
+        lines = await traced(app, address)
+    assert done.result.schedule == "fours"
+    assert {len(one.group) for one in done.result.comparisons if one.winner is not None} == {0}
+    assert len(done.result.placed) == ENTRIES
     assert (await check_trace(lines)).digest == done.digest
     assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
 

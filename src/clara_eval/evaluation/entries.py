@@ -104,7 +104,6 @@ def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> 
 
 
 def _bytes(text: str) -> bytes:
-    """0x-hex as bytes, other ids as UTF-8."""
     return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
 
 

@@ -32,8 +32,7 @@ def ranking_flags(ranking: Ranking, *, by_arrival: bool) -> Iterator[Flag]:
         told += ", so the order between the groups is a guess."
         yield Flag("unconnected", "review", told, evidence={"groups": parts})
     yield from _cycles(report, margin)
-    share = report.swap_consistency
-    if share is not None and report.swaps >= ENOUGH and share < SWAP_WARN:
+    if (share := report.swap_consistency) is not None and report.swaps >= ENOUGH and share < SWAP_WARN:
         told = "When the same two were shown in the other order, the verdict stayed the same in only "
         told += f"{100 * share:.0f} % of {report.swaps} cases."
         evidence = {"share": round(share, 2), "swaps": report.swaps}

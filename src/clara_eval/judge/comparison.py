@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Generic, Literal, Protocol
@@ -18,7 +18,7 @@ from typing_extensions import TypeVar
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import BadAnswer, BadInput
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.port import Prompt
+from clara_eval.judge.port import AnswerCut, Prompt
 from clara_eval.judge.reading import object_schema, read_object, shown
 from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm, again_grammar
 from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
@@ -290,7 +290,9 @@ class OrderingJudge:
     async def order(self, vectors: Sequence[JudgeVector]) -> Decision[Ordered]:
         if are_equal(vectors):
             return Decision(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
-        return Decision.of(await self._llm.ask(self._prompts.prompt(vectors), read_order))
+        asked = await self._llm.ask(self._prompts.prompt(vectors), read_order)
+        is_cut = isinstance(asked.outage, AnswerCut)  # a judge that cannot order is asked for pairs
+        return Decision.of(replace(asked, outage=None) if is_cut else asked)
 
 
 def are_equal(vectors: Sequence[JudgeVector]) -> bool:
