@@ -40,7 +40,6 @@ ON_A_CHALLENGE: dict[str, dict[str, Any]] = {
 }
 COMMANDS: dict[str, list[str]] = {
     "show": [],
-    "watch": [],
     "submit": ["--text", "x = 1", "--send", "--yes"],
     "claim": ["--send", "--yes"],
 }
