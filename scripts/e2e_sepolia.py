@@ -31,7 +31,7 @@ from clara_eval.actions.perform import perform
 from clara_eval.actions.plan import Action
 from clara_eval.actions.post import Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
-from clara_eval.actions.verify import verify_trace
+from clara_eval.actions.verify import Checked, verify_any
 from clara_eval.app import App, Caller, open_app, open_caller
 from clara_eval.chain.rpc import Meaning, NodeRefusal
 from clara_eval.challenges.evaluate import Evaluation
@@ -316,8 +316,8 @@ class Lifecycle:
 
     async def _verify(self, challenge: Address) -> None:
         """As a stranger would: from the trace and the node alone."""
-        checked = await verify_trace(challenge, self._settings(), rpc=self._base.rpc_urls[0])
-        if checked.digest != self._state.get("digest") or checked.posted is None:
+        checked = await verify_any(challenge, self._settings(), rpc=self._base.rpc_urls[0])
+        if not isinstance(checked, Checked) or checked.digest != self._state.get("digest") or checked.posted is None:
             raise CannotAct(f"The trace {checked.digest} is not the one that was posted.")
         self._state.keep("verified", checked.digest)
 
