@@ -26,7 +26,7 @@ from clara_eval.core.errors import ClaraError, ConfigError, RanOut, StoreDown, T
 from clara_eval.core.private_file import make_private
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
-from clara_eval.service.duty import read_report, save_report, show_report
+from clara_eval.service.duty import TickReport, read_report, save_report, show_report
 from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import AlertName, Metrics
@@ -131,7 +131,7 @@ class Engine:
         return await step_apart("tick", self.tick)
 
     async def tick(self) -> dict[str, Any]:
-        started, known_gap = time.monotonic(), self.pulse.wallet_problem
+        started = time.monotonic()
         try:
             report = await run_tick(self.app, self.alerts, self.metrics, self.queue.enqueue, active=self.queue.active)
             await save_report(self.app, report)
@@ -139,10 +139,7 @@ class Engine:
             await self.queue.clean()
         except Exception as bad:  # noqa: BLE001 - a tick that breaks is reported like one that fails
             return await self._tick_failed(bad, time.monotonic() - started)
-        self.pulse.ticked(None)
-        if self.pulse.wallet_problem in (None, known_gap):  # a gap that the sender told meanwhile stays for a tick
-            self.pulse.wallet_problem = report.nonce_gap
-        self.metrics.rpc_up.set(1)
+        self._ticked_well(report)
         if report.head_lag_seconds > LAGGING_SECONDS:
             old = f"The node's newest block is {report.head_lag_seconds / 60:.0f} minutes old."
             self.alerts.raise_alert(Alert("HeadLagging", "warning", old))
@@ -168,6 +165,11 @@ class Engine:
     async def _tell_gap(self, words: str) -> None:
         self.pulse.wallet_problem = words
         self.alerts.raise_alert(Alert("NonceGap", "warning", words))
+
+    def _ticked_well(self, report: TickReport) -> None:
+        self.pulse.ticked(None)
+        self.pulse.wallet_problem = report.nonce_gap
+        self.metrics.rpc_up.set(1)
 
     async def _take_over(self) -> None:
         taken = await take_over(self.app.store, self.worker, self.options.lease_seconds, is_alone=self._is_alone)
