@@ -488,8 +488,10 @@ async def test_the_operator_reads_what_waits_before_deciding(service: Service) -
         assert ("function send() { return 4 }" in page, f'href="{at}/{account(2)}"' in page) == (True, True)
         async with http.get(f"{service.url}{at}/games/{account(0)}/{account(1)}") as answer:
             assert "the first answer 0xaa" in await answer.text()
+        service.metrics.alerts.labels("NonceGap").inc(2)
         async with http.get(f"{service.url}/operator") as answer:
             queue = await answer.text()
+        assert ("NonceGap: 2" in queue, "JudgeBiased" in queue) == (True, False)
         assert queue.index("To look at") < queue.index(f"/operator/reviews/{REVIEWED}")
         assert "1,000 USDC" in queue
         async with http.post(f"{service.url}/operator/sign-in", data={"key": ADMIN, "after": at}) as answer:

@@ -65,7 +65,6 @@ async def overview(request: Request, done: str = "") -> Response:
     reviews = await list_reviews(context.reader.store, context.reader.chain_id)
     deadlines = {address: row.scoringDeadline for address, row in known.items()}
     due = {one.address: one.posts_at or deadlines.get(one.address, 0) for one in reviews}
-    measured = {name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED}
     return page(
         "operator.html",
         done=_DONE.get(done, ""),
@@ -74,7 +73,8 @@ async def overview(request: Request, done: str = "") -> Response:
         known=known,
         due=due,
         now=int(now),
-        measured=measured,
+        measured={name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED},
+        alerts=context.metrics.alerts.collect(),
         stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
         running=[card for card in rows if card.is_live],
         spend=spend_report(await context.reader.store.spends()),
