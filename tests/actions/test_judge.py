@@ -7,6 +7,7 @@ import csv
 import json
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -141,6 +142,27 @@ async def test_a_hackathon_is_killed_three_times_and_paid_once(tmp_path: Path) -
     for command in (["node", str(PROGRAM)], [sys.executable, "-m", "clara_eval", "verify"]):
         checked = await asyncio.create_subprocess_exec(*command, "out/trace.json", cwd=tmp_path)
         assert await checked.wait() == 0
+
+
+def test_a_list_comes_from_standard_input_and_a_budget_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    """`judge -` reads the list and writes the result; `--max-usd` below the estimate asks nothing and exits with 2."""
+    listed = "".join(json.dumps({"id": f"e{n}", "content": essay(n)}) + "\n" for n in range(3))
+    judge = "openai:m@http://127.0.0.1:9/v1"
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "CLARA_PRICES": f"{judge}=1000/1000"}
+
+    def judged(config: str, *words: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "config.json").write_text(config)
+        command = [sys.executable, "-m", "clara_eval", "judge", "-", "--config", "config.json", *words]
+        return subprocess.run(
+            command, input=listed, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    done = judged(MEASURED, "--out", "out", "--json")
+    assert (done.returncode, {row["id"] for row in json.loads(done.stdout)["rankings"]}) == (0, {"e0", "e1", "e2"})
+    assert (tmp_path / "out" / "trace.json").exists()
+    refused = judged(READ, "--out", "other", "--judges", judge, "--max-usd", "0.01")
+    assert (refused.returncode, "does not pay for 3 entries" in refused.stderr) == (2, True)
+    assert not (tmp_path / "other" / "trace.json").exists()
 
 
 def _check_files(out: Path, found: dict[str, Any]) -> None:
