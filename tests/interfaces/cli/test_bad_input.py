@@ -238,7 +238,7 @@ def test_the_version_names_the_rules_by_which_traces_are_walked() -> None:
 
 @pytest.mark.usefixtures("place")
 def test_ctrl_c_leaves_no_traceback() -> None:
-    """Ctrl-C in the middle of work ends with 130 and without a traceback."""
+    """Ctrl-C in the middle of work ends with 130, or by the signal (130 to a shell), and without a traceback."""
     process = command("serve", "--demo")
     assert process.stderr is not None
     assert process.stderr.readline()
@@ -247,7 +247,8 @@ def test_ctrl_c_leaves_no_traceback() -> None:
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, out, err.strip()) == (130, "", "")
+    # CPython ends by the signal if it met the interrupt inside an `exec` of text, as imports of dataclasses do.
+    assert (process.returncode in {130, -signal.SIGINT}, out, err.strip()) == (True, "", "")
 
 
 @pytest.mark.usefixtures("place")
