@@ -464,8 +464,8 @@ TOKEN, STRANGE = Address("0x" + "70" * 20), Address("0x" + "99" * 20)
 def _policy() -> SigningPolicy:
     """A key's policy when the factory vouches for one challenge, and 5 units of one token are agreed to."""
     policy = agent_policy(8453, factory=FACTORY, evaluator=CLARA)
-    policy.vouched.targets.add(OTHER)
-    policy.vouched.spending[TOKEN] = 5
+    policy.targets.add(OTHER)
+    policy.spending[TOKEN] = 5
     return policy
 
 
@@ -497,7 +497,7 @@ def test_the_key_signs_what_plans_are_made_of() -> None:
     policy.check(_unsigned(calldata("TestUSDC", "transfer", CLARA, 5), to=TOKEN))
     for name in ("claimPrize", "claimExpiredRefund", "finalize", "expire"):
         policy.check(_unsigned(calldata("Challenge", name)))
-    policy.vouched.own = STRANGE
+    policy.own = STRANGE
     policy.check(_unsigned("0x", to=STRANGE))
 
 

@@ -135,7 +135,7 @@ async def all_posted(w: World, challenges: Sequence[Challenge], receipts: Sequen
     assert len({tx.nonce for tx in rows}) == gap
     for said in (read_signed(tx.raw) for tx in rows):
         assert (said.to, said.value, said.data) == (w.account.address, 0, b"")
-    assert await w.sender.find_gap(31337) is None
+    assert await w.sender.find_gap() is None
 
 
 @pytest.mark.parametrize("gap", [1, 2, 3, 4, 5])
@@ -283,7 +283,7 @@ async def test_a_count_that_is_too_low_is_no_gap(tmp_path: Path) -> None:
         await foreign_transaction(w)
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
         node.extra = -2
-        assert await w.sender.find_gap(31337) is None
+        assert await w.sender.find_gap() is None
         receipt = await publish(challenges[1], decide(challenges[1]), DIGEST, sender=w.sender, results=w.chain.results)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert {len(taken) for taken in (await signed(w)).values()} == {1}
@@ -394,7 +394,7 @@ async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
         assert {tx.nonce for tx in await w.store.pending_nonces(w.account.address)} == {far.nonce, true, true + 1}
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
         await w.rpc("anvil_setNonce", w.account.address, hex(far.nonce - 9))
-        assert await w.sender.find_gap(31337) is None
+        assert await w.sender.find_gap() is None
         (last,) = (await more_rounds(w, 1))[1:]
         await publish(last, decide(last), DIGEST, sender=w.sender, results=w.chain.results)
         assert (await w.store.transactions(last.run, "post_scores"))[0].nonce == far.nonce - 9
@@ -460,11 +460,11 @@ async def test_a_gap_is_filled_while_nothing_is_to_be_sent(tmp_path: Path) -> No
         node.extra = 3
         await sign_and_die(w)
         node.extra = 0
-        gap = await w.sender.find_gap(31337)
+        gap = await w.sender.find_gap()
         assert gap is not None
         assert (len(gap.missing), gap.waiting) == (3, 1)
-        await asyncio.gather(w.sender.close_gap(31337), w.sender.close_gap(31337))
-        assert await w.sender.find_gap(31337) is None
+        await asyncio.gather(w.sender.close_gap(), w.sender.close_gap())
+        assert await w.sender.find_gap() is None
         assert await w.posts() == 0
         await all_posted(w, [w.challenge], [await w.post()], 3)
 
@@ -476,8 +476,8 @@ async def test_without_a_key_nothing_is_filled(tmp_path: Path) -> None:
         await sign_and_die(w)
         node.extra = 0
         dry = replace(w.sender, is_dry=True)
-        assert await dry.find_gap(31337) is None
-        await dry.close_gap(31337)
+        assert await dry.find_gap() is None
+        await dry.close_gap()
         assert (await w.post(dry)).outcome is SendOutcome.DRY_RUN
         assert not [name for name in await signed(w) if FILLING in name]
 

@@ -14,7 +14,7 @@ from hexbytes import HexBytes
 from pydantic import SecretStr
 from tests.support.signers import Lie, LocalKms, LocalSigner, LocalWeb3Signer
 
-from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, _read_der
+from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, read_der
 from clara_eval.chain.transaction import TransactionToSign, read_signed
 from clara_eval.chain.wallet import LocalKey, Signer, Wallet, evaluator_policy, open_wallet
 from clara_eval.chain.winners import scoring_function
@@ -63,8 +63,8 @@ async def test_both_sign_as_the_key_itself_would(elsewhere: LocalSigner) -> None
     for nonce in range(12):
         tx = replace(GOOD, nonce=nonce)
         signed = await signer.sign(tx)
-        assert read_signed(signed.raw) == tx
-        assert to_address(Account.recover_transaction(signed.raw)) == ADDRESS
+        assert read_signed(signed) == tx
+        assert to_address(Account.recover_transaction(signed)) == ADDRESS
         if not isinstance(elsewhere, LocalKms):  # which chooses its own random number each time
             assert signed == await LocalKey(SecretStr(KEY), "CLARA_EVALUATOR_KEY").sign(tx)
 
@@ -90,7 +90,7 @@ async def test_a_lying_signer_signs_nothing(elsewhere: LocalSigner, lie: Lie, er
     with pytest.raises(error):
         await signer.sign(GOOD)
     elsewhere.lie = ""
-    assert read_signed((await signer.sign(GOOD)).raw) == GOOD
+    assert read_signed(await signer.sign(GOOD)) == GOOD
 
 
 async def test_a_refusal_is_told(elsewhere: LocalSigner) -> None:
@@ -103,7 +103,7 @@ async def test_a_refusal_is_told(elsewhere: LocalSigner) -> None:
 async def test_the_other_form_of_a_signature_is_put_right(elsewhere: LocalSigner) -> None:
     """The chain takes only the low s: a signer that gives the high one signs all the same, from the same address."""
     elsewhere.lie = "high s"
-    raw = (await signer_of(elsewhere).sign(GOOD)).raw
+    raw = await signer_of(elsewhere).sign(GOOD)
     assert read_signed(raw) == GOOD
     assert to_address(Account.recover_transaction(raw)) == ADDRESS
     s = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["s"]
@@ -147,8 +147,7 @@ async def test_another_kind_of_key_is_named(elsewhere: LocalSigner) -> None:
 @pytest.mark.parametrize("der", ["", "30", "3000", "300102", "3003020002", "300602010102", "300602010102017f00"])
 def test_what_is_no_der_signature_is_refused(der: str) -> None:
     """Every shortened or lengthened form is nonsense, never an error of ours."""
-    with pytest.raises(Temporary, match="not a signature"):
-        _read_der("key", bytes.fromhex(der))
+    assert read_der(bytes.fromhex(der)) is None
 
 
 async def test_a_key_that_is_not_there_is_told(elsewhere: LocalSigner) -> None:
@@ -168,12 +167,12 @@ async def test_a_signer_that_is_away_is_an_outage() -> None:
 async def test_the_policy_stands_before_the_signer(elsewhere: LocalSigner) -> None:
     """What the policy forbids is never shown to whoever holds the key."""
     settings = Settings.from_env({"CLARA_SIGNER_URL": url_of(elsewhere), "CLARA_EVALUATOR_ADDRESS": ADDRESS})
-    wallet = open_wallet(settings, evaluator_policy(84532, challenges={CHALLENGE}))
+    wallet = open_wallet(settings, replace(evaluator_policy(84532), targets={CHALLENGE}))
     assert wallet is not None
     with pytest.raises(CannotPublish, match="moves 1 wei"):
         await wallet.sign(replace(GOOD, value=1))
     assert elsewhere.asked == []
-    assert to_address(Account.recover_transaction((await wallet.sign(GOOD)).raw)) == ADDRESS
+    assert to_address(Account.recover_transaction(await wallet.sign(GOOD))) == ADDRESS
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotPublish, ConfigError
+from clara_eval.core.hashing import keccak_hex
 
 ADVANCE_TO_SCORING, FINALIZE = (scoring_function(name).call() for name in ("advanceToScoring", "finalize"))
 POST_SCORES = scoring_function("postScores").selector
@@ -49,7 +50,7 @@ OWN = to_address(Account.from_key(KEY).address)
 
 
 def wallet() -> Wallet:
-    return Wallet(SecretStr(KEY), evaluator_policy(8453, challenges={CHALLENGE}))
+    return Wallet(SecretStr(KEY), replace(evaluator_policy(8453), targets={CHALLENGE}))
 
 
 @pytest.mark.parametrize("data", [FINALIZE, ADVANCE_TO_SCORING, POST_SCORES + b"\x01" * 64])
@@ -57,15 +58,15 @@ async def test_it_signs_what_was_given(data: bytes) -> None:
     """The signed bytes say exactly what was asked, and recover to the wallet's address and hash."""
     tx = replace(GOOD, data=data)
     signed = await wallet().sign(tx)
-    assert read_signed(signed.raw) == tx
-    assert to_address(Account.recover_transaction(signed.raw)) == wallet().address
+    assert read_signed(signed) == tx
+    assert to_address(Account.recover_transaction(signed)) == wallet().address
 
 
 async def test_it_fills_a_missing_nonce() -> None:
     """An empty call of zero to the wallet's own address is signed, and counts towards the day's cap."""
     tx = replace(GOOD, to=OWN, data=b"")
-    assert read_signed((await wallet().sign(tx)).raw) == tx
-    poor = Wallet(SecretStr(KEY), evaluator_policy(8453, max_wei_per_day=1))
+    assert read_signed(await wallet().sign(tx)) == tx
+    poor = Wallet(SecretStr(KEY), replace(evaluator_policy(8453), max_wei_per_day=1))
     with pytest.raises(CannotPublish, match="in a day"):
         await poor.sign(tx)
 
@@ -97,7 +98,7 @@ async def test_a_day_has_its_cap() -> None:
     """Gas that is recorded as signed counts for a day; raising the same nonce counts once."""
     moment = 0.0
     each = GOOD.gas * GOOD.max_fee_per_gas
-    policy = evaluator_policy(8453, challenges={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
+    policy = replace(evaluator_policy(8453), targets={CHALLENGE}, max_wei_per_day=3 * each, now=lambda: moment)
     recorded: list[StoredTransaction] = []
 
     async def sign(tx: TransactionToSign) -> None:
@@ -105,7 +106,7 @@ async def test_a_day_has_its_cap() -> None:
         mine = Wallet(SecretStr(KEY), policy)
         signed = await mine.sign(tx, recorded)
         fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)
-        row = (mine.address, tx.nonce, signed.tx_hash, signed.raw, *fees, int(moment))
+        row = (mine.address, tx.nonce, keccak_hex(bytes.fromhex(signed[2:])), signed, *fees, int(moment))
         recorded.append(StoredTransaction("8453:x", "finalize", len(recorded), *row))
 
     for nonce in (1, 1, 2, 3, 3):

@@ -80,8 +80,8 @@ class ScriptedChain:
     async def challenge_at(self, address: Address, block: Block) -> Challenge:
         return replace(CHALLENGE, address=address, block=block)
 
-    async def is_canonical(self, block: Block | Checkpoint) -> bool:
-        return (block.hash if isinstance(block, Block) else block.block_hash) not in self.forked
+    async def is_canonical(self, block: Checkpoint) -> bool:
+        return block.hash not in self.forked
 
     async def challenges_created(self, factory: Address, first: int, last: Block) -> AsyncIterator[Announced]:
         for number in range(first, last.number + 1):

@@ -34,8 +34,9 @@ from clara_eval.actions.operator import preflight
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
+from clara_eval.chain.rpc import Meaning
 from clara_eval.chain.sender import Intention, send_again
-from clara_eval.chain.transaction import BroadcastResult, StoredTransaction
+from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.review import known_review
@@ -131,7 +132,7 @@ async def sign_and_die(app: App, address: Address, monkeypatch: pytest.MonkeyPat
     """Evaluate up to the recorded post, and end before any node has seen it."""
     send = EthereumAccount.broadcast
 
-    async def broadcast(self: EthereumAccount, tx: StoredTransaction) -> BroadcastResult:
+    async def broadcast(self: EthereumAccount, tx: StoredTransaction) -> Meaning | None:
         if tx.intention == Intention.POST_SCORES:
             raise Gone
         return await send(self, tx)

@@ -99,7 +99,7 @@ async def test_a_challenge_that_cannot_be_read_is_its_own_trouble(
             assert [problem.partition(":")[0] for problem in report.problems] == [poison]
             place = await world.app.store.checkpoint(f"challenges:31337:{local_chain.deployment.factory}")
             assert place is not None
-            assert place.block_number >= report.head_block - 1
+            assert place.number >= report.head_block - 1
             node.instead = None
             await world.engine.tick()
             assert await world.app.store.get(31337, index_key(poison)) is not None

@@ -94,7 +94,7 @@ async def instantly(_seconds: float) -> None:
 
 
 def wallet_of(key: str, **policy: Any) -> Wallet:
-    return Wallet(SecretStr(key), evaluator_policy(31337, **policy))
+    return Wallet(SecretStr(key), replace(evaluator_policy(31337), **policy))
 
 
 async def closed(local: LocalChain, submitters: int = 4, terms: PostedTerms | None = None) -> Address:

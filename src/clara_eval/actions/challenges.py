@@ -50,7 +50,7 @@ async def addresses(caller: Caller) -> list[Address]:
     """List every challenge of the factory, oldest first."""
     factory = caller.chain.challenges.factory(caller.factory)
     block = await caller.chain.blocks.head()
-    count = await factory.count(block)
+    count = await factory.one(block, "getChallengeCount")
     known = caller.known[: max(0, count - UNSETTLED)]
     known += await factory.challenges(block, range(len(known), count))
     caller.known[:] = known

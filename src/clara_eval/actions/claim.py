@@ -39,10 +39,10 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
     shown = show_amount(due.amount, challenge.token)
     contract = caller.chain.challenges.contract(challenge.address)
-    steps = [transaction(challenge.address, contract.bare_call(name), f"Claim {shown}")]
+    steps = [transaction(challenge.address, contract.encode(name), f"Claim {shown}")]
     if due.first is not None:
         words = f"{due.first.capitalize()} the challenge, which is due"
-        steps.insert(0, transaction(challenge.address, contract.bare_call(due.first), words))
+        steps.insert(0, transaction(challenge.address, contract.encode(due.first), words))
     steps[0] = await with_gas(caller, claimant, steps[0])
     return Plan(
         action="challenge_claim",
@@ -126,7 +126,7 @@ async def plan_finalize(caller: Caller, address: str, sender: str | None = None)
     if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
         raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
     _check_waited(challenge, "Finalize")
-    data = caller.chain.challenges.contract(challenge.address).bare_call("finalize")
+    data = caller.chain.challenges.contract(challenge.address).encode("finalize")
     planned = transaction(challenge.address, data, "Finalize the challenge, which is due")
     return Plan(
         action="challenge_finalize",

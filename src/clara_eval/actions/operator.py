@@ -70,7 +70,7 @@ async def _factory(app: App) -> str:
     code = await app.chain.blocks.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
         raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
-    count = await app.chain.challenges.factory(factory).count(await app.chain.blocks.head())
+    count = await app.chain.challenges.factory(factory).one(await app.chain.blocks.head(), "getChallengeCount")
     return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
 
 
@@ -92,7 +92,7 @@ async def _wallet(app: App) -> str:
     )
     earlier = [f"{waiting[one]} of {one}" for one in sorted(waiting) if await app.store.pending_nonces(one)]
     shown += f"; still to be scored with an earlier key: {', '.join(earlier)}" if earlier else ""
-    if (gap := await app.sender.find_gap(app.chain_id)) is not None:
+    if (gap := await app.sender.find_gap()) is not None:
         raise ClaraError(
             f"{shown}. {gap.found}.", remedy="`clara-eval serve` fills it by itself: send nothing by hand."
         )

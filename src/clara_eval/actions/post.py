@@ -21,7 +21,7 @@ from clara_eval.actions.harness import check_harness
 from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
 from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
-from clara_eval.chain.contracts.clients import TokenContract
+from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.model import Block, ChallengeStatus, PrizeToken, worth_micro_usd
 from clara_eval.challenges.fees import Fee, fee
 from clara_eval.config.eval_config import EvalConfig, build_metadata, collect_problems, config_hash, parse_eval_config
@@ -262,7 +262,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
         )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
-    rate = await caller.chain.challenges.factory(caller.factory).poster_bond_rate(head)
+    rate = await caller.chain.challenges.factory(caller.factory).one(head, "posterBondRate")
     return ChallengeTerms(
         token=token,
         evaluator=await _evaluator(caller, posting),
@@ -358,7 +358,7 @@ async def _transactions(
     caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None
 ) -> tuple[Transaction, ...]:
     escrow = show_amount(terms.escrow, terms.token)
-    allow = TokenContract.approve(caller.factory, terms.escrow)
+    allow = abi("TestUSDC").function("approve").call(caller.factory, terms.escrow)
     approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
     terms_on_chain = {
         "token": terms.token.address,
@@ -374,21 +374,21 @@ async def _transactions(
         "maxParticipants": posting.max_participants,
         "skillTags": posting.skills,
     }
-    data = caller.chain.challenges.factory(caller.factory).create_challenge(terms_on_chain)
+    data = caller.chain.challenges.factory(caller.factory).encode("createChallenge", terms_on_chain)
     create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
-    paid = TokenContract.transfer(terms.evaluator, terms.fee.amount)
+    paid = abi("TestUSDC").function("transfer").call(terms.evaluator, terms.fee.amount)
     charged = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
     pay = [transaction(terms.token.address, paid, charged)] if terms.fee.amount else []
     if poster is None:
         return (approve, create, *pay)
     token, head = caller.chain.challenges.token(terms.token.address), await caller.chain.blocks.head()
-    balance = await token.balance_of(head, poster)
+    balance = await token.one(head, "balanceOf", poster)
     if balance < terms.total:
         raise CannotAct(
             f"The wallet {poster} has {show_amount(balance, terms.token)}, but prize, bond and fee need "
             f"{show_amount(terms.total, terms.token)}.",
             remedy=f"Fund it on {caller.settings.network_name}, or offer a smaller prize.",
         )
-    if await token.allowance(head, poster, caller.factory) < terms.escrow:
+    if await token.one(head, "allowance", poster, caller.factory) < terms.escrow:
         return (await with_gas(caller, poster, approve), create, *pay)
     return (await with_gas(caller, poster, create), *pay)

@@ -95,7 +95,7 @@ async def plan_scores(caller: Caller, address: str, places: Sequence[NamedPlace]
     post = transaction(challenge.address, post_scores(winners, challenge.contract_version), "Post your scores")
     steps = [post]
     if challenge.status is ChallengeStatus.OPEN:
-        close = transaction(challenge.address, contract.bare_call("advanceToScoring"), "Close the submissions")
+        close = transaction(challenge.address, contract.encode("advanceToScoring"), "Close the submissions")
         steps = [close, post]
     steps[0] = await with_gas(caller, poster, steps[0])
     theirs = f"The evaluator {challenge.evaluator} no longer decides: your scores are final."

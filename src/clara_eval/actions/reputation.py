@@ -144,7 +144,7 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
     if archived is None or scores.traceDigest != archived.digest or scores.postedBy != "evaluator":
         plan = FeedbackPlan([], [], {})  # made in another life of this store: there is no trace to point at
     else:
-        if await app.chain.agents.reputation(registry).identity_registry(safe) != challenge.identity_registry:
+        if await app.chain.agents.reputation(registry).one(safe, "getIdentityRegistry") != challenge.identity_registry:
             raise BadInput(
                 f"The registry of feedback {registry} is about other agents than those of {address}.",
                 remedy="Check CLARA_REPUTATION_REGISTRY.",
@@ -157,7 +157,8 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
             if is_meant and row.agentId is not None and row.score is not None:
                 best.setdefault(row.agentId, row.score)
         identity = app.chain.agents.identity(challenge.identity_registry)
-        are_ours = await identity.authorized(safe, app.sender.address, list(best))
+        asked = [identity.view("isAuthorizedOrOwner", app.sender.address, agent) for agent in best]
+        are_ours = await identity.each(safe, asked)
         skipped = [agent for agent, is_ours in zip(best, are_ours, strict=True) if is_ours is not False]
         uri = await trace_uri(app.store, app.chain_id, address, archived.digest) or ""
         place = (uri, await trace_keccak(app.store, app.chain_id, address))

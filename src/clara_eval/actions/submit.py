@@ -15,7 +15,7 @@ from clara_eval.actions.challenges import COOLDOWN_SECONDS, challenge_at, submis
 from clara_eval.actions.harness import run_public
 from clara_eval.actions.plan import Action, Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.app import Caller, open_machine
-from clara_eval.chain.contracts.clients import IdentityRegistryContract
+from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.code import guess_language
 from clara_eval.config.eval_config import compile_schema, read_metadata
@@ -81,9 +81,8 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
     network, at = caller.settings.network_name, challenge.address
     what = f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
     if agent_id is None:
-        planned = transaction(
-            challenge.identity_registry, IdentityRegistryContract.register(""), "Register as an agent"
-        )
+        register = abi("IdentityRegistry").function("register(string)").call("")
+        planned = transaction(challenge.identity_registry, register, "Register as an agent")
         return Plan(
             action="challenge_submit",
             sender=agent,
@@ -96,7 +95,7 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
             is_first_part=True,
         )
     contract = caller.chain.challenges.contract(challenge.address)
-    data = contract.submit(agent_id, solution.uri, solution.content_hash)
+    data = contract.encode("submit", agent_id, solution.uri, solution.content_hash)
     planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
     return Plan(
         action="challenge_submit",
@@ -164,7 +163,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     if before is not None:
         return before.agent_id
     registry, head = challenge.identity_registry, await caller.chain.blocks.head()
-    if not await caller.chain.agents.identity(registry).balance_of(head, agent):
+    if not await caller.chain.agents.identity(registry).one(head, "balanceOf", agent):
         if given.register:
             return None
         raise CannotAct(

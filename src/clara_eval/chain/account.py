@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from clara_eval.chain.blocks import TransactionReceipt, is_refused
+from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Block
-from clara_eval.chain.rpc import Meaning, NodeDown, NodeRefusal, RpcCall, quantity, required
+from clara_eval.chain.rpc import Meaning, NodeDown, NodeRefusal, RpcCall, is_refused, quantity, required
 from clara_eval.chain.transaction import (
-    BroadcastResult,
     ContractCall,
     Fees,
-    Mined,
     StoredTransaction,
     TransactionToSign,
     first_fees,
@@ -28,18 +25,16 @@ from clara_eval.chain.transaction import (
 from clara_eval.chain.wallet import Wallet
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
+from clara_eval.core.hashing import keccak_hex
 
 GAS_MARGIN = 50_000
 """On top of a fifth more than the estimate: the state may change before the transaction is mined."""
 
-_SENT = {
-    Meaning.ALREADY_KNOWN: BroadcastResult.ACCEPTED,
-    Meaning.NONCE_TOO_LOW: BroadcastResult.NONCE_USED,
-    Meaning.NONCE_TOO_HIGH: BroadcastResult.NOT_TAKEN,
-    Meaning.POOL_FULL: BroadcastResult.NOT_TAKEN,
-    Meaning.REPLACEMENT_UNDERPRICED: BroadcastResult.UNDERPRICED,
-    Meaning.FEE_TOO_LOW: BroadcastResult.FEE_TOO_LOW,
+_MAY_STILL_LAND = {
+    *(Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL),
+    *(Meaning.REPLACEMENT_UNDERPRICED, Meaning.FEE_TOO_LOW),
 }
+"""Refusals of signed bytes that say nothing against the call: they are sent again at the next look."""
 POST_GAS = 600_000
 """Of a post with several winners, when posts are counted in advance."""
 _MOST_COUNT = 2**48
@@ -78,32 +73,36 @@ class EthereumAccount:
         return self._address or ZERO_ADDRESS
 
     @property
+    def chain_id(self) -> int:
+        return self._chain.chain_id
+
+    @property
     def can_sign(self) -> bool:
         return self._wallet is not None
 
     def trust(self, challenge: Address) -> None:
         """Sign for this challenge although the factory may not know it: a person named it."""
         if self._wallet is not None:
-            self._wallet.policy.vouched.targets.add(challenge)
+            self._wallet.policy.targets.add(challenge)
 
     async def rehearse(self, call: ContractCall) -> None:
-        """Try the call with the real sender, without sending; raise CannotPublish or NotYet with the contract's reason.
+        """Try the call without sending; raise CannotPublish or NotYet with the contract's reason.
 
-        A refusal counts only if no newer block is known by then: otherwise that one is asked.
+        It is tried from our address or, without one, from the evaluator that the contract names. A refusal counts only
+        if no newer block is known by then: otherwise that one is asked.
         """
 
-        async def look() -> tuple[bool, NodeRefusal | None]:
+        async def look() -> tuple[bool, Any]:
             head = await self._blocks.head()
-            try:
-                request = await self._request(call, head)
-                await self._blocks.ask_present("eth_call", request, self._blocks.parameter(head))
-            except NodeRefusal as refusal:
-                return (await self._blocks.head()).number <= head.number, refusal
-            return True, None
+            sender = self._address or await self._chain.challenges.evaluator(call.to, head)
+            tried = RpcCall("eth_call", (_request(call, sender), self._blocks.parameter(head)))
+            (answer,) = await self._blocks.rpc.ask_many([tried], retry_missing=True)
+            is_said = not isinstance(answer, NodeRefusal)
+            return is_said or (await self._blocks.head()).number <= head.number, answer
 
-        _, refusal = await self._blocks.rpc.retries.until(lambda looked: looked[0], look)
-        if refusal is not None:
-            raise _in_our_terms(call, refusal)
+        _, answer = await self._blocks.rpc.retries.until(lambda looked: looked[0], look)
+        if isinstance(answer, NodeRefusal):
+            raise _in_our_terms(call, answer)
 
     async def next_nonce(self) -> int:
         """Count mined transactions twice; if the two never agree, take the lower, which can only be used."""
@@ -156,101 +155,76 @@ class EthereumAccount:
         over: StoredTransaction | None = None,
     ) -> StoredTransaction:
         """Sign the call; `recorded` counts towards the day's cap, and the fee is above that of `over`."""
-        wallet = self._signer()
-        await self._make_known(call.to, wallet)
+        await self._make_known(call.to)
         gas = await estimate_gas(self._chain, call, self.address)
-        fees = await self.fees()
-        if over is not None:
-            before = Fees(over.max_fee_per_gas, over.max_priority_fee_per_gas)
-            fees = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas) or fees
-        tx = TransactionToSign(
-            chain_id=self._chain.chain_id,
-            nonce=nonce,
-            to=call.to,
-            data=call.data,
-            value=0,
-            gas=with_margin(gas),
-            **fees._asdict(),
-        )
-        return await _signed(wallet, tx, recorded, call, attempt)
+        fees = (await self._raised_fees(over) if over else None) or await self.fees()
+        tx = TransactionToSign(self._chain.chain_id, nonce, call.to, call.data, 0, with_margin(gas), *fees)
+        return await _signed(self._signer(), tx, recorded, call, attempt)
 
-    async def bump(self, tx: StoredTransaction, *, recorded: Sequence[StoredTransaction]) -> StoredTransaction | None:
+    async def bump(
+        self, tx: StoredTransaction, *, attempt: int, recorded: Sequence[StoredTransaction]
+    ) -> StoredTransaction | None:
         """Sign the same nonce and calldata with a higher fee; None if the bounds forbid it."""
-        wallet, signed = self._signer(), read_signed(tx.raw)
-        before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
-        raised = raised_fees(before, *await self._market(), wallet.policy.max_fee_per_gas)
+        raised, signed = await self._raised_fees(tx), read_signed(tx.raw)
         if raised is None:
             return None
-        await self._make_known(signed.to, wallet)
-        dearer = replace(signed, value=0, **raised._asdict())
-        return await _signed(wallet, dearer, recorded, tx, tx.attempt + 1)
+        await self._make_known(signed.to)
+        return await _signed(self._signer(), replace(signed, value=0, **raised._asdict()), recorded, tx, attempt)
 
-    async def broadcast(self, tx: StoredTransaction) -> BroadcastResult:
+    async def _raised_fees(self, tx: StoredTransaction) -> Fees | None:
+        signed = read_signed(tx.raw)
+        before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
+        return raised_fees(before, await self.fees(), self._signer().policy.max_fee_per_gas)
+
+    async def broadcast(self, tx: StoredTransaction) -> Meaning | None:
+        """Send; return why the node does not take it now, None if it does."""
         try:
             answer = await self._blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
-            known = _SENT.get(refusal.meaning)
-            if known is not None:
-                return known
+            if refusal.meaning in _MAY_STILL_LAND:
+                return refusal.meaning
             raise _in_our_terms(None, refusal) from None
         if str(answer).lower() != tx.tx_hash:
             raise Temporary(f"A node took {tx.tx_hash} but calls it {str(answer)[:66]}.")
-        return BroadcastResult.ACCEPTED
-
-    async def outcome(self, attempts: Sequence[StoredTransaction]) -> Mined | None:
-        rpc = self._blocks.rpc
-        answers = await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts])
-        for answer in answers:
-            if isinstance(answer, NodeRefusal):
-                if answer.meaning is not Meaning.MISSING:
-                    raise answer
-                continue
-            mined = await self._mined(answer)
-            if mined is not None:
-                return mined
         return None
 
-    async def _mined(self, receipt: Any) -> Mined | None:
-        """A receipt counts only while its block is in the chain."""
-        found, head = TransactionReceipt.read(receipt), await self._blocks.head()
-        block = await self._blocks.rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
-        if block is None or block["hash"] != found.block_hash:
-            return None
-        depth = head.number - found.block_number + 1
-        return Mined(found.tx_hash, found.block_number, found.has_succeeded, is_final=depth >= self._confirmations)
+    async def outcome(self, attempts: Sequence[StoredTransaction]) -> TransactionReceipt | None:
+        """Return the receipt of the first attempt that is in a block of the chain."""
+        rpc = self._blocks.rpc
+        for answer in await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts]):
+            if is_refused(answer, Meaning.MISSING):
+                continue
+            found, head = TransactionReceipt.read(required(answer)), await self._blocks.head()
+            block = await rpc.ask_maybe("eth_getBlockByNumber", hex(found.block_number), False)
+            if block is not None and block["hash"] == found.block_hash:
+                return replace(found, is_final=head.number - found.block_number + 1 >= self._confirmations)
+        return None
 
     async def fees(self) -> Fees:
-        return first_fees(*await self._market(), self._signer().policy.max_fee_per_gas)
-
-    async def _market(self) -> tuple[int, int]:
-        """Return the newest base fee and the tip that the node suggests; 0 if it suggests none."""
+        """Return what a new transaction offers now; a node may suggest no tip."""
         block, tip = await self._blocks.rpc.ask_many(
             [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
         )
         base_fee = quantity(required(block).get("baseFeePerGas", "0x0"))
-        return base_fee, 0 if isinstance(tip, NodeRefusal) else quantity(tip)
+        suggested = 0 if isinstance(tip, NodeRefusal) else quantity(tip)
+        return first_fees(base_fee, suggested, self._signer().policy.max_fee_per_gas)
 
-    async def _make_known(self, target: Address, wallet: Wallet) -> None:
+    async def _make_known(self, target: Address) -> None:
         """Permit a challenge or the registry to the policy, once the factory has vouched for it."""
-        vouched, factory = wallet.policy.vouched, self._factory
-        if factory is None or target in {*vouched.targets, *vouched.spending, vouched.own}:
+        policy, factory = self._signer().policy, self._factory
+        if factory is None or target in {*policy.targets, *policy.spending, policy.own}:
             return
-        registry = await self._chain.challenges.factory(factory).identity_registry(await self._blocks.head())
+        registry = await self._chain.challenges.factory(factory).one(await self._blocks.head(), "identityRegistry")
         if target == registry or await self._chain.challenges.is_challenge_of(factory, target):
-            vouched.targets.add(target)
+            policy.targets.add(target)
 
     def permit_spending(self, token: Address, units: int) -> None:
-        self._signer().policy.vouched.spending[token] = units
+        self._signer().policy.spending[token] = units
 
     def _signer(self) -> Wallet:
         if self._wallet is None:
             raise CannotPublish("There is no key to sign with.", remedy="Set CLARA_EVALUATOR_KEY.")
         return self._wallet
-
-    async def _request(self, call: ContractCall, head: Block) -> dict[str, str]:
-        """Build the call; without an address of ours, as the evaluator that the contract names."""
-        sender = self._address or await self._chain.challenges.evaluator(call.to, head)
-        return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
 
 async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
@@ -267,32 +241,31 @@ def _count_or_none(answer: Any) -> int | None:
     return count if count <= _MOST_COUNT else None
 
 
+def _request(call: ContractCall, sender: Address) -> dict[str, str]:
+    return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
+
+
 def with_margin(gas: int) -> int:
     return gas + gas // 5 + GAS_MARGIN
 
 
 async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
     """Ask how much gas the call would use; a contract that would refuse it says so here."""
-    request = {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
-    async def look() -> int | NodeRefusal:
+    async def look() -> Any:
         # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
-        block = hex((await chain.blocks.head()).number)
-        try:
-            return quantity(await chain.blocks.ask_present("eth_estimateGas", request, block))
-        except NodeRefusal as refusal:
-            return refusal
+        for at in ([hex((await chain.blocks.head()).number)], []):
+            asked = RpcCall("eth_estimateGas", (_request(call, sender), *at))
+            (answer,) = await chain.blocks.rpc.ask_many([asked], retry_missing=True)
+            if not is_refused(answer, Meaning.UNSUPPORTED):
+                break  # else the node takes no block here
+        return answer
 
     # A node that is behind may not know of the wallet's money yet.
     found = await chain.blocks.rpc.retries.until(lambda told: not is_refused(told, Meaning.INSUFFICIENT_FUNDS), look)
-    if not isinstance(found, NodeRefusal):
-        return found
-    if found.meaning is not Meaning.UNSUPPORTED:
+    if isinstance(found, NodeRefusal):
         raise _in_our_terms(call, found)
-    try:
-        return quantity(await chain.blocks.rpc.ask("eth_estimateGas", request))
-    except NodeRefusal as refusal:
-        raise _in_our_terms(call, refusal) from None
+    return quantity(found)
 
 
 async def _signed(
@@ -302,19 +275,10 @@ async def _signed(
     call: ContractCall | StoredTransaction,
     attempt: int,
 ) -> StoredTransaction:
-    signed = await wallet.sign(tx, recorded)
-    return StoredTransaction(
-        run=call.run,
-        intention=call.intention,
-        attempt=attempt,
-        sender=wallet.address,
-        nonce=tx.nonce,
-        tx_hash=signed.tx_hash,
-        raw=signed.raw,
-        max_fee_per_gas=tx.max_fee_per_gas,
-        max_priority_fee_per_gas=tx.max_priority_fee_per_gas,
-        signed_at=int(wallet.policy.now()),
-    )
+    raw = await wallet.sign(tx, recorded)
+    fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)
+    row = (wallet.address, tx.nonce, keccak_hex(bytes.fromhex(raw[2:])), raw, *fees, int(wallet.policy.now()))
+    return StoredTransaction(call.run, call.intention, attempt, *row)
 
 
 def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:

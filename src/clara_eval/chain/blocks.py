@@ -11,7 +11,7 @@ from typing import Any
 
 from clara_eval.chain.contracts.abi import View
 from clara_eval.chain.model import Block, Checkpoint
-from clara_eval.chain.rpc import Meaning, NodeRefusal, Rpc, RpcCall, quantity, required
+from clara_eval.chain.rpc import Meaning, NodeRefusal, Rpc, RpcCall, is_refused, quantity, required
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
@@ -34,6 +34,8 @@ class TransactionReceipt:
     gas_used: int
     has_succeeded: bool
     logs: tuple[Mapping[str, Any], ...]
+    is_final: bool = False
+    """Whether it is known to be deep enough for this network."""
 
     @classmethod
     def read(cls, raw: Any) -> TransactionReceipt:
@@ -83,22 +85,14 @@ class Blocks:
         head = head or await self.head()
         if self.network.finality_tag == "latest":
             return head
-        try:
-            raw = await self.rpc.ask_maybe("eth_getBlockByNumber", self.network.finality_tag, False)
-        except NodeRefusal as refusal:
-            if refusal.meaning not in {Meaning.UNSUPPORTED, Meaning.OTHER}:
-                raise
-            raw = None
-        if raw is not None:
-            return read_block(raw)
-        return await self.block_at(max(0, head.number - self.network.confirmations))
+        (raw,) = await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (self.network.finality_tag, False))])
+        if is_refused(raw, Meaning.MISSING, Meaning.UNSUPPORTED, Meaning.OTHER):
+            return await self.block_at(max(0, head.number - self.network.confirmations))
+        return read_block(required(raw))
 
-    async def is_canonical(self, block: Block | Checkpoint) -> bool:
+    async def is_canonical(self, block: Checkpoint) -> bool:
         """Whether that block is still part of the chain; Temporary while the nodes are behind it."""
-        number, known = (
-            (block.number, block.hash) if isinstance(block, Block) else (block.block_number, block.block_hash)
-        )
-        return (await self.block_at(number)).hash == known
+        return (await self.block_at(block.number)).hash == block.hash
 
     async def block_at(self, number: int) -> Block:
         call = RpcCall("eth_getBlockByNumber", (hex(number), False))
@@ -129,53 +123,36 @@ class Blocks:
         return quantity(await self.rpc.ask("eth_getBalance", address, "latest"))
 
     async def views(self, calls: Sequence[View], block: Block) -> list[object]:
-        """Return data or refusal of each call, all at `block`."""
-        if self._can_pin_by_hash:
-            at = self.parameter(block)
-            answers = await self._ask_at(calls, at)
-            # What a stranger's contract provokes says nothing about pinning.
-            unpinned = [
-                is_refused(answer, Meaning.UNSUPPORTED) or (is_refused(answer, Meaning.OTHER) and not call.is_foreign)
-                for call, answer in zip(calls, answers, strict=True)
-            ]
-            if not any(unpinned):
-                return _checked(answers, calls, block)
+        """Return what each call gives at `block`: data or a revert, of a stranger's contract any refusal."""
+        is_pinned = self._can_pin_by_hash
+        asked = [RpcCall("eth_call", (call.request(), self.parameter(block))) for call in calls]
+        answers = await self.rpc.ask_many(asked, retry_missing=True)
+        # What a stranger's contract provokes says nothing about pinning.
+        if is_pinned and any(
+            is_refused(answer, Meaning.UNSUPPORTED) or (is_refused(answer, Meaning.OTHER) and not call.is_foreign)
+            for call, answer in zip(calls, answers, strict=True)
+        ):
             self._can_pin_by_hash = False
-        answers = await self._ask_at(calls, hex(block.number))
-        if not await self.is_canonical(block):
+            return await self.views(calls, block)
+        if not is_pinned and not await self.is_canonical(block):
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
-        return _checked(answers, calls, block)
+        for call, answer in zip(calls, answers, strict=True):
+            if is_refused(answer, Meaning.MISSING):
+                raise StateMissing(
+                    f"No node has the state of block {block.number}: it was replaced, or is too old for them.",
+                    remedy="Read again; for old blocks use an archive node.",
+                )
+            if not (call.is_foreign or is_refused(answer, Meaning.REVERTED)):
+                required(answer)
+        return answers
 
     def parameter(self, block: Block) -> Any:
         return {"blockHash": block.hash, "requireCanonical": True} if self._can_pin_by_hash else hex(block.number)
-
-    async def _ask_at(self, calls: Sequence[View], at: Any) -> list[Any]:
-        return await self.rpc.ask_many(
-            [RpcCall("eth_call", (call.request(), at)) for call in calls], retry_missing=True
-        )
 
     async def ask_present(self, method: str, *params: Any) -> Any:
         """Return one result about a named block, asked again while a node is late; raise a refusal."""
         (answer,) = await self.rpc.ask_many([RpcCall(method, params)], retry_missing=True)
         return required(answer)
-
-
-def is_refused(answer: Any, meaning: Meaning) -> bool:
-    return isinstance(answer, NodeRefusal) and answer.meaning is meaning
-
-
-def _checked(answers: list[Any], calls: Sequence[View], block: Block) -> list[object]:
-    """Accept reverts as answers, and every refusal of a stranger's contract; raise other refusals."""
-    for call, answer in zip(calls, answers, strict=True):
-        if is_refused(answer, Meaning.MISSING):
-            raise StateMissing(
-                f"No node has the state of block {block.number}: it was replaced, or is too old for them.",
-                remedy="Read again; for old blocks use an archive node.",
-            )
-        is_answer = call.is_foreign or not isinstance(answer, NodeRefusal) or answer.meaning is Meaning.REVERTED
-        if not is_answer:
-            raise answer
-    return answers
 
 
 def read_block(raw: Any) -> Block:
@@ -205,34 +182,15 @@ _CURED_BY_SMALLER_RANGES = frozenset({Meaning.RANGE_TOO_LARGE, Meaning.UNSUPPORT
 """Providers have many words for a range that is too large: what they say is not trusted to be known."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    addresses: tuple[Address, ...]
-    """Empty: any contract."""
-    topics: tuple[str | tuple[str, ...] | None, ...]
-    """A tuple accepts any of its topics in its place, None accepts everything."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogGroup:
-    """The entries of neighbouring ranges, oldest first, up to the block `upto`."""
-
-    entries: tuple[Any, ...]
-    first: int
-    upto: Checkpoint
+Topics = Sequence[str | tuple[str, ...] | None]
+"""A tuple accepts any of its topics in its place, None accepts everything."""
 
 
 def split_range(first: int, last: int, span: int, *, backwards: bool = False) -> list[tuple[int, int]]:
     """Return the next ranges of at most `span` blocks, at most RANGES_AT_ONCE, in the order to be asked."""
-    ranges: list[tuple[int, int]] = []
-    while first <= last and len(ranges) < RANGES_AT_ONCE:
-        if backwards:
-            ranges.append((max(first, last - span + 1), last))
-            last = ranges[-1][0] - 1
-        else:
-            ranges.append((first, min(last, first + span - 1)))
-            first = ranges[-1][1] + 1
-    return ranges
+    if backwards:
+        return [(max(first, end - span + 1), end) for end in range(last, first - 1, -span)[:RANGES_AT_ONCE]]
+    return [(start, min(last, start + span - 1)) for start in range(first, last + 1, span)[:RANGES_AT_ONCE]]
 
 
 class Logs:
@@ -244,30 +202,32 @@ class Logs:
         self._calm = 0
 
     async def groups(
-        self, wanted: LogFilter, first: int, last: int, *, backwards: bool = False
-    ) -> AsyncIterator[LogGroup]:
-        """Yield the range group by group; stop reading to stop asking."""
+        self, addresses: Sequence[Address], topics: Topics, first: int, last: int, *, backwards: bool = False
+    ) -> AsyncIterator[tuple[list[Any], Checkpoint]]:
+        """Yield the entries of neighbouring ranges, oldest first, and the block up to which they are; stop at will.
+
+        Without addresses they are of any contract.
+        """
+        query = {"topics": list(topics)} | ({"address": list(addresses)} if addresses else {})
         while first <= last:
             ranges = split_range(first, last, self.span, backwards=backwards)
-            group = await self._ask(wanted, sorted(ranges))
-            if group is None:
+            found = await self._ask(query, sorted(ranges))
+            if found is None:
                 continue
-            yield group
-            if backwards:
-                last = group.first - 1
-            else:
-                first = group.upto.block_number + 1
+            entries, upto = found
+            yield [entry for part in entries for entry in _in_chain_order(part, addresses, topics)], upto
+            first, last = (first, ranges[-1][0] - 1) if backwards else (ranges[-1][1] + 1, last)
 
-    async def _ask(self, wanted: LogFilter, ranges: Sequence[tuple[int, int]]) -> LogGroup | None:
+    async def _ask(
+        self, query: Mapping[str, Any], ranges: Sequence[tuple[int, int]]
+    ) -> tuple[list[Any], Checkpoint] | None:
         """Return None if a range was refused; the span is smaller then."""
         last = ranges[-1][1]
-        query: dict[str, Any] = {"topics": list(wanted.topics)}
-        if wanted.addresses:
-            query["address"] = list(wanted.addresses)
-        parts = ({**query, "fromBlock": hex(first), "toBlock": hex(last)} for first, last in ranges)
+        parts = ({**query, "fromBlock": hex(start), "toBlock": hex(end)} for start, end in ranges)
         calls = [RpcCall("eth_getLogs", (part,)) for part in parts]
         try:
-            *found, block = await self._rpc.ask_one_node([*calls, RpcCall("eth_getBlockByNumber", (hex(last), False))])
+            calls.append(RpcCall("eth_getBlockByNumber", (hex(last), False)))
+            *found, block = await self._rpc.ask_many(calls, is_whole=True)
         except Temporary:
             # HTTP 403, 413 or 5xx may be a provider's word for a long range: if the nodes answer otherwise, it is.
             await self._rpc.ask("eth_blockNumber")
@@ -275,9 +235,8 @@ class Logs:
                 raise
             self._narrow(OUTAGE_DIVISOR)
             return None
-        refused = [answer for answer in found if isinstance(answer, NodeRefusal)]
-        if refused:
-            refusal = refused[0]
+        refusal = next((answer for answer in found if isinstance(answer, NodeRefusal)), None)
+        if refusal is not None:
             if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
                 self.span = max(self.span, FIRST_SPAN)
                 raise refusal
@@ -289,22 +248,21 @@ class Logs:
         if self._calm >= GROWS_AFTER:
             self.span = min(LARGEST_SPAN, self.span + max(1, self.span // 4))
             self._calm = 0
-        entries = [entry for part in found for entry in _in_chain_order(part, wanted)]
-        return LogGroup(tuple(entries), ranges[0][0], Checkpoint(last, block["hash"]))
+        return found, Checkpoint(last, block["hash"])
 
     def _narrow(self, divisor: int) -> None:
         self.span, self._calm = max(1, self.span // divisor), 0
 
 
-def _in_chain_order(entries: Any, wanted: LogFilter) -> list[Any]:
+def _in_chain_order(entries: Any, addresses: Sequence[Address], topics: Topics) -> list[Any]:
     if not isinstance(entries, list):
         raise Temporary("A node answered eth_getLogs with something that is not a list.")
     for entry in entries:
         is_asked = (
             isinstance(entry, dict)
-            and (not wanted.addresses or str(entry.get("address", "")).lower() in wanted.addresses)
-            and len(entry.get("topics", [])) >= len(wanted.topics)
-            and all(map(_fits, wanted.topics, entry["topics"]))
+            and (not addresses or str(entry.get("address", "")).lower() in addresses)
+            and len(entry.get("topics", [])) >= len(topics)
+            and all(map(_fits, topics, entry["topics"]))
         )
         if not is_asked:
             raise Temporary("A node answered eth_getLogs with entries that were not asked for.")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from clara_eval.chain import model
-from clara_eval.chain.blocks import Blocks, LogFilter, Logs, block_or_none, read_block
+from clara_eval.chain.blocks import Blocks, Logs, block_or_none, read_block
 from clara_eval.chain.contracts import clients
 from clara_eval.chain.contracts.abi import contract_version
 from clara_eval.chain.rpc import NodeRefusal, Rpc, required
-from clara_eval.chain.winners import WinnerPrize
+from clara_eval.chain.winners import WinnerPrize, winner_of
 from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
 from clara_eval.core.codec import camel
@@ -47,22 +47,27 @@ class ChallengeReader(_Reader):
         return clients.TokenContract(self.blocks, address)
 
     async def token_at(self, address: Address, block: model.Block) -> model.PrizeToken | None:
-        return await self.token(address).describe(block, self.blocks.network)
+        found = (await clients.describe_tokens(self.blocks, block, [address]))[address]
+        return found if found.is_known else None
 
     async def evaluator(self, address: Address, block: model.Block) -> Address:
         return Address((await self.contract(address).state(block, ("evaluator",)))["evaluator"])
 
     async def posters_of(self, addresses: Sequence[Address]) -> list[Address]:
-        block, contracts = await self.blocks.head(), [self.contract(address) for address in addresses]
-        answers = await self.blocks.views([contract.view("poster") for contract in contracts], block)
-        return [
-            contract.state_in(["poster"], [answer])["poster"]
-            for contract, answer in zip(contracts, answers, strict=True)
-        ]
+        found = await self._states(addresses, await self.blocks.head(), ["poster"])
+        return [state["poster"] for _, state in found]
+
+    async def _states(
+        self, addresses: Sequence[Address], block: model.Block, names: Sequence[str]
+    ) -> list[tuple[clients.ChallengeContract, clients.ChallengeGetters]]:
+        """Read these getters of many challenges, in as few requests as the nodes allow."""
+        contracts = [self.contract(address) for address in addresses]
+        answers = iter(await self.blocks.views([one.view(name) for one in contracts for name in names], block))
+        return [(one, one.state_in(names, [next(answers) for _ in names])) for one in contracts]
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         block, contract = await self.blocks.head(), self.factory(factory)
-        numbers = list(reversed(range(await contract.count(block))))
+        numbers = list(reversed(range(await contract.one(block, "getChallengeCount"))))
         for start in range(0, len(numbers), 500):
             if address in await contract.challenges(block, numbers[start : start + 500]):
                 return True
@@ -71,28 +76,26 @@ class ChallengeReader(_Reader):
     async def challenge_at(self, address: Address, block: model.Block) -> model.Challenge:
         contract = self.contract(address)
         state = await contract.state(block)
-        submitters = await self._submitters(contract, block, state)
-        submissions = await contract.submissions(block, submitters)
-        challenge = (await self._challenges(block, [(contract, state)], {address: submissions}))[0]
-        return replace(challenge, replaced=await self._replaced(contract, challenge))
+        received = await self._received(contract, block, state)
+        submissions = await contract.submissions(block, sorted({Address(one["submitter"]) for one in received}))
+        current = {one.submitter: one.version for one in submissions}
+        replaced = await self._dated([one for one in received if one["version"] < current[one["submitter"]]])
+        (challenge,) = await self._challenges(block, [(contract, state)], submissions)
+        return replace(challenge, replaced=replaced)
 
     async def challenges_at(self, addresses: Sequence[Address], block: model.Block) -> list[model.Challenge]:
-        """Read many at one block, without their submissions, in as few requests as the nodes allow."""
-        contracts = [self.contract(address) for address in addresses]
-        names = clients.ChallengeContract.GETTERS
-        answers = await self.blocks.views([contract.view(name) for contract in contracts for name in names], block)
-        rows = [answers[start : start + len(names)] for start in range(0, len(answers), len(names))]
-        found = [(contract, contract.state_in(names, row)) for contract, row in zip(contracts, rows, strict=True)]
-        return await self._challenges(block, found, {})
+        """Read many at one block, without their submissions."""
+        return await self._challenges(
+            block, await self._states(addresses, block, clients.ChallengeContract.GETTERS), ()
+        )
 
     async def _challenges(
         self,
         block: model.Block,
         found: Sequence[tuple[clients.ChallengeContract, clients.ChallengeGetters]],
-        submissions: Mapping[Address, tuple[Submission, ...]],
+        submissions: tuple[Submission, ...],
     ) -> list[model.Challenge]:
-        network, addresses = self.blocks.network, [state["token"] for _, state in found]
-        tokens = await clients.describe_tokens(self.blocks, block, addresses, network)
+        tokens = await clients.describe_tokens(self.blocks, block, [state["token"] for _, state in found])
         asked = [contract.payout_views(state["winnerCount"]) for contract, state in found]
         answers = iter(await self.blocks.views([call for calls in asked for call in calls], block))
         shares = [
@@ -109,49 +112,40 @@ class ChallengeReader(_Reader):
                 payout_bps=payout,
                 status=contract.status_in(state),
                 **{name: state[camel(name)] for name in _AS_TOLD},
-                submissions=submissions.get(contract.address, ()),
-                contract_version=network.contracts,
+                submissions=submissions,
+                contract_version=self.blocks.network.contracts,
             )
             for (contract, state), payout in zip(found, shares, strict=True)
         ]
 
-    async def _submitters(
+    async def _received(
         self, contract: clients.ChallengeContract, block: model.Block, state: clients.ChallengeGetters
-    ) -> list[Address]:
-        """Read the events backwards until as many submitters are known as the contract counts."""
-        wanted, known = state["submissionCount"], set[Address]()
+    ) -> list[dict[str, Any]]:
+        """Read the events backwards until all submitters that the contract counts are known, with all versions."""
+        wanted, event, last = state["submissionCount"], contract.abi.event("SubmissionReceived"), block.number
+        found, versions = list[dict[str, Any]](), dict[str, int]()
         if wanted == 0:
-            return []
-        last = block.number
+            return found
         if block.timestamp - state["deadline"] > LATE_SECONDS:
             last = (await self.blocks.first_block_at(state["deadline"], block)).number
-        received = LogFilter((contract.address,), (contract.abi.event("SubmissionReceived").topic,))
-        async for group in self._logs.groups(received, self.blocks.first, last, backwards=True):
-            known.update(contract.submission_received(entry).submitter for entry in group.entries)
-            if len(known) >= wanted:
-                return sorted(known)
-        raise Temporary(
-            f"{contract.address} counts {wanted} submitters, but the nodes' events name only {len(known)}.",
-            remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
-        )
-
-    async def _replaced(self, contract: clients.ChallengeContract, challenge: model.Challenge) -> tuple[Version, ...]:
-        """Read replaced versions from the events, if the current versions say that there are any."""
-        current = {one.submitter: one.version for one in challenge.submissions}
-        missing = sum(version - 1 for version in current.values())
-        found: list[model.NewSubmission] = []
-        if missing <= 0:
-            return ()
-        received = LogFilter((challenge.address,), (contract.abi.event("SubmissionReceived").topic,))
-        async for group in self._logs.groups(received, self.blocks.first, challenge.block.number, backwards=True):
-            read = [contract.submission_received(entry) for entry in group.entries]
-            found += [one for one in read if one.version < current.get(one.submitter, 0)]
-            if len(found) >= missing:
+        groups = self._logs.groups((contract.address,), (event.topic,), self.blocks.first, last, backwards=True)
+        async for entries, _ in groups:
+            read = [event.read(entry) | {"block": int(entry["blockNumber"], 16)} for entry in entries]
+            versions = {one["submitter"]: one["version"] for one in read} | versions
+            found += read
+            if len(versions) >= wanted and len(found) >= sum(versions.values()):
                 break
-        numbers = sorted({one.block_number for one in found})
-        blocks = [read_block(required(raw)) for raw in await self.blocks.ask_blocks(numbers)]
-        times = {block.number: block.timestamp for block in blocks}
-        dated = [Version(one.submitter, one.solution_hash, times[one.block_number], one.version) for one in found]
+        if len(versions) < wanted:
+            raise Temporary(
+                f"{contract.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}.",
+                remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
+            )
+        return found
+
+    async def _dated(self, received: Sequence[Mapping[str, Any]]) -> tuple[Version, ...]:
+        raw = await self.blocks.ask_blocks(sorted({one["block"] for one in received}))
+        times = {block.number: block.timestamp for block in map(read_block, map(required, raw))}
+        dated = [Version(o["submitter"], o["solutionHash"], times[o["block"]], o["version"]) for o in received]
         return tuple(sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version)))
 
 
@@ -160,36 +154,38 @@ class ChallengeEvents(_Reader):
         self, factory: Address, first: int, last: model.Block
     ) -> AsyncIterator[tuple[tuple[model.NewChallenge, ...], model.Checkpoint]]:
         contract = clients.ChallengeFactoryContract(self.blocks, factory, self._version.factory)
-        wanted = LogFilter((factory,), (contract.abi.event("ChallengeCreated").topic,))
-        async for group in self._logs.groups(wanted, first, last.number):
-            found = [contract.challenge_created(entry) for entry in group.entries]
-            times = await self._times(found)
-            yield tuple(replace(one, created_at=times[one.block_number]) for one in found), group.upto
+        topic = contract.abi.event("ChallengeCreated").topic
+        async for entries, upto in self._logs.groups((factory,), (topic,), first, last.number):
+            times = await self._times(entries)
+            yield tuple(map(contract.challenge_created, entries, times)), upto
 
     async def prizes_claimed(
         self, challenges: Sequence[Address], first: int, last: model.Block
     ) -> AsyncIterator[tuple[tuple[model.NewClaim, ...], int]]:
-        spoken = self._version.challenge
-        wanted = LogFilter(tuple(challenges), (spoken.event("PrizeClaimed").topic,))
-        async for group in self._logs.groups(wanted, first, last.number):
-            found = [clients.ChallengeContract.prize_claimed(spoken, entry) for entry in group.entries]
-            times = await self._times(found)
-            yield tuple(replace(one, claimed_at=times[one.block_number]) for one in found), group.upto.block_number
+        event = self._version.challenge.event("PrizeClaimed")
+        async for entries, upto in self._logs.groups(challenges, (event.topic,), first, last.number):
+            claims = []
+            for entry, claimed_at in zip(entries, await self._times(entries), strict=True):
+                found, mined = event.read(entry), (entry["transactionHash"], int(entry["blockNumber"], 16), claimed_at)
+                challenge, winner = Address(entry["address"].lower()), Address(found["winner"])
+                claims.append(model.NewClaim(challenge, winner, found["amount"], *mined))
+            yield tuple(claims), upto.number
 
     async def challenges_with_events(self, first: int, last: model.Block) -> set[Address]:
         """Return contracts that emitted an event that changes a challenge: a hint, since anybody can emit these."""
         names = ("SubmissionReceived", "ScoresPosted", "ChallengeFinalized", "ChallengeExpired", "ChallengeCancelled")
         topics = tuple(self._version.challenge.event(name).topic for name in names)
         found: set[Address] = set()
-        async for group in self._logs.groups(LogFilter((), (topics,)), first, last.number):
-            found.update(Address(str(entry["address"]).lower()) for entry in group.entries)
+        async for entries, _ in self._logs.groups((), (topics,), first, last.number):
+            found.update(Address(str(entry["address"]).lower()) for entry in entries)
         return found
 
-    async def _times(self, found: Iterable[model.NewChallenge | model.NewClaim]) -> dict[int, int]:
+    async def _times(self, entries: Sequence[Any]) -> list[int]:
         """Return the time of each event's block; 0 if no node has the block, because the event counts all the same."""
-        numbers = sorted({one.block_number for one in found})
-        blocks = [block_or_none(raw) for raw in await self.blocks.ask_blocks(numbers)]
-        return {number: block.timestamp if block else 0 for number, block in zip(numbers, blocks, strict=True)}
+        numbers = [int(entry["blockNumber"], 16) for entry in entries]
+        asked = sorted(set(numbers))
+        blocks = dict(zip(asked, map(block_or_none, await self.blocks.ask_blocks(asked)), strict=True))
+        return [block.timestamp if (block := blocks[number]) else 0 for number in numbers]
 
 
 MOST_IDS = 500
@@ -235,13 +231,14 @@ class PostedResults(_Reader):
     async def _post_until(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> model.Posted | None:
         """Find the post that was made at this time, if its event is in a block up to this one."""
         first = (await self.blocks.first_block_at(posted_at, head)).number
-        wanted = LogFilter((challenge.address,), (self._version.challenge.event("ScoresPosted").topic,))
-        near = self._logs.groups(wanted, first, min(head.number, first + BLOCKS_AFTER_POST))
+        topics = (self._version.challenge.event("ScoresPosted").topic,)
+        near = self._logs.groups((challenge.address,), topics, first, min(head.number, first + BLOCKS_AFTER_POST))
         # Blocks may be out of the order of their times, as after a reorg of a development chain.
         since = self.blocks.first if challenge.score_posted_at else challenge.block.number
-        for groups in (near, self._logs.groups(wanted, since, head.number, backwards=True)):
-            async for group in groups:
-                for entry in group.entries:
+        every = self._logs.groups((challenge.address,), topics, since, head.number, backwards=True)
+        for groups in (near, every):
+            async for entries, _ in groups:
+                for entry in entries:
                     return await self._posted(challenge, entry, head)
         return None
 
@@ -260,10 +257,16 @@ class PostedResults(_Reader):
     async def winners_on_chain(
         self, address: Address, count: int, block: model.Block | None = None
     ) -> tuple[WinnerPrize, ...]:
-        return await self.contract(address).winners(block or await self.blocks.head(), count)
+        contract, block = self.contract(address), block or await self.blocks.head()
+        if (await contract.scoring_state(block)).score_posted_at == 0:
+            return ()
+        rows = await contract.values(block, [contract.view("winners", place) for place in range(count)])
+        return tuple(winner_of(contract.abi.function("winners").named_answer(row)) for row in rows)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
-        return await self.contract(address).has_claimed(await self.blocks.head(), accounts)
+        contract, block = self.contract(address), await self.blocks.head()
+        rows = await contract.values(block, [contract.view("hasClaimed", account) for account in accounts])
+        return {account: bool(row[0]) for account, row in zip(accounts, rows, strict=True)}
 
 
 class AgentRegistries(_Reader):
@@ -279,16 +282,18 @@ class AgentRegistries(_Reader):
         If the registry emits no events, or the nodes do not have them, the registry itself is asked.
         """
         topics = tuple(event.topic for event in clients.IdentityRegistryContract.OWNING_EVENTS)
-        wanted = LogFilter((registry,), (topics, None, _topic(owner)))
+        whose = (topics, None, _topic(owner))
         with suppress(NodeRefusal):  # not every node has old events
-            async for group in self._logs.groups(wanted, self.blocks.first, block.number, backwards=True):
-                ids = clients.IdentityRegistryContract.agents_in(group.entries, registry, owner)
+            async for entries, _ in self._logs.groups(
+                (registry,), whose, self.blocks.first, block.number, backwards=True
+            ):
+                ids = clients.IdentityRegistryContract.agents_in(entries, registry, owner)
                 owners = await self.identity(registry).owners_of(block, ids)
                 owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
                 if owned:
                     return owned
         contract = self.identity(registry)
-        request = {"from": owner, "to": registry, "data": "0x" + contract.register("").hex()}
+        request = {"from": owner, "to": registry, "data": "0x" + contract.encode("register(string)", "").hex()}
         try:
             told = int(await self.blocks.ask_present("eth_call", request, self.blocks.parameter(block)), 16)
         except (NodeRefusal, ValueError):
@@ -305,14 +310,14 @@ class AgentRegistries(_Reader):
     ) -> tuple[clients.GivenFeedback, ...]:
         """Return what a client said about an agent, from events since that time; deep or not."""
         head = await self.blocks.head()
-        if await self.reputation(registry).last_index(head, agent_id, client) == 0:
+        if await self.reputation(registry).one(head, "getLastIndex", agent_id, client) == 0:
             return ()
         topic = clients.ReputationRegistryContract.ABI.event("NewFeedback").topic
-        wanted = LogFilter((registry,), (topic, f"0x{agent_id:064x}", _topic(client)))
+        about = (topic, f"0x{agent_id:064x}", _topic(client))
         found: list[clients.GivenFeedback] = []
         first = (await self.blocks.first_block_at(since, head)).number
-        async for group in self._logs.groups(wanted, first, head.number):
-            found += clients.ReputationRegistryContract.given(group.entries)
+        async for entries, _ in self._logs.groups((registry,), about, first, head.number):
+            found += map(clients.ReputationRegistryContract.given, entries)
         return tuple(found)
 
 

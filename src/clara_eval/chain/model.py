@@ -21,18 +21,16 @@ class ChallengeStatus(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    number: int
-    hash: str
-    timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """How far events were read; the hash shows a reorg."""
 
-    block_number: int
-    block_hash: str
+    number: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Checkpoint):
+    timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +93,6 @@ class NewChallenge:
 
 
 @dataclass(frozen=True, slots=True)
-class NewSubmission:
-    submitter: Address
-    version: int
-    solution_hash: str
-    block_number: int
-
-
-@dataclass(frozen=True, slots=True)
 class NewClaim:
     challenge: Address
     winner: Address
@@ -146,11 +136,6 @@ class ScoringState:
 
 def is_dollar(token: Address, network: Network) -> bool:
     return network.usdc is None or token == network.usdc
-
-
-def poses_as_dollar(token: Address, symbol: str, network: Network) -> bool:
-    """Whether a token only calls itself what the network's own dollar is called."""
-    return symbol.upper() in {"USD", "USDC"} and not is_dollar(token, network)
 
 
 def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:

@@ -8,37 +8,43 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 
-from clara_eval.chain.transaction import SignedBytes, TransactionToSign, signed_bytes, signing_hash, signing_payload
+from clara_eval.chain.rpc import place_of
+from clara_eval.chain.transaction import TransactionToSign, encoded, signing_hash
 from clara_eval.core.address import ORDER, Address
-from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.http_body import TooLong, read_at_most
 
-
-def address_of(public_key: str) -> Address | None:
-    try:
-        raw = bytes.fromhex(public_key.removeprefix("0x"))
-    except ValueError:
-        return None
-    raw = raw[1:] if len(raw) == 65 and raw[0] == 4 else raw
-    return Address("0x" + keccak_hex(raw)[-40:]) if len(raw) == 64 else None
+_SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
+_MOST_ANSWER = 1_000_000
 
 
-def signed_with(what: str, address: Address, tx: TransactionToSign, r: int, s: int) -> SignedBytes:
-    """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
-    low = min(s, ORDER - s)
-    for parity in (0, 1):
-        if _signer(signing_hash(tx), parity, r, low) == address:
-            return signed_bytes(tx, parity, r, low)
-    raise ConfigError(
-        f"The {what} gave a signature that is not {address}'s over this transaction.",
-        remedy="Nothing was sent: check the signer before anything else. It is asked again by itself.",
-    )
+class _KeyElsewhere:
+    def __init__(self, what: str, address: Address) -> None:
+        self.what = what
+        """Where the key is, without a user or password that a URL may hold."""
+        self.address = address
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.what}, {self.address})"
+
+    def _signed(self, tx: TransactionToSign, r: int, s: int) -> str:
+        """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
+        low = min(s, ORDER - s)
+        for parity in (0, 1):
+            if _signer(signing_hash(tx), parity, r, low) == self.address:
+                return "0x" + encoded(tx, parity, r, low).hex()
+        raise ConfigError(
+            f"The {self.what} gave a signature that is not {self.address}'s over this transaction.",
+            remedy="Nothing was sent: check the signer before anything else. It is asked again by itself.",
+        )
+
+    def _later(self, said: str) -> Temporary:
+        return Temporary(f"The {self.what} {said}.", remedy="It is asked again by itself.")
 
 
 def _signer(digest: bytes, parity: int, r: int, s: int) -> Address | None:
@@ -53,30 +59,38 @@ def _signer(digest: bytes, parity: int, r: int, s: int) -> Address | None:
     return Address(found.to_address())
 
 
-_SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
-_MOST_ANSWER = 1_000_000
+def _address_of(public_key: bytes) -> Address | None:
+    key = public_key[1:] if len(public_key) == 65 and public_key[0] == 4 else public_key
+    return Address("0x" + keccak_hex(key)[-40:]) if len(key) == 64 else None
 
 
-class RemoteSigner:
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        return b""
+
+
+class RemoteSigner(_KeyElsewhere):
     """One key of one web3signer. Its public key is looked up once."""
 
-    __slots__ = ("_identifier", "_url", "address", "what")
-
     def __init__(self, url: str, address: Address) -> None:
-        self.what = f"remote signer {_place(url)}"
-        """Where the key is, without a user or password that the URL may hold."""
+        place = place_of(url)
+        if place is None or "?" in url or "#" in url:  # the URL is not shown, it may hold a password
+            raise ConfigError(
+                "CLARA_SIGNER_URL is not http(s)://host:port.",
+                remedy="Write a web3signer's address without ? and #; a / or @ in a password is written %2F or %40.",
+            )
+        super().__init__(f"remote signer {place}", address)
         self._url = url.rstrip("/")
-        self.address = address
         self._identifier: str | None = None
 
-    def __repr__(self) -> str:
-        return f"RemoteSigner({self.what}, {self.address})"
-
-    async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        payload = signing_payload(tx)
+    async def sign(self, tx: TransactionToSign) -> str:
         path = f"/api/v1/eth1/sign/{await self._key()}"
-        text = (await self._ask("POST", path, {"data": "0x" + payload.hex()})).strip().strip('"')
-        return signed_with(self.what, self.address, tx, *_read_signature(self.what, text))
+        raw = _from_hex((await self._ask("POST", path, {"data": "0x" + encoded(tx).hex()})).strip().strip('"'))
+        if len(raw) != 65:
+            raise self._later("gave something that is not a signature")
+        return self._signed(tx, int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big"))
 
     async def check(self) -> None:
         self._identifier = None
@@ -91,7 +105,7 @@ class RemoteSigner:
                 listed = None
             if not isinstance(listed, list):
                 raise Temporary(f"The {self.what} gave no list of keys.", remedy="Check CLARA_SIGNER_URL.")
-            found = [str(key) for key in listed if address_of(str(key)) == self.address]
+            found = [str(key) for key in listed if _address_of(_from_hex(str(key))) == self.address]
             if not found:
                 raise ConfigError(
                     f"The {self.what} holds no key of {self.address}.",
@@ -106,53 +120,25 @@ class RemoteSigner:
                 aiohttp.ClientSession(timeout=_SECONDS) as session,
                 session.request(method, self._url + path, json=body, allow_redirects=False) as response,
             ):
-                text = (await read_at_most(response, _MOST_ANSWER)).decode(errors="replace")
+                text, status = (await read_at_most(response, _MOST_ANSWER)).decode(errors="replace"), response.status
         except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
-            raise Temporary(
-                f"The {self.what} does not answer ({type(bad).__name__}).", remedy="It is asked again by itself."
-            ) from None
-        if response.status == 200:
-            return text
-        if response.status == 404:
+            raise self._later(f"does not answer ({type(bad).__name__})") from None
+        if status == 404:
             self._identifier = None
             raise ConfigError(f"The {self.what} does not know the key of {self.address}.", remedy="Load it there.")
-        if 300 <= response.status < 400:
+        if 300 <= status < 400:
             raise ConfigError(
-                f"The {self.what} sends us elsewhere (HTTP {response.status}), and no key is asked for there.",
+                f"The {self.what} sends us elsewhere (HTTP {status}), and no key is asked for there.",
                 remedy="Write the signer's own address into CLARA_SIGNER_URL.",
             )
-        if response.status in (400, 401, 403, 412):
+        if status in (400, 401, 403, 412):
             raise ConfigError(
-                f"The {self.what} refuses to sign (HTTP {response.status}).",
+                f"The {self.what} refuses to sign (HTTP {status}).",
                 remedy="Its own log says why. It is asked again by itself.",
             )
-        raise Temporary(f"The {self.what} answers HTTP {response.status}.", remedy="It is asked again by itself.")
-
-
-def _place(url: str) -> str:
-    """Return host and port; an error does not quote the URL, which may hold a password."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host = port = None
-    if not host or not url.startswith(("http://", "https://")) or "?" in url or "#" in url:
-        raise ConfigError(
-            "CLARA_SIGNER_URL is not http(s)://host:port.",
-            remedy="Write a web3signer's address without ? and #; a / or @ in a password is written %2F or %40.",
-        )
-    shown = f"[{host}]" if ":" in host else host
-    return shown + (f":{port}" if port else "")
-
-
-def _read_signature(what: str, text: str) -> tuple[int, int]:
-    try:
-        raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 65:
-        raise Temporary(f"The {what} gave something that is not a signature.", remedy="It is asked again by itself.")
-    return int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big")
+        if status != 200:
+            raise self._later(f"answers HTTP {status}")
+        return text
 
 
 KEY_SPEC = "ECC_SECG_P256K1"
@@ -169,22 +155,19 @@ _REFUSALS = frozenset(
 """Error codes that no second try repairs; the last eight are of AWS's library itself."""
 
 
-class KmsSigner:
-    __slots__ = ("_client", "_key", "address", "what")
-
+class KmsSigner(_KeyElsewhere):
     def __init__(self, key: str, address: Address) -> None:
         require("kms", "A key in AWS KMS")
-        self.what = f"AWS KMS key {key}"
+        super().__init__(f"AWS KMS key {key}", address)
         self._key = key
-        self.address = address
         self._client: Any = None
 
-    def __repr__(self) -> str:
-        return f"KmsSigner({self.what}, {self.address})"
-
-    async def sign(self, tx: TransactionToSign) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> str:
         told = await self._ask("sign", Message=signing_hash(tx), MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
-        return signed_with(self.what, self.address, tx, *_read_der(self.what, _bytes(self.what, told, "Signature")))
+        numbers = read_der(self._bytes(told, "Signature"))
+        if numbers is None:
+            raise self._later("gave something that is not a signature")
+        return self._signed(tx, *numbers)
 
     async def check(self) -> None:
         told = await self._ask("get_public_key")
@@ -194,22 +177,32 @@ class KmsSigner:
                 f"The {self.what} is of the kind {spec}, and the chain knows only {KEY_SPEC}.",
                 remedy=f"Make a key of the kind {KEY_SPEC} for sign and verify: the kind of a key cannot be changed.",
             )
-        found = address_of(_bytes(self.what, told, "PublicKey")[-65:].hex())
+        found = _address_of(self._bytes(told, "PublicKey")[-65:])
         if found != self.address:
             raise ConfigError(
                 f"The {self.what} is the key of {found or 'no address'}, not of {self.address}.",
                 remedy="Correct CLARA_SIGNER_URL or CLARA_EVALUATOR_ADDRESS.",
             )
 
+    def _bytes(self, told: dict[str, Any], name: str) -> bytes:
+        found = told.get(name)
+        if not isinstance(found, bytes):
+            raise self._later(f"gave an answer without {name}")
+        return found
+
     async def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
             told: dict[str, Any] = await asyncio.to_thread(self._call, what, arguments)
-        except ClientError as bad:
-            raise self._in_our_terms(str(bad.response.get("Error", {}).get("Code", ""))) from None
-        except (BotoCoreError, ValueError, RecursionError) as bad:  # the latter two where an answer is nonsense
-            raise self._in_our_terms(type(bad).__name__) from None
+        except (BotoCoreError, ClientError, ValueError, RecursionError) as bad:  # the latter two if it is nonsense
+            code = bad.response.get("Error", {}).get("Code") if isinstance(bad, ClientError) else type(bad).__name__
+            if code not in _REFUSALS:
+                raise self._later(f"does not answer ({code})") from None
+            raise ConfigError(
+                f"The {self.what} cannot be used ({code}).",
+                remedy="Check the key, its policy (kms:Sign, kms:GetPublicKey) and AWS's region and credentials.",
+            ) from None
         return told
 
     def _call(self, what: str, arguments: dict[str, Any]) -> Any:
@@ -221,30 +214,13 @@ class KmsSigner:
             self._client = client("kms", config=config)
         return getattr(self._client, what)(KeyId=self._key, **arguments)
 
-    def _in_our_terms(self, code: str) -> ClaraError:
-        if code in _REFUSALS:
-            return ConfigError(
-                f"The {self.what} cannot be used ({code}).",
-                remedy="Check the key, its policy (kms:Sign, kms:GetPublicKey) and AWS's region and credentials.",
-            )
-        return Temporary(f"The {self.what} does not answer ({code}).", remedy="It is asked again by itself.")
 
-
-def _bytes(what: str, told: dict[str, Any], name: str) -> bytes:
-    found = told.get(name)
-    if not isinstance(found, bytes):
-        raise Temporary(f"The {what} gave an answer without {name}.", remedy="It is asked again by itself.")
-    return found
-
-
-def _read_der(what: str, der: bytes) -> tuple[int, int]:
+def read_der(der: bytes) -> tuple[int, int] | None:
     """Read r and s of a DER signature: a sequence of two integers, and nothing after them."""
     try:
         middle = 4 + der[3]
         is_one = (der[0], der[1], der[2]) == (0x30, len(der) - 2, 2)
         is_one = is_one and der[middle] == 2 and middle + 2 + der[middle + 1] == len(der)
     except IndexError:
-        is_one = False
-    if not is_one:
-        raise Temporary(f"The {what} gave something that is not a signature.", remedy="It is asked again by itself.")
-    return int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")
+        return None
+    return (int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")) if is_one else None

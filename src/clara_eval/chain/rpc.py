@@ -12,13 +12,13 @@ import re
 import time
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
-from typing import Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import Any, TypeGuard, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import aiohttp
 
@@ -161,39 +161,40 @@ class NodeDown(Temporary):
 
 class Node:
     def __init__(self, url: str, retries: NodeRetries) -> None:
-        parts, self.host = _parts(url)
+        place = place_of(url)
+        if place is None:
+            raise ConfigError(
+                "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
+                remedy="Write http://host:port; several with commas between them.",
+            )
+        self.host, self.url = place, url
         self._retries = retries
-        self.url = url
         self.batch_size = LARGEST_BATCH
         self._exchanges_since_refusal = 0
         self.is_checked = False
         self.wrong_chain: int | None = None
         """The chain it is on, if that is not ours: such a node is left out."""
-        self._secrets = _secrets(parts)
-
-    def __repr__(self) -> str:
-        return f"Node({self.host})"
+        self._secrets = _secrets(url)
 
     async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        results: list[Any] = []
         # A node that refused a large batch may have been in trouble: after many exchanges it is offered one again.
         self._exchanges_since_refusal += 1
         if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < LARGEST_BATCH:
-            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH
-            self._exchanges_since_refusal = 0
+            self._offer(SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH)
+        results: list[Any] = []
         while len(results) < len(calls):
             part = calls[len(results) : len(results) + self.batch_size]
             if len(part) == 1 or self.batch_size == 1:
                 return [*results, *await self._singles(session, calls[len(results) :])]
             answers = await self._batch(session, part)
             if answers is None:
-                self._shrink_batches(SMALL_BATCH if len(part) > SMALL_BATCH else 1)
+                self._offer(SMALL_BATCH if len(part) > SMALL_BATCH else 1)
                 log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
             else:
                 results += answers
         return results
 
-    def _shrink_batches(self, size: int) -> None:
+    def _offer(self, size: int) -> None:
         self.batch_size, self._exchanges_since_refusal = size, 0
 
     async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
@@ -210,13 +211,13 @@ class Node:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
             # It may be the size that broke it: the next try is smaller.
-            self._shrink_batches(min(self.batch_size, SMALL_BATCH))
+            self._offer(min(self.batch_size, SMALL_BATCH))
             raise
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
             answer = answer[0]
         if isinstance(answer, dict):
             refusal = self._read(RpcCall("batch"), answer)
-            if isinstance(refusal, NodeRefusal) and refusal.meaning is Meaning.BUSY:
+            if is_refused(refusal, Meaning.BUSY):
                 raise NodeDown(refusal.message)
             return None
         if not isinstance(answer, list):
@@ -280,22 +281,19 @@ class Node:
         return answer
 
 
-def _parts(url: str) -> tuple[SplitResult, str]:
+def place_of(url: str) -> str | None:
+    """Return host and port, without a user or password; None if it is no http or https URL."""
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        is_place = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:  # an open bracket, a port that is none
-        host = None
-    if not host or parts.scheme not in {"http", "https"}:
-        raise ConfigError(
-            "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
-            remedy="Write http://host:port; several with commas between them.",
-        )
-    return parts, f"{host}:{port}" if port else host
+        return None
+    return parts.netloc.rpartition("@")[2] if is_place else None
 
 
-def _secrets(parts: SplitResult) -> list[str]:
+def _secrets(url: str) -> list[str]:
     """Return all parts of a URL that may be a key, also unquoted, longest first."""
+    parts = urlsplit(url)
     values = [value for _, value in parse_qsl(parts.query)]
     pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
     found = {form for piece in pieces for form in (piece, unquote(piece)) if len(form) >= 6}
@@ -304,6 +302,10 @@ def _secrets(parts: SplitResult) -> list[str]:
 
 def _envelope(number: int, call: RpcCall) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
+
+
+def is_refused(answer: Any, *meanings: Meaning) -> TypeGuard[NodeRefusal]:
+    return isinstance(answer, NodeRefusal) and answer.meaning in meanings
 
 
 def required(answer: Any) -> Any:
@@ -337,84 +339,82 @@ class Rpc:
             self._session = None
 
     async def check_nodes(self) -> None:
-        states = await gather_or_raise(self._state(node) for node in self.nodes)
-        if all(state is not None for state in states):
-            raise self._all_failed([f"{node.host}: {state}" for node, state in zip(self.nodes, states, strict=True)])
+        """Raise if no node answers for this chain."""
 
-    async def _state(self, node: Node) -> str | None:
-        try:
-            await self._check(node)
-        except NodeDown as down:
-            return str(down)
-        return None
+        async def reason(node: Node) -> str | None:
+            try:
+                await self._check(node)
+            except NodeDown as down:
+                return f"{node.host}: {down}"
+            return None
+
+        reasons = [found for found in await gather_or_raise(map(reason, self.nodes)) if found]
+        if len(reasons) == len(self.nodes):
+            raise self._all_failed(reasons)
 
     async def ask(self, method: str, *params: Any) -> Any:
         return required((await self.ask_many([RpcCall(method, params)]))[0])
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
         """Return one result, or None if no node has such a thing."""
-        result = (await self.ask_many([RpcCall(method, params)]))[0]
-        is_missing = isinstance(result, NodeRefusal) and result.meaning is Meaning.MISSING
-        return None if is_missing else required(result)
+        (result,) = await self.ask_many([RpcCall(method, params)])
+        return None if is_refused(result, Meaning.MISSING) else required(result)
 
-    async def ask_many(self, calls: Sequence[RpcCall], *, retry_missing: bool = False) -> list[Any]:
+    async def ask_many(
+        self, calls: Sequence[RpcCall], *, retry_missing: bool = False, is_whole: bool = False
+    ) -> list[Any]:
         """Return results and refusals in the order of the calls, in as few requests as the nodes allow.
 
-        `retry_missing` asks again for what a node lacks: behind one URL there are often several, some of them late.
+        `retry_missing` asks again for what the nodes lack. With `is_whole` all answers are of one node: what it lacks,
+        another answers together with the rest.
         """
-        size = max(1, self.nodes[self._first].batch_size)
-        size = size if size > 1 else max(len(calls), 1)
+        size = self.nodes[self._first].batch_size
+        size = max(len(calls), 1) if size == 1 or is_whole else size
         gate = asyncio.Semaphore(PIECES_AT_ONCE)
 
         async def piece(start: int) -> list[Any]:
             async with gate:
-                return await self._ask_until_answered(calls[start : start + size], retry_missing=retry_missing)
+                part = calls[start : start + size]
+                return await self._ask_until_answered(part, retry_missing=retry_missing, is_whole=is_whole)
 
         pieces = await gather_or_raise(piece(start) for start in range(0, len(calls), size))
         return [result for part in pieces for result in part]
 
-    async def ask_one_node(self, calls: Sequence[RpcCall]) -> list[Any]:
-        """Return answers that are all of one node: what it lacks, another answers together with the rest."""
-        return await self._ask_until_answered(calls, is_whole=True)
-
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
+        """Return the result of each node that has one."""
+
         async def one(node: Node) -> tuple[Node, Any] | None:
-            try:
-                await self._check(node)
-                answer = (await node.exchange(self._open(), [RpcCall(method, params)]))[0]
-            except NodeDown as down:
-                self._failed(node, str(down))
-                return None
-            return None if isinstance(answer, NodeRefusal) else (node, answer)
+            with suppress(NodeDown, NodeRefusal):
+                return node, required((await self._exchange(node, [RpcCall(method, params)]))[0])
+            return None
 
         with self.retries.limited():
-            told = await gather_or_raise(one(node) for node in self.nodes)
+            told = await gather_or_raise(map(one, self.nodes))
         return [found for found in told if found is not None]
 
     def prefer(self, node: Node) -> None:
         self._first = self.nodes.index(node)
 
-    async def _ask_until_answered(
-        self, calls: Sequence[RpcCall], *, is_whole: bool = False, retry_missing: bool = False
-    ) -> list[Any]:
+    async def _ask_until_answered(self, calls: Sequence[RpcCall], *, retry_missing: bool, is_whole: bool) -> list[Any]:
+        every = list(range(len(calls)))
+        results: list[Any] = [None] * len(calls)
+        waiting, reasons = every, list[str]()
         with self.retries.limited():
-            results: list[Any] = [None] * len(calls)
-            waiting = list(range(len(calls)))
-            reasons: list[str] = []
-            for turn in range(len(self.retries.pauses) + 1):
-                if turn and not await self.retries.pause(self.retries.pauses[turn - 1]):
+            for turn, seconds in enumerate((0.0, *self.retries.pauses)):
+                if turn and not await self.retries.pause(seconds):
                     break
                 waiting = await self._ask_nodes(calls, results, waiting, reasons, is_whole=is_whole)
+                # Behind one URL there are often several nodes, of which a late one may still get the block it lacks.
                 is_late = retry_missing and turn < self.retries.late_rounds
-                waiting = [n for n in waiting if results[n] is None or _is_asked_again(results[n], is_late=is_late)]
+                again = (Meaning.BUSY, Meaning.MISSING) if is_late else (Meaning.BUSY,)
+                waiting = [n for n in waiting if results[n] is None or is_refused(results[n], *again)]
                 if not waiting:
                     return results
-                waiting = list(range(len(calls))) if is_whole else waiting
-        waiting = [n for n in waiting if results[n] is None or _is_asked_again(results[n], is_late=False)]
-        if not waiting:
+                waiting = every if is_whole else waiting
+        failed = [results[n] for n in waiting if results[n] is None or is_refused(results[n], Meaning.BUSY)]
+        if not failed:
             return results
-        refused = [str(results[number]) for number in waiting if results[number] is not None]
-        raise self._all_failed(list(dict.fromkeys([*reasons, *refused])))
+        raise self._all_failed(list(dict.fromkeys([*reasons, *(str(refusal) for refusal in failed if refusal)])))
 
     async def _ask_nodes(
         self, calls: Sequence[RpcCall], results: list[Any], waiting: list[int], reasons: list[str], *, is_whole: bool
@@ -422,19 +422,29 @@ class Rpc:
         """Ask each node once for what the ones before it lack; return what none has answered well."""
         for node in self.nodes[self._first :] + self.nodes[: self._first]:
             try:
-                await self._check(node)
-                answers = await node.exchange(self._open(), [calls[number] for number in waiting])
+                answers = await self._exchange(node, [calls[number] for number in waiting])
             except NodeDown as down:
-                self._failed(node, str(down))
                 reasons.append(f"{node.host}: {down}")
                 continue
             for number, answer in zip(waiting, answers, strict=True):
                 results[number] = answer
-            waiting = [number for number in waiting if _ask_elsewhere(results[number])]
+            waiting = [n for n in waiting if is_refused(results[n], Meaning.BUSY, Meaning.MISSING, Meaning.OTHER)]
             if not waiting:
                 return []
             waiting = list(range(len(calls))) if is_whole else waiting
         return waiting
+
+    async def _exchange(self, node: Node, calls: Sequence[RpcCall]) -> list[Any]:
+        """Ask one node; NodeDown puts it behind the others, and it has to show its chain again."""
+        try:
+            await self._check(node)
+            return await node.exchange(self._open(), calls)
+        except NodeDown as down:
+            log.info("node %s failed: %s", node.host, down)
+            node.is_checked = False
+            if self.nodes[self._first] is node:
+                self._first = (self._first + 1) % len(self.nodes)
+            raise
 
     async def _check(self, node: Node) -> None:
         if node.is_checked:
@@ -449,12 +459,6 @@ class Rpc:
             node.wrong_chain = found
             raise NodeDown(f"it is on chain {found}, not {self.chain_id}")
         node.is_checked, node.wrong_chain = True, None
-
-    def _failed(self, node: Node, reason: str) -> None:
-        log.info("node %s failed: %s", node.host, reason)
-        node.is_checked = False
-        if self.nodes[self._first] is node:
-            self._first = (self._first + 1) % len(self.nodes)
 
     def _all_failed(self, reasons: Sequence[str]) -> ConfigError | Temporary:
         if all(node.wrong_chain is not None for node in self.nodes):
@@ -471,14 +475,3 @@ class Rpc:
         if self._session is None:
             self._session = aiohttp.ClientSession()
         return self._session
-
-
-def _is_asked_again(result: Any, *, is_late: bool) -> bool:
-    """Whether the next round may bring more; `is_late` if a node may still get the block it lacks."""
-    if not isinstance(result, NodeRefusal):
-        return False
-    return result.meaning is Meaning.BUSY or (is_late and result.meaning is Meaning.MISSING)
-
-
-def _ask_elsewhere(result: Any) -> bool:
-    return isinstance(result, NodeRefusal) and result.meaning in {Meaning.BUSY, Meaning.MISSING, Meaning.OTHER}

@@ -12,21 +12,22 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, Protocol
 
 from clara_eval.chain.account import EthereumAccount
+from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Posted, PostedBy
+from clara_eval.chain.rpc import Meaning
 from clara_eval.chain.transaction import (
     FILLED_AT_ONCE,
     FILLING,
     MOST_FILLED,
-    BroadcastResult,
     ContractCall,
-    Mined,
     NonceGap,
     StoredTransaction,
     find_gap,
@@ -82,7 +83,7 @@ class Receipt:
 
     @classmethod
     def of(
-        cls, call: ContractCall, outcome: SendOutcome, tx: Mined | Posted | None = None, *, detail: str = ""
+        cls, call: ContractCall, outcome: SendOutcome, tx: TransactionReceipt | Posted | None = None, detail: str = ""
     ) -> Receipt:
         hash_, block = (tx.tx_hash, tx.block_number) if tx else (None, None)
         return cls(outcome, call.intention, "0x" + call.data.hex(), hash_, block, detail=detail)
@@ -112,10 +113,10 @@ class SendTimeouts:
 
 Notice = Callable[[str], Awaitable[None]]
 """Takes a sentence about what keeps the wallet from sending, and what is done about it."""
-KeepLease = Callable[[], Awaitable[None]]
-"""Makes sure that the wallet is still held; raises Temporary if another process took it."""
 IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
 """Asks the contract: None is not done, so send; an UNKNOWN receipt is done but not yet deep enough, so wait."""
+_held: ContextVar[tuple[str, str] | None] = ContextVar("held_wallet", default=None)
+"""The lease that this task holds, and as whom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +150,22 @@ class TransactionSender:
         await self.account.rehearse(call)
         return Receipt.of(call, SendOutcome.DRY_RUN, detail="Rehearsed; nothing was sent.")
 
-    def with_notice(self, notice: Notice) -> TransactionSender:
-        return replace(self, notices=[*self.notices, notice])
-
-    async def recorded(self, chain: str, from_nonce: int = 0) -> list[StoredTransaction]:
+    async def recorded(self, from_nonce: int = 0) -> list[StoredTransaction]:
+        """Return what this wallet has signed on its chain, the highest nonce first."""
         rows = await self.log.pending_nonces(self.address, from_nonce)
-        return [tx for tx in rows if _chain_of(tx.run) == chain]
+        return [tx for tx in rows if tx.run.startswith(f"{self.account.chain_id}:")]
 
-    async def find_gap(self, chain_id: int) -> NonceGap | None:
+    async def find_gap(self) -> NonceGap | None:
         """Find nonces that are missing before what the wallet has signed; None without a key."""
-        if not self.can_sign:
-            return None
-        return find_gap(self.address, *await self.unmined(str(chain_id)))
+        return find_gap(self.address, *await self.unmined()) if self.can_sign else None
 
-    async def unmined(self, chain: str) -> tuple[int, list[StoredTransaction]]:
+    async def unmined(self) -> tuple[int, list[StoredTransaction]]:
         """Return the chain's next nonce, and what is recorded from it on and not given up.
 
         If transactions of ours seem to wait behind a gap and one of them is mined, the nodes' count is too low.
         """
         mined = await self.account.next_nonce()
-        recorded = await self.recorded(chain, mined)
+        recorded = await self.recorded(mined)
         missing = missing_before(mined, recorded)
         behind = [tx for tx in recorded if missing[tx.nonce]][:MOST_LOOKED_AT]
         seen = await self.account.outcome(behind) if behind else None
@@ -182,34 +179,38 @@ class TransactionSender:
         rows = await self.log.transactions(tx.run, tx.intention)
         return any(row.sender == tx.sender and row.attempt > tx.attempt and row.nonce < tx.nonce for row in rows)
 
-    async def close_gap(self, chain_id: int) -> None:
+    async def close_gap(self) -> None:
         """Fill missing nonces although nothing is to be sent now; wait for somebody's pending transaction."""
-        gap = await self.find_gap(chain_id)
+        gap = await self.find_gap()
         if gap is None or await self.account.pending_nonce() > gap.missing[0]:
             return
-        async with self.signing(str(chain_id)) as keep_lease:
-            for tx in await self.fill(str(chain_id), gap.missing, keep_lease):
+        async with self.signing():
+            for tx in await self.fill(gap.missing):
                 await self.account.broadcast(tx)
 
-    async def fill(self, chain: str, missing: Sequence[int], keep_lease: KeepLease) -> list[StoredTransaction]:
+    async def fill(self, missing: Sequence[int]) -> list[StoredTransaction]:
         """Sign and record a transaction of zero to ourselves for the lowest missing nonces that are still free."""
         filled: list[StoredTransaction] = []
-        mined, recorded = await self.unmined(chain)
+        mined, recorded = await self.unmined()
         taken = {tx.nonce: tx for tx in reversed(recorded)}
         for nonce in [nonce for nonce in missing if nonce >= mined][:FILLED_AT_ONCE]:
             if nonce in taken:
                 filled.append(taken[nonce])
                 continue
-            what = f"A transaction of zero to ourselves for nonce {nonce}"
-            call = ContractCall(f"{chain}:{self.address}", f"{FILLING}:{nonce}", self.address, b"", what)
-            tx = await self.account.prepare(call, attempt=1, nonce=nonce, recorded=await self.recorded(chain))
+            run, what = (
+                f"{self.account.chain_id}:{self.address}",
+                f"A transaction of zero to ourselves for nonce {nonce}",
+            )
+            call = ContractCall(run, f"{FILLING}:{nonce}", self.address, b"", what)
+            tx = await self.account.prepare(call, attempt=1, nonce=nonce, recorded=await self.recorded())
             _check_same_call(call, tx)
-            filled.append(await self.record(tx, keep_lease))
+            filled.append(await self.record(tx))
         return filled
 
-    async def record(self, tx: StoredTransaction, keep_lease: KeepLease) -> StoredTransaction:
-        """Write before sending; return what the store holds, should another process have been faster."""
-        await keep_lease()
+    async def record(self, tx: StoredTransaction) -> StoredTransaction:
+        """Write before sending, while the wallet is held; return what the store holds, if another was faster."""
+        if (held := _held.get()) is None or not await self.log.take_lease(*held, self.timeouts.lease_seconds):
+            raise Temporary("Another process took over the wallet.", remedy="It continues there; look again later.")
         await self.log.save_transaction(tx)
         rows = await self.log.transactions(tx.run, tx.intention)
         kept = next((row for row in rows if row.attempt == tx.attempt), None)
@@ -218,27 +219,24 @@ class TransactionSender:
         return kept
 
     @asynccontextmanager
-    async def signing(self, chain: str) -> AsyncIterator[KeepLease]:
-        """Hold the wallet: one signature at a time, across processes that share the store."""
-        name, holder = f"wallet:{chain}:{self.address}", f"{os.getpid()}:{uuid.uuid4().hex}"
-        timeouts = self.timeouts
-        started = timeouts.now()
+    async def signing(self) -> AsyncIterator[None]:
+        """Hold the wallet, once in a task: one signature at a time, across processes that share the store."""
+        lease, timeouts = f"wallet:{self.account.chain_id}:{self.address}", self.timeouts
+        if (outer := _held.get()) is not None and outer[0] == lease:
+            yield
+            return
+        held, started = (lease, f"{os.getpid()}:{uuid.uuid4().hex}"), timeouts.now()
         async with self.lock:
-            while not await self.log.take_lease(name, holder, timeouts.lease_seconds):
+            while not await self.log.take_lease(*held, timeouts.lease_seconds):
                 if timeouts.now() - started > timeouts.give_up_after_seconds:
                     raise Temporary(f"The wallet {self.address} is busy with another transaction.", remedy="Try again.")
                 await timeouts.sleep(min(timeouts.poll_seconds, LOOK_FOR_LEASE_SECONDS))
-
-            async def keep() -> None:
-                if not await self.log.take_lease(name, holder, timeouts.lease_seconds):
-                    raise Temporary(
-                        "Another process took over the wallet.", remedy="It continues there; look again later."
-                    )
-
+            token = _held.set(held)
             try:
-                yield keep
+                yield
             finally:
-                await self.log.drop_lease(name, holder)
+                _held.reset(token)
+                await self.log.drop_lease(*held)
 
 
 async def send_again(
@@ -252,7 +250,7 @@ async def send_again(
     Without the key nothing can be replaced, so superseded transactions are not sent.
     """
     account = EthereumAccount(chain, None, dry_address=address)
-    mined, recorded = await TransactionSender(account, log).unmined(str(chain.chain_id))
+    mined, recorded = await TransactionSender(account, log).unmined()
     newest = {tx.nonce: tx for tx in reversed(recorded)}
     meant = [tx for _, tx in sorted(newest.items()) if await is_meant(tx)]
     try:
@@ -273,7 +271,6 @@ async def send_again(
 class _Sending:
     def __init__(self, call: ContractCall, sender: TransactionSender, is_done: IsDone) -> None:
         self._call, self._is_done, self._sender = call, is_done, sender
-        self._chain = _chain_of(call.run)
         self._account, self._log, self._timeouts = sender.account, sender.log, sender.timeouts
         self._spent: dict[int, Literal["before", "reverted", "taken", "unreachable"]] = {}
         """Nonces of this intention that can bring nothing any more, and why; "before" is before this call."""
@@ -282,7 +279,6 @@ class _Sending:
         self._since: dict[str | int, float] = {}
         """When an attempt (by hash) was first seen or last raised, or a missing nonce was first waited for."""
         self._earlier_sent_at: float | None = None
-        self._held: KeepLease | None = None
         self._last_contract_state: Receipt | None = None
         self._last_notice: str | None = None
         self._is_at_fee_bound = False
@@ -298,8 +294,12 @@ class _Sending:
             if receipt is not None:
                 return receipt
             if self._timeouts.now() - started > self._timeouts.give_up_after_seconds:
-                return await self._unknown()
+                break
             await self._timeouts.sleep(self._timeouts.poll_seconds)
+        unknown = Receipt.of(self._call, SendOutcome.UNKNOWN, detail=self._last_notice or "")
+        if attempts := await self._attempts():
+            return replace(unknown, tx_hash=attempts[-1].tx_hash)
+        return self._last_contract_state or unknown
 
     async def _step(self, attempts: Sequence[StoredTransaction]) -> Receipt | None:
         mined = await self._account.outcome(self._unspent(attempts))
@@ -308,28 +308,20 @@ class _Sending:
             if done is None:
                 await self._try_to_send(attempts)
                 return None
-            # Ours may have been mined between the two questions: then the next step finds it.
-            is_ours = await self._account.outcome(self._unspent(attempts)) is not None
-            return None if is_ours else self._settle_with(done)
-        if not mined.is_final:
+            if await self._account.outcome(self._unspent(attempts)) is not None:
+                return None  # Ours was mined between the two questions: the next step finds it.
+        elif not mined.is_final:
             return None
-        if mined.has_succeeded:
+        elif mined.has_succeeded:
             landed = next(read_signed(tx.raw).data for tx in attempts if tx.tx_hash == mined.tx_hash)
             return replace(Receipt.of(self._call, SendOutcome.CONFIRMED, mined), calldata="0x" + landed.hex())
-        # A revert is often the sign that somebody was first.
-        done = await self._is_done(())
-        return Receipt.of(self._call, SendOutcome.REVERTED, mined) if done is None else self._settle_with(done)
-
-    def _settle_with(self, done: Receipt) -> Receipt | None:
-        """End with what the contract says is done, unless it is not deep enough yet."""
+        else:
+            # A revert is often the sign that somebody was first.
+            done = await self._is_done(())
+            if done is None:
+                return Receipt.of(self._call, SendOutcome.REVERTED, mined)
         self._last_contract_state = done
         return None if done.outcome is SendOutcome.UNKNOWN else done
-
-    async def _unknown(self) -> Receipt:
-        receipt = Receipt.of(self._call, SendOutcome.UNKNOWN, detail=self._last_notice or "")
-        if attempts := await self._attempts():
-            return replace(receipt, tx_hash=attempts[-1].tx_hash)
-        return self._last_contract_state or receipt
 
     async def _mark_if_spent(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
         """Mark a nonce that reverted for good, or that somebody else used."""
@@ -361,105 +353,75 @@ class _Sending:
         if not self._is_rehearsed:
             await self._account.rehearse(self._call)
             self._is_rehearsed = True
-        if current := self._current(attempts):
-            await self._send_in_order(current[-1], attempts)
-            return
-        looked_at = self._timeouts.now()
-        async with self._signing():
-            attempts = await self._attempts()
-            newest = await self._first_attempt(attempts, looked_at)
-            if newest is not None:
-                await self._send_in_order(newest, attempts)
-
-    async def _send_in_order(self, newest: StoredTransaction, attempts: Sequence[StoredTransaction]) -> None:
-        if not await self._send_earlier_nonces(newest.nonce):
-            return
-        if await self._broadcast(newest) is BroadcastResult.NONCE_USED:
-            # By one of our attempts, which the next step finds, or for good by a stranger.
-            await self._mark_if_spent(newest.nonce, [*attempts, newest], may_be_reverted=False)
-
-    @asynccontextmanager
-    async def _signing(self) -> AsyncIterator[KeepLease]:
-        """Hold the wallet while something is signed and sent; inside another hold, that one goes on."""
-        if self._held is not None:
-            yield self._held
-            return
-        async with self._sender.signing(self._chain) as keep_lease:
-            self._held = keep_lease
-            try:
-                yield keep_lease
-            finally:
-                self._held = None
+        current, looked_at = self._current(attempts), self._timeouts.now()
+        async with nullcontext() if current else self._sender.signing():
+            if current is None:
+                # Another process may have signed this very call meanwhile: then its attempt goes on.
+                attempts = await self._attempts()
+                current = self._current(attempts) or await self._first_attempt(attempts, looked_at)
+            if current is None or not await self._send_earlier_nonces(current.nonce):
+                return
+            if await self._broadcast(current) is Meaning.NONCE_TOO_LOW:
+                # By one of our attempts, which the next step finds, or for good by a stranger.
+                await self._mark_if_spent(current.nonce, [*attempts, current], may_be_reverted=False)
 
     async def _first_attempt(self, attempts: Sequence[StoredTransaction], looked_at: float) -> StoredTransaction | None:
-        """Sign and record; None if the wait for the wallet was long and the contract says that it is done.
-
-        Another process may have signed this very call meanwhile: then its attempt goes on.
-        """
-        if current := self._current(attempts):
-            return current[-1]
-        what = f"{self._call.what} of {self._call.to} failed with"
-        reverted, taken = ([n for n, why in self._spent.items() if why == kind] for kind in ("reverted", "taken"))
-        if len(reverted) >= MOST_NONCES:
-            raise CannotPublish(
-                f"{what} {len(reverted)} nonces.", remedy="Look at the transactions before trying again."
-            )
-        if len(taken) >= MOST_NONCES:
+        """Sign and record; None if the wait for the wallet was long and the contract says that it is done."""
+        failed, why = f"{self._call.what} of {self._call.to} failed with", list(self._spent.values())
+        if (reverted := why.count("reverted")) >= MOST_NONCES:
+            raise CannotPublish(f"{failed} {reverted} nonces.", remedy="Look at the transactions before trying again.")
+        if (taken := why.count("taken")) >= MOST_NONCES:
             raise Stalled(
-                f"{what} {len(taken)} nonces that another program used with this key.",
+                f"{failed} {taken} nonces that another program used with this key.",
                 cause="nonces",
                 remedy="One key belongs to one service: stop the other. It goes on by itself.",
             )
         if self._timeouts.now() - looked_at > STALE_SECONDS and await self._is_done(attempts) is not None:
             return None
         # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
-        superseded = [tx for tx in self._own(attempts) if read_signed(tx.raw).data != self._call.data]
-        over = max(superseded, key=lambda row: row.attempt, default=None)
+        over = max(self._own(attempts), key=lambda row: row.attempt, default=None)
+        if over is None:
+            # The mined count is asked, not the pending one: a pending transaction that is not in our records may be
+            # dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
+            mined, recorded = await self._sender.unmined()
+            free = max(within_reach(mined, recorded), default=mined - 1) + 1
         tx = await self._account.prepare(
             self._call,
             attempt=max((row.attempt for row in attempts), default=0) + 1,
-            nonce=over.nonce if over else await self._free_nonce(),
-            recorded=await self._sender.recorded(self._chain),
+            nonce=over.nonce if over else free,
+            recorded=await self._sender.recorded(),
             over=over,
         )
         _check_same_call(self._call, tx)
-        kept = await self._record(tx)
+        kept = await self._sender.record(tx)
         _check_same_call(self._call, kept)
         return kept
 
-    async def _free_nonce(self) -> int:
-        """Return the next nonce that is neither mined nor promised to another intention.
-
-        The mined count is asked, not the pending one: a pending transaction that is not in our records may be
-        dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
-        """
-        mined, recorded = await self._sender.unmined(self._chain)
-        return max(within_reach(mined, recorded), default=mined - 1) + 1
-
-    async def _record(self, tx: StoredTransaction) -> StoredTransaction:
-        async with self._signing() as keep_lease:
-            return await self._sender.record(tx, keep_lease)
-
-    async def _broadcast(self, tx: StoredTransaction) -> BroadcastResult:
+    async def _broadcast(self, tx: StoredTransaction) -> Meaning | None:
         """Send; first replace a stuck attempt, or one that the node finds too cheap, by a dearer one."""
         now = self._timeouts.now()
         is_stuck = now - self._since.setdefault(tx.tx_hash, now) >= self._timeouts.bump_after_seconds
-        sent = await self._account.broadcast(tx) if not is_stuck else BroadcastResult.FEE_TOO_LOW
-        if sent is not BroadcastResult.FEE_TOO_LOW:
-            return sent
+        refusal = await self._account.broadcast(tx) if not is_stuck else Meaning.FEE_TOO_LOW
+        if refusal is not Meaning.FEE_TOO_LOW:
+            return refusal
         self._since[tx.tx_hash] = now
         return await self._account.broadcast(await self._raise_fee(tx))
 
     async def _raise_fee(self, tx: StoredTransaction) -> StoredTransaction:
         """Return `tx` with a higher fee, recorded; as it stands if somebody raised it or the bounds forbid it."""
-        async with self._signing():
+        async with self._sender.signing():
             rows = await self._log.transactions(tx.run, tx.intention)
-            newest = max((row for row in rows if _differs_in_fee_alone(row, tx)), key=lambda row: row.attempt)
+            place = (tx.sender, tx.nonce, read_signed(tx.raw).data)
+            newest = max(
+                (row for row in rows if (row.sender, row.nonce, read_signed(row.raw).data) == place),
+                key=lambda row: row.attempt,
+            )
             if newest.attempt > tx.attempt:
                 return newest
-            raised = await self._account.bump(tx, recorded=await self._sender.recorded(self._chain))
+            attempt = max(row.attempt for row in rows) + 1
+            raised = await self._account.bump(tx, attempt=attempt, recorded=await self._sender.recorded())
             if raised is not None:
-                return await self._record(replace(raised, attempt=max(row.attempt for row in rows) + 1))
+                return await self._sender.record(raised)
         if not self._is_at_fee_bound:
             log.warning("fee of %s %s is at its bound; waiting", tx.run, tx.intention)
         self._is_at_fee_bound = True
@@ -471,7 +433,7 @@ class _Sending:
         if self._earlier_sent_at is not None and now - self._earlier_sent_at < EARLIER_NONCES_SECONDS:
             return True
         self._earlier_sent_at = now
-        mined, recorded = await self._sender.unmined(self._chain)
+        mined, recorded = await self._sender.unmined()
         if nonce > mined and nonce not in within_reach(mined, recorded):
             await self._give_up_nonce(nonce, mined)
             return False
@@ -493,8 +455,8 @@ class _Sending:
             since = self._since.setdefault(first, now)
             if now - since < self._timeouts.bump_after_seconds:
                 return []
-        async with self._signing() as keep_lease:
-            return await self._sender.fill(self._chain, gap.missing, keep_lease)
+        async with self._sender.signing():
+            return await self._sender.fill(gap.missing)
 
     async def _give_up_nonce(self, nonce: int, mined: int) -> None:
         """Give up a nonce that a wrong count made us sign and that cannot be reached."""
@@ -532,9 +494,9 @@ class _Sending:
         """What this key signed: after a change of key the old key's attempts are only watched."""
         return [tx for tx in self._unspent(attempts) if tx.sender == self._account.address]
 
-    def _current(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
-        """What can still be sent or raised, and is not superseded."""
-        return [tx for tx in self._own(attempts) if read_signed(tx.raw).data == self._call.data]
+    def _current(self, attempts: Sequence[StoredTransaction]) -> StoredTransaction | None:
+        """The newest attempt that can still be sent or raised, and is not superseded."""
+        return next((tx for tx in reversed(self._own(attempts)) if read_signed(tx.raw).data == self._call.data), None)
 
 
 def _check_same_call(call: ContractCall, tx: StoredTransaction) -> None:
@@ -545,12 +507,3 @@ def _check_same_call(call: ContractCall, tx: StoredTransaction) -> None:
             f"The recorded transaction {tx.tx_hash} of {tx.run} differs from what is to be sent now.",
             remedy="The evaluation changed after it was signed: look at both before anything is sent.",
         )
-
-
-def _differs_in_fee_alone(one: StoredTransaction, other: StoredTransaction) -> bool:
-    is_place = (one.sender, one.nonce) == (other.sender, other.nonce)
-    return is_place and read_signed(one.raw).data == read_signed(other.raw).data
-
-
-def _chain_of(run: str) -> str:
-    return run.partition(":")[0]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
+
+import rlp  # type: ignore[import-untyped]
+from rlp.exceptions import DecodingError  # type: ignore[import-untyped]
 
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish
@@ -32,25 +34,6 @@ class ContractCall:
     @property
     def what(self) -> str:
         return self.description or self.intention
-
-
-class BroadcastResult(StrEnum):
-    ACCEPTED = "accepted"
-    NONCE_USED = "nonce_used"
-    UNDERPRICED = "underpriced"
-    """Another attempt with this nonce waits in the node's pool and pays as much."""
-    FEE_TOO_LOW = "fee_too_low"
-    NOT_TAKEN = "not_taken"
-    """An earlier nonce is missing, or the node's pool is full: it is sent again at the next look."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mined:
-    tx_hash: str
-    block_number: int
-    has_succeeded: bool
-    is_final: bool
-    """Deep enough for this network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +67,15 @@ class TransactionToSign:
     max_priority_fee_per_gas: int
 
 
-@dataclass(frozen=True, slots=True)
-class SignedBytes:
-    raw: str
-    tx_hash: str
-
-
-RlpItem = int | bytes | Sequence["RlpItem"]
-
-
-def signing_payload(tx: TransactionToSign) -> bytes:
-    """Return the bytes whose keccak256 is signed, without an access list."""
-    return b"\x02" + _encode(_fields(tx))
+def encoded(tx: TransactionToSign, *signature: int) -> bytes:
+    """Return the bytes whose keccak256 is signed; with parity, r and s those that are sent."""
+    fees = (tx.max_priority_fee_per_gas, tx.max_fee_per_gas)
+    fields = (tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, [], *signature)
+    return b"\x02" + bytes(rlp.encode(fields))
 
 
 def signing_hash(tx: TransactionToSign) -> bytes:
-    return bytes.fromhex(keccak_hex(signing_payload(tx))[2:])
-
-
-def signed_bytes(tx: TransactionToSign, parity: int, r: int, s: int) -> SignedBytes:
-    """Add the signature; the hash is the one that nodes know the transaction by."""
-    raw = b"\x02" + _encode([*_fields(tx), parity, r, s])
-    return SignedBytes("0x" + raw.hex(), keccak_hex(raw))
-
-
-def _fields(tx: TransactionToSign) -> list[RlpItem]:
-    fees = (tx.max_priority_fee_per_gas, tx.max_fee_per_gas)
-    return [tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, []]
+    return bytes.fromhex(keccak_hex(encoded(tx))[2:])
 
 
 @lru_cache(maxsize=2048)
@@ -120,54 +85,11 @@ def read_signed(raw: str) -> TransactionToSign:
     if payload[:1] != b"\x02":
         raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")
     try:
-        encoded = payload[1:]
-        start, end = _span(encoded, 0)
-        found: list[bytes] = []
-        while start < end:
-            inside, start = _span(encoded, start)
-            found.append(encoded[inside:start])
-        chain_id, nonce, tip, fee, gas, to, value, data = found[:8]
-    except (IndexError, ValueError):
+        chain_id, nonce, tip, fee, gas, to, value, data, *_ = rlp.decode(payload[1:])
+    except (DecodingError, ValueError):
         raise CannotPublish(f"The recorded transaction {raw[:20]}… is not whole.") from None
-    return TransactionToSign(
-        chain_id=int.from_bytes(chain_id, "big"),
-        nonce=int.from_bytes(nonce, "big"),
-        to=Address("0x" + to.hex()),
-        data=bytes(data),
-        value=int.from_bytes(value, "big"),
-        gas=int.from_bytes(gas, "big"),
-        max_fee_per_gas=int.from_bytes(fee, "big"),
-        max_priority_fee_per_gas=int.from_bytes(tip, "big"),
-    )
-
-
-def _encode(item: RlpItem) -> bytes:
-    """Encode as RLP: numbers big-endian without leading zeros."""
-    if isinstance(item, int):
-        item = item.to_bytes((item.bit_length() + 7) // 8, "big")
-    if isinstance(item, bytes):
-        return item if len(item) == 1 and item[0] < 0x80 else _prefix(len(item), 0x80) + item
-    inside = b"".join(map(_encode, item))
-    return _prefix(len(inside), 0xC0) + inside
-
-
-def _prefix(length: int, base: int) -> bytes:
-    if length < 56:
-        return bytes([base + length])
-    size = length.to_bytes((length.bit_length() + 7) // 8, "big")
-    return bytes([base + 55 + len(size)]) + size
-
-
-def _span(encoded: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of the item at `at` starts and ends."""
-    first = encoded[at]
-    if first < 0x80:
-        return at, at + 1
-    short = first - (0x80 if first < 0xC0 else 0xC0)
-    if short < 56:
-        return at + 1, at + 1 + short
-    start = at + 1 + short - 55
-    return start, start + int.from_bytes(encoded[at + 1 : start], "big")
+    chain_id, nonce, tip, fee, gas, value = (int.from_bytes(n, "big") for n in (chain_id, nonce, tip, fee, gas, value))
+    return TransactionToSign(chain_id, nonce, Address("0x" + to.hex()), data, value, gas, fee, tip)
 
 
 GWEI = 10**9
@@ -187,12 +109,12 @@ def first_fees(base_fee: int, tip: int, cap: int) -> Fees:
     return Fees(min(2 * base_fee + tip, cap), tip)
 
 
-def raised_fees(before: Fees, base_fee: int, tip: int, cap: int) -> Fees | None:
+def raised_fees(before: Fees, market: Fees, cap: int) -> Fees | None:
     """Return fees for a replacement, or None if the bounds allow none that a node would take."""
-    pairs = list(zip(before, first_fees(base_fee, tip, cap), strict=True))
+    pairs = list(zip(before, market, strict=True))
     wanted = (min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs)
     raised = Fees(*wanted)
-    is_an_eighth_more = all(new > paid + paid // 8 for new, (paid, _) in zip(raised, pairs, strict=True))
+    is_an_eighth_more = all(new > paid + paid // 8 for new, paid in zip(raised, before, strict=True))
     return raised if is_an_eighth_more and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,15 +18,7 @@ from pydantic import SecretStr
 
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
-from clara_eval.chain.transaction import (
-    GWEI,
-    SignedBytes,
-    StoredTransaction,
-    TransactionToSign,
-    read_signed,
-    signed_bytes,
-    signing_hash,
-)
+from clara_eval.chain.transaction import GWEI, StoredTransaction, TransactionToSign, encoded, read_signed, signing_hash
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -43,31 +35,22 @@ MAX_WEI_PER_DAY = 5 * 10**17
 _DAY_SECONDS = 24 * 3600
 _TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
 
-Check = Callable[[TransactionToSign], str | None]
-"""Returns why this must not be signed, or None."""
-
 
 @dataclass(slots=True)
-class Vouched:
-    """The contracts that a key may call, and how much of each token it may give away."""
-
+class SigningPolicy:
+    chain_id: int
+    max_gas: int
+    check_call: Callable[[SigningPolicy, TransactionToSign], str | None]
+    """Returns why this call must not be signed, or None."""
     targets: set[Address] = field(default_factory=set)
     """Contracts that the factory knows, or that a person named."""
     spending: dict[Address, int] = field(default_factory=dict)
     """The most of each token that one transaction may approve or transfer."""
     own: Address | None = None
     """The key's own address: an empty call of zero to it fills a missing nonce."""
-
-
-@dataclass(frozen=True, slots=True)
-class SigningPolicy:
-    chain_id: int
-    check_call: Check
-    vouched: Vouched
-    max_gas: int
-    max_fee_per_gas: int
-    max_wei_per_day: int
-    now: Callable[[], float]
+    max_fee_per_gas: int = MAX_FEE_PER_GAS
+    max_wei_per_day: int = MAX_WEI_PER_DAY
+    now: Callable[[], float] = time.time
 
     def check(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> None:
         """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
@@ -98,56 +81,39 @@ class SigningPolicy:
             return f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {self.max_fee_per_gas}"
         if tx.gas > self.max_gas:
             return f"its gas limit {tx.gas} is above {self.max_gas}"
-        fills_nonce = tx.to == self.vouched.own and not tx.data
-        return None if fills_nonce else self.check_call(tx)
+        fills_nonce = tx.to == self.own and not tx.data
+        return None if fills_nonce else self.check_call(self, tx)
 
 
-def evaluator_policy(
-    chain_id: int,
-    *,
-    contracts: str = "1",
-    challenges: Iterable[Address] = (),
-    max_fee_per_gas: int = MAX_FEE_PER_GAS,
-    max_wei_per_day: int = MAX_WEI_PER_DAY,
-    reputation: Address | None = None,
-    now: Callable[[], float] = time.time,
-) -> SigningPolicy:
+def evaluator_policy(chain_id: int, *, contracts: str = "1", reputation: Address | None = None) -> SigningPolicy:
     """Allow three functions of known challenges, and giving feedback at one registry if there is one."""
-    vouched = Vouched(set(challenges))
     bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
     post = scoring_function("postScores", contracts).selector
     give = abi("ReputationRegistry").function("giveFeedback").selector
 
-    def check_call(tx: TransactionToSign) -> str | None:
+    def check_call(policy: SigningPolicy, tx: TransactionToSign) -> str | None:
         if reputation is not None and tx.to == reputation:
             return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
-        if tx.to not in vouched.targets:
+        if tx.to not in policy.targets:
             return f"{tx.to} is not a known challenge"
         if tx.data in bare or tx.data[:4] == post:
             return None
         return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
 
-    return SigningPolicy(chain_id, check_call, vouched, MAX_GAS, max_fee_per_gas, max_wei_per_day, now)
+    return SigningPolicy(chain_id, MAX_GAS, check_call)
 
 
 def agent_policy(
-    chain_id: int,
-    *,
-    factory: Address | None,
-    evaluator: Address | None,
-    contracts: str = "1",
-    max_wei_per_day: int = MAX_WEI_PER_DAY,
-    now: Callable[[], float] = time.time,
+    chain_id: int, *, factory: Address | None, evaluator: Address | None, contracts: str = "1"
 ) -> SigningPolicy:
     """Allow a poster or agent the calls of posting, submitting and claiming, at the contracts made for them."""
-    vouched = Vouched({factory} if factory else set())
     version = contract_version(contracts)
     claims = ("submit", "claimPrize", "claimExpiredRefund", "finalize", "expire", "advanceToScoring", "postScores")
     create = version.factory.function("createChallenge").selector
     register = abi("IdentityRegistry").function("register(string)").selector
     known = {create, register, *(version.challenge.function(name).selector for name in claims), *_TOKEN_CALLS}
 
-    def check_call(tx: TransactionToSign) -> str | None:
+    def check_call(policy: SigningPolicy, tx: TransactionToSign) -> str | None:
         selector = tx.data[:4]
         if selector not in known:
             return f"0x{selector.hex()} is not a call that posting, submitting or claiming needs"
@@ -160,13 +126,13 @@ def agent_policy(
                 return f"it would let {to} take tokens, which is not the challenge factory"
             if called.name == "transfer" and (evaluator is None or to != evaluator):
                 return f"it would pay {to}, which is not the evaluator that CLARA_EVALUATOR_ADDRESS names"
-            most = vouched.spending.get(tx.to, 0)
+            most = policy.spending.get(tx.to, 0)
             return None if units <= most else f"it gives away {units} units of {tx.to}, and {most} were agreed to"
         if selector == create and tx.to != factory:
             return f"{tx.to} is not the challenge factory"
-        return None if tx.to in vouched.targets else f"{tx.to} is not a contract of the challenge factory"
+        return None if tx.to in policy.targets else f"{tx.to} is not a contract of the challenge factory"
 
-    return SigningPolicy(chain_id, check_call, vouched, MAX_AGENT_GAS, MAX_FEE_PER_GAS, max_wei_per_day, now)
+    return SigningPolicy(chain_id, MAX_AGENT_GAS, check_call, {factory} if factory else set())
 
 
 KMS = "aws-kms:"
@@ -181,8 +147,8 @@ class Signer(Protocol):
     what: str
     """Where the key is, in words; never the key."""
 
-    async def sign(self, tx: TransactionToSign) -> SignedBytes:
-        """Sign; the hash is the one that nodes know the transaction by."""
+    async def sign(self, tx: TransactionToSign) -> str:
+        """Return the signed bytes as 0x text."""
         ...
 
     async def check(self) -> None:
@@ -191,8 +157,6 @@ class Signer(Protocol):
 
 
 class LocalKey:
-    __slots__ = ("_account", "address", "what")
-
     def __init__(self, key: SecretStr, name: str, what: str = "") -> None:
         from clara_eval.core.accounts import Account
 
@@ -206,28 +170,23 @@ class LocalKey:
         self.address: Address = to_address(self._account.address)
         self.what = what or f"key of {name}"
 
-    def __repr__(self) -> str:
-        return f"LocalKey({self.address})"
-
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A key is never written anywhere.")
 
-    async def sign(self, tx: TransactionToSign) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign) -> str:
         made = self._account.unsafe_sign_hash(signing_hash(tx))
-        return signed_bytes(tx, made.v - 27, made.r, made.s)
+        return "0x" + encoded(tx, made.v - 27, made.r, made.s).hex()
 
     async def check(self) -> None:
         """Nothing can be missing: the key is here."""
 
 
 class Wallet:
-    __slots__ = ("address", "policy", "signer")
-
     def __init__(self, key: SecretStr | Signer, policy: SigningPolicy, *, name: str = "CLARA_EVALUATOR_KEY") -> None:
         self.signer: Signer = LocalKey(key, name) if isinstance(key, SecretStr) else key
         self.address: Address = self.signer.address
         self.policy = policy
-        policy.vouched.own = self.address
+        policy.own = self.address
 
     def __repr__(self) -> str:
         return f"Wallet({self.address})"
@@ -235,7 +194,7 @@ class Wallet:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A wallet is never written anywhere.")
 
-    async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> SignedBytes:
+    async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> str:
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 
@@ -294,35 +253,25 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
         )
     from clara_eval.core.accounts import Account
 
-    _check_mode(path)
+    shown = f"CLARA_EVALUATOR_KEYSTORE={str(path)!r}"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        key = Account.decrypt(content, password.get_secret_value())
+        mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as bad:
+        raise ConfigError(f"{shown} cannot be read: {type(bad).__name__}.", remedy=_A_KEYSTORE) from None
+    if os.name == "posix" and mode & 0o077:  # passwords can be tried offline on a file that others can copy
         raise ConfigError(
-            f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be read: {type(bad).__name__}.", remedy=_A_KEYSTORE
-        ) from None
+            f"{shown} can be read by other users (mode {mode & 0o777:o}).", remedy=f"Run `chmod 600 {path}`."
+        )
+    try:
+        key = Account.decrypt(json.loads(text), password.get_secret_value())
     except Exception as bad:  # noqa: BLE001 - the library raises what it likes about a file that is no keystore
         is_shut = "MAC" in str(bad)
         reason = "the password is wrong" if is_shut else "it is not a keystore file"
         raise ConfigError(
-            f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} cannot be opened: {reason}.",
+            f"{shown} cannot be opened: {reason}.",
             remedy="Correct CLARA_EVALUATOR_PASSWORD, or the file it comes from." if is_shut else _A_KEYSTORE,
         ) from None
     return SecretStr("0x" + bytes(key).hex())
-
-
-def _check_mode(path: Path) -> None:
-    """Refuse a file that others can copy: passwords can be tried on it offline."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return  # reading it says why
-    if os.name == "posix" and mode & 0o077:
-        raise ConfigError(
-            f"CLARA_EVALUATOR_KEYSTORE={str(path)!r} can be read by other users (mode {mode & 0o777:o}).",
-            remedy=f"Run `chmod 600 {path}`.",
-        )
 
 
 def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) -> Address:

@@ -90,8 +90,9 @@ async def record_result(store: PublicKeys, chain: EthereumChain, address: Addres
     results, count = chain.results, challenge.winner_count
     winners = await results.winners_on_chain(address, count, block) if challenge.score_posted_at else ()
     agents = list(dict.fromkeys(one.agent_id for one in challenge.submissions))
-    uris = await chain.agents.identity(challenge.identity_registry).uris_of(block, agents)
-    names = {agent: agent_name(uri) for agent, uri in zip(agents, uris, strict=True)}
+    registry = chain.agents.identity(challenge.identity_registry)
+    uris = await registry.each(block, [registry.view("tokenURI", agent) for agent in agents])
+    names = {agent: agent_name(uri or "") for agent, uri in zip(agents, uris, strict=True)}
     result = RoundResult(
         chainStatus=challenge.status.name.lower(),
         token=Token.model_validate(to_camel_json(challenge.token)),

@@ -62,7 +62,9 @@ async def evaluate_challenge(
     async def explain(reason: str) -> None:
         await status.say(status.status.status, reason=reason)
 
-    ports = replace(ports, sender=replace(ports.sender.with_notice(explain), is_dry=options.dry_run))
+    ports = replace(
+        ports, sender=replace(ports.sender, notices=[*ports.sender.notices, explain], is_dry=options.dry_run)
+    )
     if is_open and ports.sender.can_sign:
         # Past its deadline and still open: it is moved on to scoring before anything is paid for.
         options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))

@@ -55,8 +55,8 @@ async def find_challenges(
     name = f"challenges:{blocks.rpc.chain_id}:{factory}"
     first, last, place = first_block, await blocks.safe_block(), await store.checkpoint(name)
     if place is not None:
-        is_replaced = place.block_number <= last.number and not await blocks.is_canonical(place)
-        first = max(first_block, place.block_number - STEP_BACK_BLOCKS) if is_replaced else place.block_number + 1
+        is_replaced = place.number <= last.number and not await blocks.is_canonical(place)
+        first = max(first_block, place.number - STEP_BACK_BLOCKS) if is_replaced else place.number + 1
     kept = 0
     async for announced, upto in events.challenges_created(factory, first, last):
         for new in announced:

@@ -42,13 +42,13 @@ async def watch_balance(tick: Tick) -> None:
 async def fill_nonces(tick: Tick) -> None:
     """Fill nonces that are missing before signed transactions, also while nothing is to be sent."""
     app = tick.app
-    gap = await app.sender.find_gap(app.chain_id)
+    gap = await app.sender.find_gap()
     if gap is None:
         return
     tick.report.nonce_gap = str(gap)
     tick.report.problems.append(str(gap))
     tick.alerts.raise_alert(Alert("NonceGap", "warning", str(gap)))
-    await app.sender.close_gap(app.chain_id)
+    await app.sender.close_gap()
 
 
 async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:

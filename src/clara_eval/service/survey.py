@@ -76,9 +76,9 @@ class Survey:
             if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
                 return
             last = Checkpoint(place["block"], place["hash"])
-            if last.block_number <= head.number and not await chain.blocks.is_canonical(last):
+            if last.number <= head.number and not await chain.blocks.is_canonical(last):
                 return
-            first = min(last.block_number, tick.safe.number) + 1
+            first = min(last.number, tick.safe.number) + 1
             self.changed = {*place["again"], *await chain.events.challenges_with_events(first, head)}
         tick.read_again.update(self.changed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Protocol
@@ -33,11 +33,11 @@ class Driver(Protocol):
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        """Run an `INSERT … VALUES (?, …)` for each row, all or none; no two rows have the same key."""
+        """Run an `INSERT … VALUES (?, …)` for each row, all or none."""
         ...
 
     def exclusive(self) -> AbstractAsyncContextManager[Driver]:
-        """Open one transaction that no other writer of the ledger can interleave with."""
+        """Open one transaction that no other exclusive one can interleave with, and that survives a power cut."""
         ...
 
     async def close(self) -> None: ...
@@ -53,24 +53,35 @@ def migrations(database: str) -> Iterator[tuple[str, str]]:
 
 
 async def migrate(driver: Driver, database: str, *, serial: str) -> None:
-    """Bring the tables up to date, also when several processes start at once; ConfigError if they are newer."""
+    """Bring the tables up to date, also when several processes start at once, or close the driver.
+
+    It is a ConfigError if a newer version wrote them.
+    """
     known = dict(migrations(database))
-    async with driver.exclusive() as tx:
-        await tx.fetch("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
-        applied = {row[0] for row in await tx.fetch("SELECT name FROM migrations")}
-        if newer := sorted(applied - known.keys()):
-            raise ConfigError(
-                f"The database of CLARA_DATABASE_URL was written by a newer version (its tables have {newer[-1]}).",
-                remedy="Start that version, or name another database: this one is left as it is.",
-            )
-        for name in sorted(known.keys() - applied):
-            for statement in known[name].split(";")[:-1]:
-                await tx.fetch(statement.replace("{serial}", serial))
-            await tx.fetch("INSERT INTO migrations (name) VALUES (?)", (name,))
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(driver.close)
+        async with driver.exclusive() as tx:
+            await tx.fetch("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+            applied = {row[0] for row in await tx.fetch("SELECT name FROM migrations")}
+            if newer := sorted(applied - known.keys()):
+                raise ConfigError(
+                    f"The database of CLARA_DATABASE_URL was written by a newer version (its tables have {newer[-1]}).",
+                    remedy="Start that version, or name another database: this one is left as it is.",
+                )
+            for name in sorted(known.keys() - applied):
+                for statement in known[name].split(";")[:-1]:
+                    await tx.fetch(statement.replace("{serial}", serial))
+                await tx.fetch("INSERT INTO migrations (name) VALUES (?)", (name,))
+        on_failure.pop_all()
 
 
-def placeholders(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))
+async def fetch_in(driver: Driver, sql: str, keys: Sequence[str], *values: SqlValue) -> list[Row]:
+    """Run `sql`, which ends in IN, for all keys after its other values, in as many statements as are needed."""
+    found: list[Row] = []
+    for start in range(0, len(keys), BULK):
+        part = keys[start : start + BULK]
+        found += await driver.fetch(f"{sql} ({','.join('?' * len(part))})", (*values, *part))
+    return found
 
 
 def below(prefix: str) -> tuple[str, str]:

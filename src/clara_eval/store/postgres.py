@@ -5,7 +5,6 @@ Invariant: one advisory lock serialises the ledger; a lost connection is `Tempor
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
@@ -19,16 +18,7 @@ from clara_eval.store.sql_store import SqlStore
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
 
-_RESTED_SECONDS = 10.0
-"""After so long without use the server is asked before a connection is trusted: what is between may have dropped it."""
-_ARRAYS = {int: "bigint[]", str: "text[]"}
 
-
-class _Connection(psycopg.AsyncConnection[Row]):
-    used_at: float = 0.0
-
-
-Pool = AsyncConnectionPool[_Connection]
 Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]]
 
 
@@ -44,17 +34,8 @@ class PostgresDriver:
             return await cursor.fetchall() if cursor.description else []
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
-        """Write all rows in one statement, a column in one binary array."""
-        if not rows:
-            return
-        values: Sequence[object] = rows[0]
-        if len(rows) > 1:
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            arrays = ", ".join(f"%b::{_ARRAYS[type(column[0])]}" for column in columns)
-            sql = sql.replace(f"VALUES ({', '.join('?' * len(columns))})", f"SELECT * FROM unnest({arrays})")  # noqa: S608 - types
-            values = columns
-        async with _outage_is_temporary(self._url), self._connect() as connection:
-            await connection.execute(_numbered(sql), values)
+        async with _outage_is_temporary(self._url), self._connect() as connection, connection.transaction():
+            await connection.cursor().executemany(_numbered(sql), rows)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
@@ -69,14 +50,13 @@ class PostgresDriver:
 class PostgresStore:
     @staticmethod
     async def open(url: str, *, connections: int = STORE_CONNECTIONS) -> SqlStore:
-        pool: Pool = AsyncConnectionPool(
+        pool = AsyncConnectionPool(
             url,
             min_size=1,
             max_size=connections,
             open=False,
             kwargs={"autocommit": True},
-            connection_class=_Connection,
-            check=_check,
+            check=AsyncConnectionPool.check_connection,
             timeout=DATABASE.statement_seconds,
         )
         try:
@@ -92,14 +72,10 @@ class PostgresStore:
         try:
             await migrate(driver, "postgres", serial="BIGSERIAL PRIMARY KEY")
         except psycopg.errors.InsufficientPrivilege as bad:
-            await pool.close()
             raise ConfigError(
                 f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary}).",
                 remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.",
             ) from None
-        except BaseException:
-            await pool.close()
-            raise
         return SqlStore(driver)
 
 
@@ -121,15 +97,6 @@ async def _why_not(url: str) -> str:
     except psycopg.OperationalError as bad:
         return str(bad).strip().rpartition("FATAL:")[2].strip()
     return "all of this process are in use"
-
-
-async def _check(connection: _Connection) -> None:
-    connection.pgconn.consume_input()  # the server's last words, where it said any
-    connection.pgconn.consume_input()  # its hanging up
-    now = time.monotonic()
-    if now - connection.used_at > _RESTED_SECONDS:
-        await AsyncConnectionPool.check_connection(connection)
-    connection.used_at = now
 
 
 def _numbered(sql: str) -> bytes:

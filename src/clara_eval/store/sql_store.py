@@ -5,57 +5,45 @@ Invariant: caps of spending are checked and a reservation written under one excl
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
 
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.core.errors import Deferred, Temporary
+from clara_eval.core.errors import Deferred
 from clara_eval.core.hashing import plain_json
 from clara_eval.judge.attestation import Signed
 from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.driver import BULK, Driver, Row, SqlValue, below, placeholders
+from clara_eval.store.driver import Driver, Row, below, fetch_in
 from clara_eval.store.leases import Leases
 
-MOST_AT_ONCE = 80
-"""Six values each: below the 999 that SQLite takes at the least."""
 _PAGE = 1000
 _ANSWER_COLUMNS = "request, run, llm, purpose, answer, cost_micro_usd"
-_ANSWER_FIELDS = tuple(one.name for one in fields(Answer))
-
-Write = Callable[[Sequence[PaidAnswer]], Awaitable[set[str]]]
-"""Writes all or none and returns the requests that had no answer before."""
-Place = tuple[PaidAnswer, "asyncio.Future[bool]"]
+_ANSWERS = f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE"  # noqa: S608 - a constant
 
 
 class RunAnswers:
     driver: Driver
     answer_listeners: list[Callable[[PaidAnswer], None]]
-    batcher: WriteBatcher
 
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
-        return {row[0]: _paid(row) for row in await self._select(_ANSWER_COLUMNS, requests)}
+        return {row[0]: _paid(row) for row in await fetch_in(self.driver, f"{_ANSWERS} request IN", requests)}
 
     async def answered(self, requests: Sequence[str]) -> set[str]:
-        return {row[0] for row in await self._select("request", requests)}
-
-    async def _select(self, columns: str, requests: Sequence[str]) -> list[Row]:
-        found: list[Row] = []
-        for start in range(0, len(requests), BULK):
-            part = requests[start : start + BULK]
-            query = f"SELECT {columns} FROM answers WHERE request IN ({placeholders(part)})"  # noqa: S608 - only placeholders are put in
-            found += await self.driver.fetch(query, part)
-        return found
+        rows = await fetch_in(self.driver, "SELECT request FROM answers WHERE request IN", requests)
+        return {row[0] for row in rows}
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         """Save the first answer of a request, and return the one that is saved now."""
-        if not await self.batcher.is_first(paid):
+        rows = await self.driver.fetch(
+            f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING run",  # noqa: S608 - a constant
+            (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
+        )
+        if not rows:
             # Two workers may have asked the same at once: both go on with the answer that was first.
             return (await self.answers((paid.request,))).get(paid.request, paid)
         for listen in self.answer_listeners:
@@ -72,81 +60,13 @@ class RunAnswers:
     async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
         last = ""
         while True:
-            rows = await self.driver.fetch(
-                f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE run = ? AND request > ? ORDER BY request LIMIT {_PAGE}",  # noqa: S608 - constants
-                (run, last),
-            )
+            query = f"{_ANSWERS} run = ? AND request > ? ORDER BY request LIMIT {_PAGE}"
+            rows = await self.driver.fetch(query, (run, last))
             for row in rows:
                 yield _paid(row)
             if len(rows) < _PAGE:
                 return
             last = rows[-1][0]
-
-
-async def write_answers(driver: Driver, arrived: Sequence[PaidAnswer]) -> set[str]:
-    rows = await driver.fetch(_insert(len(arrived)), [value for paid in arrived for value in _row(paid)])
-    return {row[0] for row in rows}
-
-
-class WriteBatcher:
-    """Write in one statement what arrives in one turn of the event loop, or while another write is under way."""
-
-    def __init__(self, write: Write) -> None:
-        self._write = write
-        self._waiting: list[Place] = []
-        self._task: asyncio.Task[None] | None = None
-
-    async def is_first(self, paid: PaidAnswer) -> bool:
-        place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((paid, place))
-        if self._task is None:
-            self._task = asyncio.create_task(self._work())
-        return await place
-
-    async def _work(self) -> None:
-        try:
-            while self._waiting:
-                together, self._waiting = self._waiting[:MOST_AT_ONCE], self._waiting[MOST_AT_ONCE:]
-                await self._settle(together)
-        finally:
-            self._task = None
-            for _, place in self._waiting:  # only when this task is cancelled from outside
-                place.cancel()
-            self._waiting = []
-
-    async def _settle(self, together: Sequence[Place]) -> None:
-        try:
-            new = await self._write([paid for paid, _ in together])
-        except asyncio.CancelledError:
-            for _, place in together:
-                place.cancel()
-            raise
-        except Exception as bad:  # noqa: BLE001 - each caller gets its own
-            if len(together) > 1 and not isinstance(bad, Temporary):
-                for alone in together:
-                    await self._settle((alone,))
-                return
-            for _, place in together:
-                if not place.done():
-                    place.set_exception(bad)
-            return
-        for paid, place in together:
-            if not place.done():
-                place.set_result(paid.request in new)
-            new.discard(paid.request)  # the second answer of one request is not the first
-
-
-@lru_cache(maxsize=128)
-def _insert(count: int) -> str:
-    rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * count)
-    return f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES {rows} ON CONFLICT DO NOTHING RETURNING request"  # noqa: S608 - only placeholders are put in
-
-
-def _row(paid: PaidAnswer) -> tuple[SqlValue, ...]:
-    answer = {name: getattr(paid.answer, name) for name in _ANSWER_FIELDS}
-    if paid.answer.signed is not None:
-        answer["signed"] = asdict(paid.answer.signed)
-    return (paid.request, paid.run, paid.llm, paid.purpose, plain_json(answer), paid.cost_micro_usd)
 
 
 def _paid(row: Row) -> PaidAnswer:
@@ -293,15 +213,8 @@ class PublicKeys:
         return (await self.get_many(chain_id, [key])).get(key)
 
     async def get_many(self, chain_id: int, keys: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for start in range(0, len(keys), BULK):
-            part = keys[start : start + BULK]
-            rows = await self.driver.fetch(
-                f"SELECT key, value FROM public_keys WHERE chain_id = ? AND key IN ({placeholders(part)})",  # noqa: S608 - only placeholders are put in
-                (chain_id, *part),
-            )
-            found.update((row[0], row[1]) for row in rows)
-        return found
+        query = "SELECT key, value FROM public_keys WHERE chain_id = ? AND key IN"
+        return {row[0]: row[1] for row in await fetch_in(self.driver, query, keys, chain_id)}
 
     async def put(self, chain_id: int, key: str, value: str) -> None:
         await self.put_many(chain_id, [(key, value)])
@@ -348,10 +261,9 @@ class SignedTransactions:
         return [StoredTransaction(*row) for row in rows]
 
     async def save_transaction(self, tx: StoredTransaction) -> None:
-        await self.driver.fetch(
-            f"INSERT INTO transactions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",  # noqa: S608 - a constant
-            astuple(tx),
-        )
+        query = f"INSERT INTO transactions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - a constant
+        async with self.driver.exclusive() as durable:
+            await durable.fetch(query, astuple(tx))
 
     async def checkpoint(self, name: str) -> Checkpoint | None:
         rows = await self.driver.fetch("SELECT block_number, block_hash FROM checkpoints WHERE name = ?", (name,))
@@ -361,7 +273,7 @@ class SignedTransactions:
         await self.driver.fetch(
             "INSERT INTO checkpoints (name, block_number, block_hash) VALUES (?, ?, ?) ON CONFLICT (name) "
             "DO UPDATE SET block_number = excluded.block_number, block_hash = excluded.block_hash",
-            (name, checkpoint.block_number, checkpoint.block_hash),
+            (name, checkpoint.number, checkpoint.hash),
         )
 
 
@@ -372,10 +284,6 @@ class SqlStore(RunEntries, RunAnswers, PublicKeys, SignedTransactions, Leases, S
     """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""
     answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
     """Called once for every newly paid answer."""
-    batcher: WriteBatcher = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "batcher", WriteBatcher(partial(write_answers, self.driver)))
 
     async def close(self) -> None:
         await self.driver.close()

@@ -1,6 +1,6 @@
 """The SQLite driver of the store: one file in WAL mode, on the thread of the event loop.
 
-Invariant: commits survive kill -9, and signed transactions also a power cut.
+Invariant: commits survive kill -9, and exclusive ones, such as signed transactions, also a power cut.
 """
 
 from __future__ import annotations
@@ -28,33 +28,18 @@ T = TypeVar("T")
 class SqliteDriver:
     clock = "lease_clock()"
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection, self._path = connection, path
         self._ledger = asyncio.Lock()
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
-        durable = sql.startswith("INSERT INTO transactions")
-
-        def run() -> list[Row]:
-            try:
-                if durable:
-                    self._connection.execute("PRAGMA synchronous=FULL")
-                return self._connection.execute(sql, values).fetchall()
-            finally:
-                if durable:
-                    self._connection.execute("PRAGMA synchronous=NORMAL")
-
-        return await _while_held(run)
+        return await _while_held(lambda: self._connection.execute(sql, values).fetchall())
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         def run() -> None:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany(sql, rows)
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
 
         await _while_held(run)
 
@@ -62,11 +47,10 @@ class SqliteDriver:
     async def exclusive(self) -> AsyncIterator[Driver]:
         """Use another connection, so that the loop's other statements stay outside the transaction."""
         async with self._ledger:
-            (path,) = [row[2] for row in self._connection.execute("PRAGMA database_list") if row[1] == "main"]
-            other = await _while_held(lambda: _connect(path))
+            other = await _while_held(lambda: _connect(self._path, "FULL"))
             try:
                 await _while_held(lambda: other.execute("BEGIN IMMEDIATE"))
-                yield SqliteDriver(other)
+                yield SqliteDriver(other, self._path)
                 other.execute("COMMIT")
             except sqlite3.DatabaseError as bad:
                 raise _refusal(bad) from bad
@@ -83,19 +67,15 @@ class SqliteStore:
         place = Path(path)
         try:
             make_private(place)
-            connection = await _while_held(lambda: _connect(str(place)))
+            connection = await _while_held(lambda: _connect(str(place), "NORMAL"))
             await _while_held(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         except (OSError, sqlite3.Error, Temporary) as bad:
             raise ConfigError(
                 f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}.",
                 remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.",
             ) from bad
-        driver = SqliteDriver(connection)
-        try:
-            await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
-        except BaseException:
-            connection.close()
-            raise
+        driver = SqliteDriver(connection, str(place))
+        await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
         return SqlStore(driver)
 
 
@@ -121,11 +101,11 @@ async def _while_held(run: Callable[[], T]) -> T:
         await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def _connect(path: str, synchronous: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=0)
     try:
         connection.create_function("lease_clock", 0, since_start)
-        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
     except sqlite3.Error:
         connection.close()  # held, for example, while another process recovers what a killed one left
         raise

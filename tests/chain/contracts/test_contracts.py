@@ -91,7 +91,7 @@ async def test_a_stranger_in_the_place_of_a_registry_is_noticed() -> None:
     for nonsense in ("0x", "0x01", "0x" + "ff" * 64):
         chain = Told(nonsense)
         with pytest.raises(NotFound, match="getIdentityRegistry"):
-            await ReputationRegistryContract(cast("Any", chain), REPUTATION).identity_registry(HEAD)
+            await ReputationRegistryContract(cast("Any", chain), REPUTATION).one(HEAD, "getIdentityRegistry")
         assert chain.asked[0].request()["gas"] == hex(FOREIGN_GAS)
 
 
@@ -121,7 +121,7 @@ async def test_an_agent_of_a_registry_without_events_submits(
     for slot in range(4):
         await node.rpc("anvil_setStorageAt", registry, f"0x{slot:064x}", "0x" + "0" * 64)
     first, agent = local_chain.agents[:2]
-    register = "0x" + IdentityRegistryContract.register("").hex()
+    register = "0x" + IdentityRegistryContract.ABI.function("register(string)").call("").hex()
     for one in (first, agent)[: 1 + is_registered]:
         await local_chain.send_data(one, registry, register)
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))

@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Literal, Required, TypedDict, get_args
 
@@ -45,7 +45,7 @@ class Artifact:
 def artifact(name: ContractName) -> Artifact:
     """Load a shipped artifact. The value is shared: read it, do not change it."""
     content = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
-    return Artifact(name=name, abi=content["abi"], bytecode=content["bytecode"], solc=content["solc"])
+    return Artifact(name, content["abi"], content["bytecode"], content["solc"])
 
 
 MOST_BYTES = 4_000_000
@@ -61,7 +61,7 @@ class Undecodable(ClaraError):
     """The bytes are not what the ABI says."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Function:
     """One function; a custom error is one, too, without outputs."""
 
@@ -69,17 +69,17 @@ class Function:
     inputs: tuple[AbiItem, ...]
     outputs: tuple[AbiItem, ...] = ()
 
-    @property
+    @cached_property
     def types(self) -> tuple[str, ...]:
         return tuple(_type(item) for item in self.inputs)
 
-    @property
+    @cached_property
     def signature(self) -> str:
         return f"{self.name}({','.join(self.types)})"
 
-    @property
+    @cached_property
     def selector(self) -> bytes:
-        return _selector(self.signature)
+        return bytes.fromhex(keccak_hex(self.signature.encode())[2:10])
 
     def call(self, *values: object) -> bytes:
         """Encode calldata; a struct is a mapping by the names of its fields."""
@@ -172,11 +172,6 @@ class Abi:
 @cache
 def abi(name: ContractName) -> Abi:
     return Abi(artifact(name).abi)
-
-
-@cache
-def _selector(signature: str) -> bytes:
-    return bytes.fromhex(keccak_hex(signature.encode())[2:10])
 
 
 def _type(item: AbiItem, *, reading: bool = False) -> str:
@@ -273,19 +268,15 @@ class ContractRefusal:
         return f"{self.reason} {self.remedy} ({self.name}{f': {shown}' if shown else ''})".replace("  ", " ")
 
 
-@cache
-def _words() -> Mapping[str, tuple[str, str]]:
-    text = resources.files(__package__).joinpath("refusals.toml").read_text(encoding="utf-8")
-    return {name: (reason, remedy) for name, (reason, remedy) in tomllib.loads(text).items()}
+_WORDS = tomllib.loads(resources.files(__package__).joinpath("refusals.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def known_errors() -> Mapping[bytes, Function]:
     """Return every error that a shipped contract or Solidity itself can raise, by selector."""
     own = [Function("Error", ({"name": "", "type": "string"},)), Function("Panic", ({"name": "", "type": "uint256"},))]
-    return {
-        error.selector: error for error in (*own, *(error for name in CONTRACT_NAMES for error in abi(name).errors))
-    }
+    errors = [*own, *(error for name in CONTRACT_NAMES for error in abi(name).errors)]
+    return {error.selector: error for error in errors}
 
 
 def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
@@ -315,4 +306,5 @@ def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
         return f"The contract refused: {str(values[0])[:200]!r}.", ""
     if name == "Panic":
         return f"The contract stopped on an internal check (panic {values[0]:#x}).", "Check the values of the call."
-    return _words().get(name, (f"The contract refused with {name}.", ""))
+    reason, remedy = _WORDS.get(name, (f"The contract refused with {name}.", ""))
+    return reason, remedy

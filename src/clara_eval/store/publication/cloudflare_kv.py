@@ -27,6 +27,7 @@ RETRIES = 5
 ROUNDS = 5
 """Of the keys that a bulk reports as not written."""
 _SECONDS = 60.0
+_AGAIN = "It is tried again by itself."
 
 Pair = dict[str, Any]
 
@@ -89,7 +90,7 @@ class CloudflareKv:
             return None
         found = _answer(await raw.text())
         if found is None:
-            raise Temporary("Cloudflare KV answers something unreadable.", remedy="It is tried again by itself.")
+            raise Temporary("Cloudflare KV answers something unreadable.", remedy=_AGAIN)
         text = found["result"].get(field)
         return text if isinstance(text, str) else None
 
@@ -109,10 +110,10 @@ class CloudflareKv:
                 return
             waiting = [pair for pair in waiting if pair["key"] in refused] or waiting
         if found is None:
-            raise Temporary("Cloudflare KV answers something unreadable.", remedy="It is tried again by itself.")
+            raise Temporary("Cloudflare KV answers something unreadable.", remedy=_AGAIN)
         raise Refused(
             f"Cloudflare KV did not write {len(waiting)} of {len(bulk)} keys, {waiting[0]['key']} among them.",
-            remedy="It is tried again by itself.",
+            remedy=_AGAIN,
         )
 
     @asynccontextmanager
@@ -135,23 +136,17 @@ class CloudflareKv:
         status = getattr(bad, "status_code", None)
         said = "; ".join(str(getattr(error, "message", "")) for error in getattr(bad, "errors", None) or ())
         said = said.replace(self.token.get_secret_value(), "…")[:200]
+        told = f"(HTTP {status}{': ' + said if said else ''})."
         if status in (401, 403):
-            return ConfigError(
-                f"Cloudflare refuses CLARA_KV_TOKEN (HTTP {status}{': ' + said if said else ''}).",
-                remedy="It needs the permission Workers KV Storage: Edit for the account of CLARA_KV_ACCOUNT.",
-            )
+            remedy = "It needs the permission Workers KV Storage: Edit for the account of CLARA_KV_ACCOUNT."
+            return ConfigError(f"Cloudflare refuses CLARA_KV_TOKEN {told}", remedy=remedy)
+        remedy = "Check CLARA_KV_ACCOUNT and CLARA_KV_NAMESPACE"
         if status == 404:
-            return ConfigError(
-                f"Cloudflare knows no such account or namespace (HTTP {status}{': ' + said if said else ''}).",
-                remedy="Check CLARA_KV_ACCOUNT and CLARA_KV_NAMESPACE.",
-            )
+            return ConfigError(f"Cloudflare knows no such account or namespace {told}", remedy=f"{remedy}.")
         if status in (400, 413):
-            return Refused(
-                f"Cloudflare KV refuses what is put there (HTTP {status}{': ' + said if said else ''}).",
-                remedy="Check CLARA_KV_ACCOUNT and CLARA_KV_NAMESPACE if it speaks of them.",
-            )
+            return Refused(f"Cloudflare KV refuses what is put there {told}", remedy=f"{remedy} if it speaks of them.")
         reason = f"HTTP {status}" if status else type(bad).__name__
-        return Temporary(f"Cloudflare KV does not take the keys ({reason}).", remedy="It is tried again by itself.")
+        return Temporary(f"Cloudflare KV does not take the keys ({reason}).", remedy=_AGAIN)
 
 
 def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:

@@ -70,61 +70,85 @@ class _Progress:
     """Hashes of these two documents, as they are there."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Documents:
+    """The documents of one challenge, on their way to one place."""
+
+    store: PublicKeys
+    place: Publication
+    chain_id: int
+    address: str
+
+    async def get(self, key: str) -> str:
+        return await self.store.get(self.chain_id, key) or ""
+
+    async def remember(self, progress: _Progress) -> _Progress:
+        key = f"{PROGRESS}{self.place.name}:{self.address}"
+        await self.store.put(self.chain_id, key, plain_json(asdict(progress)))
+        return progress
+
+    async def put_evidence(self, progress: _Progress) -> _Progress:
+        if self.place.takes_keys:
+            async for bulk in self._bulks("" if progress.last == DONE else progress.last):
+                await self.place.put_keys(self.chain_id, bulk)
+                progress = await self.remember(replace(progress, last=bulk[-1][0]))
+        if await self.place.trace_digest(self.chain_id, self.address) != progress.digest:
+            parts = stream_trace(self.store, self.chain_id, self.address)
+            uri = await self.place.take_trace(self.chain_id, self.address, progress.digest, parts)
+            if uri is not None:  # in the scores and in a list of its own, so that other places get the newer scores
+                scores = json.loads(await self.get(scores_key(self.address)) or "{}")
+                scores["traceCid"] = uri.removeprefix("ipfs://")
+                told = plain_json({"digest": progress.digest, "uri": uri})
+                pairs = [(scores_key(self.address), plain_json(scores)), (trace_uri_key(self.address), told)]
+                await self.store.put_many(self.chain_id, pairs)
+        return replace(progress, evidence=True)
+
+    async def _bulks(self, last: str) -> AsyncIterator[list[tuple[str, str]]]:
+        """Yield features, then pairs, in order of key, after `last`."""
+        every = features_key(self.address, "")
+        features = await self.store.keys(self.chain_id, every)
+        pairs = (pairwise_key(self.address, key.removeprefix(every), "") for key in features)
+        waiting: list[tuple[str, str]] = []
+        for prefix in (every, *pairs, verdicts_key(self.address)):
+            waiting += [pair for pair in await self.store.items(self.chain_id, prefix) if pair[0] > last]
+            while len(waiting) >= BULK:
+                yield waiting[:BULK]
+                waiting = waiting[BULK:]
+        if waiting:
+            yield waiting
+
+    async def put_result(self, progress: _Progress) -> _Progress:
+        """Put scores, then status, if they differ from those at the place."""
+        scores = await self.get(scores_key(self.address))
+        if progress.scores != _hash(scores):
+            await self.place.put_keys(self.chain_id, [(scores_key(self.address), scores)])
+            progress = await self.remember(replace(progress, scores=_hash(scores), status=""))
+        status = await self.get(status_key(self.address))
+        if progress.status != _hash(status):
+            await self.place.put_keys(self.chain_id, [(status_key(self.address), status)])
+        return replace(progress, status=_hash(status))
+
+
 async def publish_documents(
     store: PublicKeys, place: Publication, chain_id: int, address: str, *, traces_public: bool = True
 ) -> bool:
     """Publish the documents of this challenge (scores and status if traces are private); False before the post."""
-    digest = await _posted_digest(store, chain_id, address)
-    if digest is None:
+    documents, archived = _Documents(store, place, chain_id, address), await archived_trace(store, chain_id, address)
+    scores = json.loads(await documents.get(scores_key(address)) or "{}")
+    if archived is None or scores.get("postedBy") is None or scores.get("traceDigest") != archived.digest:
         return False
-    text = await store.get(chain_id, _progress_key(place, address))
-    found = read_stored(_Progress, text) if text else _Progress(digest)
-    found = progress = found if found.digest == digest else _Progress(digest)
+    text = await documents.get(f"{PROGRESS}{place.name}:{address}")
+    found = read_stored(_Progress, text) if text else _Progress(archived.digest)
+    found = progress = found if found.digest == archived.digest else _Progress(archived.digest)
     if traces_public and not progress.evidence:
-        progress = await _put_evidence(store, place, chain_id, address, progress)
-    uri = await trace_uri(store, chain_id, address, digest)
+        progress = await documents.put_evidence(progress)
+    uri = await trace_uri(store, chain_id, address, archived.digest)
     if place.takes_keys:
-        progress = await _put_result(store, place, chain_id, address, progress)
+        progress = await documents.put_result(progress)
     progress = replace(progress, last=DONE, uri=uri)
     if progress != found:
-        await _remember(store, place, chain_id, address, progress)
+        await documents.remember(progress)
     return True
-
-
-async def _put_evidence(
-    store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
-) -> _Progress:
-    digest = progress.digest
-    if place.takes_keys:
-        async for bulk in _bulks(store, chain_id, address, "" if progress.last == DONE else progress.last):
-            await place.put_keys(chain_id, bulk)
-            progress = replace(progress, last=bulk[-1][0])
-            await _remember(store, place, chain_id, address, progress)
-    if await place.trace_digest(chain_id, address) != digest:
-        uri = await place.take_trace(chain_id, address, digest, stream_trace(store, chain_id, address))
-        if uri is not None:  # in the scores and in a list of its own, so that other places get the newer scores
-            scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
-            scores["traceCid"] = uri.removeprefix("ipfs://")
-            told = plain_json({"digest": digest, "uri": uri})
-            pairs = [(scores_key(address), plain_json(scores)), (trace_uri_key(address), told)]
-            await store.put_many(chain_id, pairs)
-    return replace(progress, evidence=True)
-
-
-async def _put_result(
-    store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress
-) -> _Progress:
-    """Put scores, then status, if they differ from those at the place."""
-    scores = await store.get(chain_id, scores_key(address)) or ""
-    if progress.scores != _hash(scores):
-        await place.put_keys(chain_id, [(scores_key(address), scores)])
-        progress = replace(progress, scores=_hash(scores), status="")
-        await _remember(store, place, chain_id, address, progress)
-    status = await store.get(chain_id, status_key(address)) or ""
-    if progress.status != _hash(status):
-        await place.put_keys(chain_id, [(status_key(address), status)])
-        progress = replace(progress, status=_hash(status))
-    return progress
 
 
 async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
@@ -133,7 +157,7 @@ async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str)
 
 
 async def forget_published(store: PublicKeys, place: Publication, chain_id: int, address: str) -> None:
-    await _remember(store, place, chain_id, address, _Progress(""))
+    await _Documents(store, place, chain_id, address).remember(_Progress(""))
 
 
 async def unpublished(
@@ -151,7 +175,7 @@ async def unpublished(
     statuses = {address: _hash(texts.get(status_key(address), "")) for address in posted}
     found: list[tuple[Publication, str]] = []
     for place in places:
-        start = _progress_key(place, "")
+        start = f"{PROGRESS}{place.name}:"
         told = {
             key.removeprefix(start): read_stored(_Progress, text) for key, text in await store.items(chain_id, start)
         }
@@ -166,35 +190,5 @@ async def unpublished(
     return found
 
 
-async def _posted_digest(store: PublicKeys, chain_id: int, address: str) -> str | None:
-    scores = json.loads(await store.get(chain_id, scores_key(address)) or "{}")
-    archived = await archived_trace(store, chain_id, address)
-    is_posted = scores.get("postedBy") is not None and archived is not None
-    return archived.digest if archived and is_posted and scores.get("traceDigest") == archived.digest else None
-
-
-async def _bulks(store: PublicKeys, chain_id: int, address: str, last: str) -> AsyncIterator[list[tuple[str, str]]]:
-    """Yield features, then pairs, in order of key, after `last`."""
-    every = features_key(address, "")
-    features = await store.keys(chain_id, every)
-    pairs = (pairwise_key(address, key.removeprefix(every), "") for key in features)
-    waiting: list[tuple[str, str]] = []
-    for prefix in (every, *pairs, verdicts_key(address)):
-        waiting += [pair for pair in await store.items(chain_id, prefix) if pair[0] > last]
-        while len(waiting) >= BULK:
-            yield waiting[:BULK]
-            waiting = waiting[BULK:]
-    if waiting:
-        yield waiting
-
-
 def _hash(text: str) -> str:
     return sha256_hex(text.encode())
-
-
-def _progress_key(place: Publication, address: str) -> str:
-    return f"{PROGRESS}{place.name}:{address}"
-
-
-async def _remember(store: PublicKeys, place: Publication, chain_id: int, address: str, progress: _Progress) -> None:
-    await store.put(chain_id, _progress_key(place, address), plain_json(asdict(progress)))
