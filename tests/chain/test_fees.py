@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.transaction import GWEI, Fees, first_fees, raised_fees
+from clara_eval.chain.transaction import GWEI, Fees
 
 CAP = 50 * GWEI
 
@@ -13,10 +13,10 @@ CAP = 50 * GWEI
 def test_twenty_raises_stop_at_five_times_the_market() -> None:
     """However often a stuck transaction is raised, it never pays more than five times what the network asks."""
     base, tip = GWEI, GWEI // 10
-    market = first_fees(base, tip, CAP)
+    market = Fees.first(base, tip, CAP)
     fees, raises = market, 0
     for _ in range(20):
-        raised = raised_fees(fees, first_fees(base, tip, CAP), CAP)
+        raised = fees.raised(Fees.first(base, tip, CAP), CAP)
         if raised is None:
             break
         fees, raises = raised, raises + 1
@@ -27,8 +27,8 @@ def test_twenty_raises_stop_at_five_times_the_market() -> None:
 
 def test_a_raise_follows_a_dearer_market_at_once() -> None:
     """When the base fee is ten times higher the replacement pays it in one step."""
-    before = first_fees(GWEI, GWEI // 10, CAP)
-    raised = raised_fees(before, first_fees(10 * GWEI, GWEI // 10, CAP), CAP)
+    before = Fees.first(GWEI, GWEI // 10, CAP)
+    raised = before.raised(Fees.first(10 * GWEI, GWEI // 10, CAP), CAP)
     assert raised is not None
     assert raised.max_fee_per_gas >= 20 * GWEI
 
@@ -39,8 +39,8 @@ AMOUNT = st.integers(0, 200 * GWEI)
 @given(AMOUNT, AMOUNT, AMOUNT, AMOUNT, st.integers(GWEI // 1000, 200 * GWEI))
 def test_bounds_hold_for_every_market(base: int, tip: int, later_base: int, later_tip: int, cap: int) -> None:
     """A tip never exceeds the fee, nothing exceeds the cap, and a replacement pays an eighth more in both parts."""
-    before = first_fees(base, tip, cap)
-    after = raised_fees(before, first_fees(later_base, later_tip, cap), cap)
+    before = Fees.first(base, tip, cap)
+    after = before.raised(Fees.first(later_base, later_tip, cap), cap)
     for fees in [before, *([after] if after else [])]:
         assert 0 < fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= cap
     if after is not None:
@@ -50,4 +50,4 @@ def test_bounds_hold_for_every_market(base: int, tip: int, later_base: int, late
 
 def test_at_the_cap_there_is_no_raise() -> None:
     """A transaction that already pays the cap is left as it is."""
-    assert raised_fees(Fees(CAP, GWEI), first_fees(100 * GWEI, GWEI, CAP), CAP) is None
+    assert Fees(CAP, GWEI).raised(Fees.first(100 * GWEI, GWEI, CAP), CAP) is None

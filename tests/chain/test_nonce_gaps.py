@@ -34,8 +34,8 @@ from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.remote_signers import RemoteSigner
 from clara_eval.chain.rpc import NodeRetries, Rpc
-from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
-from clara_eval.chain.transaction import FILLING, ContractCall, StoredTransaction, read_signed
+from clara_eval.chain.sender import FILLING, Receipt, SendOutcome, TransactionSender
+from clara_eval.chain.transaction import ContractCall, StoredTransaction, read_signed
 from clara_eval.chain.wallet import Wallet, evaluator_policy
 from clara_eval.challenges.calls import publish
 from clara_eval.core.errors import Stalled, Temporary

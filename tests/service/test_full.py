@@ -20,7 +20,7 @@ from tests.support.service import Turning, due_round, eventually, raised, settin
 
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.store import driver, postgres
+from clara_eval.store import postgres, sql_store
 
 pytestmark = pytest.mark.timeout(180)
 MEGABYTES = 48
@@ -42,8 +42,8 @@ def small_disk() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second for a free connection instead of twenty."""
-    quick = replace(driver.DATABASE, statement_seconds=1.0, write_seconds=2.0, pause_seconds=0.1)
-    for module in (driver, postgres):
+    quick = replace(sql_store.DATABASE, statement_seconds=1.0, write_seconds=2.0, pause_seconds=0.1)
+    for module in (sql_store, postgres):
         monkeypatch.setattr(module, "DATABASE", quick)
 
 

@@ -21,10 +21,9 @@ from clara_eval.core.tasks import check_lease
 from clara_eval.documents.results import EvalStatus
 from clara_eval.judge.costs.budgets import Caps
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.driver import DATABASE, DatabaseRetries, migrations
 from clara_eval.store.leases import Busy, held
 from clara_eval.store.open import open_store, opened_store
-from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sql_store import DATABASE, DatabaseRetries, SqlStore, migrations
 from clara_eval.store.sqlite import SqliteStore
 
 RUN = "31337:0x" + "1" * 40

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from clara_eval.app import App
 from clara_eval.core.errors import ClaraError
-from clara_eval.store.driver import QUEUE_CONNECTIONS, STORE_CONNECTIONS
 from clara_eval.store.open import is_sqlite
+from clara_eval.store.sql_store import QUEUE_CONNECTIONS, STORE_CONNECTIONS
 
 CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
 FILES = 256

@@ -13,15 +13,7 @@ from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import Meaning, NodeDown, NodeRefusal, RpcCall, is_refused, quantity, required
-from clara_eval.chain.transaction import (
-    ContractCall,
-    Fees,
-    StoredTransaction,
-    TransactionToSign,
-    first_fees,
-    raised_fees,
-    read_signed,
-)
+from clara_eval.chain.transaction import ContractCall, Fees, StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.wallet import Wallet
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
@@ -174,7 +166,7 @@ class EthereumAccount:
     async def _raised_fees(self, tx: StoredTransaction) -> Fees | None:
         signed = read_signed(tx.raw)
         before = Fees(signed.max_fee_per_gas, signed.max_priority_fee_per_gas)
-        return raised_fees(before, await self.fees(), self._signer().policy.max_fee_per_gas)
+        return before.raised(await self.fees(), self._signer().policy.max_fee_per_gas)
 
     async def broadcast(self, tx: StoredTransaction) -> Meaning | None:
         """Send; return why the node does not take it now, None if it does."""
@@ -207,7 +199,7 @@ class EthereumAccount:
         )
         base_fee = quantity(required(block).get("baseFeePerGas", "0x0"))
         suggested = 0 if isinstance(tip, NodeRefusal) else quantity(tip)
-        return first_fees(base_fee, suggested, self._signer().policy.max_fee_per_gas)
+        return Fees.first(base_fee, suggested, self._signer().policy.max_fee_per_gas)
 
     async def _make_known(self, target: Address) -> None:
         """Permit a challenge or the registry to the policy, once the factory has vouched for it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from clara_eval.chain import model
@@ -19,12 +19,8 @@ from clara_eval.core.codec import camel
 from clara_eval.core.errors import NotFound, Temporary
 from clara_eval.core.submission import Submission, Version
 
-_AS_TOLD = (
-    *("poster", "evaluator", "prize_pool", "poster_bond", "deadline", "scoring_deadline", "eval_config_hash"),
-    *("private_set_hash", "winner_count", "identity_registry", "max_participants", "submission_count"),
-    "score_posted_at",
-)
-"""Fields of a challenge that are its contract's getters as they are."""
+_AS_TOLD = [one.name for one in fields(model.Challenge) if camel(one.name) in clients.ChallengeContract.GETTERS]
+"""Fields of a challenge that are called as its contract's getters are."""
 LATE_SECONDS = 3_600
 """From this distance on it is cheaper to look for the deadline's block than to read the blocks after it."""
 
@@ -85,9 +81,8 @@ class ChallengeReader(_Reader):
 
     async def challenges_at(self, addresses: Sequence[Address], block: model.Block) -> list[model.Challenge]:
         """Read many at one block, without their submissions."""
-        return await self._challenges(
-            block, await self._states(addresses, block, clients.ChallengeContract.GETTERS), ()
-        )
+        found = await self._states(addresses, block, clients.ChallengeContract.GETTERS)
+        return await self._challenges(block, found, ())
 
     async def _challenges(
         self,
@@ -111,7 +106,7 @@ class ChallengeReader(_Reader):
                 challenge_uri=state["challengeURI"],
                 payout_bps=payout,
                 status=contract.status_in(state),
-                **{name: state[camel(name)] for name in _AS_TOLD},
+                **{name: state[camel(name)] for name in _AS_TOLD if name not in ("token", "status")},
                 submissions=submissions,
                 contract_version=self.blocks.network.contracts,
             )

@@ -143,15 +143,13 @@ class RemoteSigner(_KeyElsewhere):
 
 KEY_SPEC = "ECC_SECG_P256K1"
 """The one kind of key whose signatures the chain knows."""
-_REFUSALS = frozenset(
-    {
-        *("AccessDeniedException", "NotFoundException", "DisabledException", "KMSInvalidStateException"),
-        *("InvalidArnException", "InvalidKeyUsageException", "UnsupportedOperationException", "ValidationException"),
-        *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "IncompleteSignature"),
-        *("MissingAuthenticationToken", "OptInRequired", "NoRegionError", "InvalidRegionError", "NoCredentialsError"),
-        *("PartialCredentialsError", "ProfileNotFound", "ConfigNotFound", "ConfigParseError", "ParamValidationError"),
-    }
-)
+_REFUSALS = {
+    *("AccessDeniedException", "NotFoundException", "DisabledException", "KMSInvalidStateException"),
+    *("InvalidArnException", "InvalidKeyUsageException", "UnsupportedOperationException", "ValidationException"),
+    *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "IncompleteSignature"),
+    *("MissingAuthenticationToken", "OptInRequired", "NoRegionError", "InvalidRegionError", "NoCredentialsError"),
+    *("PartialCredentialsError", "ProfileNotFound", "ConfigNotFound", "ConfigParseError", "ParamValidationError"),
+}
 """Error codes that no second try repairs; the last eight are of AWS's library itself."""
 
 

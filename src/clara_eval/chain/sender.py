@@ -18,23 +18,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, Protocol
 
+from clara_eval.chain import transaction
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Posted, PostedBy
 from clara_eval.chain.rpc import Meaning
-from clara_eval.chain.transaction import (
-    FILLED_AT_ONCE,
-    FILLING,
-    MOST_FILLED,
-    ContractCall,
-    NonceGap,
-    StoredTransaction,
-    find_gap,
-    missing_before,
-    read_signed,
-    within_reach,
-)
+from clara_eval.chain.transaction import ContractCall, NonceGap, StoredTransaction, find_gap, read_signed, within_reach
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
 
@@ -48,6 +38,9 @@ EARLIER_NONCES_SECONDS = 10.0
 """How often earlier nonces of other processes are sent again: they do it themselves, unless they are dead."""
 LOOK_FOR_LEASE_SECONDS = 0.25
 """A lease is held for some requests to the node."""
+FILLED_AT_ONCE = 16
+"""Pools of common nodes keep at least so many transactions of one account."""
+FILLING = "fill_nonce"
 MOST_LOOKED_AT = 64
 """Of the transactions that seem to wait behind a gap, so many are looked for in blocks."""
 STALE_SECONDS = 1.0
@@ -166,7 +159,7 @@ class TransactionSender:
         """
         mined = await self.account.next_nonce()
         recorded = await self.recorded(mined)
-        missing = missing_before(mined, recorded)
+        missing = transaction.missing_before(mined, recorded)
         behind = [tx for tx in recorded if missing[tx.nonce]][:MOST_LOOKED_AT]
         seen = await self.account.outcome(behind) if behind else None
         if seen is not None:
@@ -190,17 +183,14 @@ class TransactionSender:
 
     async def fill(self, missing: Sequence[int]) -> list[StoredTransaction]:
         """Sign and record a transaction of zero to ourselves for the lowest missing nonces that are still free."""
-        filled: list[StoredTransaction] = []
+        filled, run = list[StoredTransaction](), f"{self.account.chain_id}:{self.address}"
         mined, recorded = await self.unmined()
         taken = {tx.nonce: tx for tx in reversed(recorded)}
         for nonce in [nonce for nonce in missing if nonce >= mined][:FILLED_AT_ONCE]:
             if nonce in taken:
                 filled.append(taken[nonce])
                 continue
-            run, what = (
-                f"{self.account.chain_id}:{self.address}",
-                f"A transaction of zero to ourselves for nonce {nonce}",
-            )
+            what = f"A transaction of zero to ourselves for nonce {nonce}"
             call = ContractCall(run, f"{FILLING}:{nonce}", self.address, b"", what)
             tx = await self.account.prepare(call, attempt=1, nonce=nonce, recorded=await self.recorded())
             _check_same_call(call, tx)
@@ -463,7 +453,7 @@ class _Sending:
         far = f"{self._call.what} of {self._call.to} is signed with nonce {nonce}, and the chain's next one is {mined}"
         if self._call.intention not in set(Intention):
             raise Stalled(
-                f"{far}: more than {MOST_FILLED} are missing.",
+                f"{far}: more than {transaction.MOST_FILLED} are missing.",
                 cause="gap",
                 remedy="A node told a wrong count. It cannot be signed again, because both could land one day.",
             )

@@ -102,27 +102,23 @@ class Fees(NamedTuple):
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
 
+    @classmethod
+    def first(cls, base_fee: int, tip: int, cap: int) -> Fees:
+        """Allow for a doubled base fee, within the cap."""
+        tip = min(max(tip, LOWEST_TIP), HIGHEST_TIP, cap)
+        return cls(min(2 * base_fee + tip, cap), tip)
 
-def first_fees(base_fee: int, tip: int, cap: int) -> Fees:
-    """Allow for a doubled base fee, within the cap."""
-    tip = min(max(tip, LOWEST_TIP), HIGHEST_TIP, cap)
-    return Fees(min(2 * base_fee + tip, cap), tip)
-
-
-def raised_fees(before: Fees, market: Fees, cap: int) -> Fees | None:
-    """Return fees for a replacement, or None if the bounds allow none that a node would take."""
-    pairs = list(zip(before, market, strict=True))
-    wanted = (min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs)
-    raised = Fees(*wanted)
-    is_an_eighth_more = all(new > paid + paid // 8 for new, paid in zip(raised, before, strict=True))
-    return raised if is_an_eighth_more and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
+    def raised(self, market: Fees, cap: int) -> Fees | None:
+        """Return fees for a replacement, or None if the bounds allow none that a node would take."""
+        pairs = list(zip(self, market, strict=True))
+        wanted = (min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs)
+        raised = Fees(*wanted)
+        is_an_eighth_more = all(new > paid + paid // 8 for new, paid in zip(raised, self, strict=True))
+        return raised if is_an_eighth_more and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
 
 
 MOST_FILLED = 256
 """Missing nonces before a transaction that we would pay for: more only come from a node that told a wrong count."""
-FILLED_AT_ONCE = 16
-"""Pools of common nodes keep at least so many transactions of one account."""
-FILLING = "fill_nonce"
 
 
 @dataclass(frozen=True, slots=True)

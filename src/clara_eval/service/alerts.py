@@ -16,7 +16,7 @@ import aiohttp
 import structlog
 
 from clara_eval.service.metrics import AlertName, Metrics
-from clara_eval.store.leases import Leases
+from clara_eval.store.sql_store import Leases
 
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10

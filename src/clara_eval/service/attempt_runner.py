@@ -48,8 +48,8 @@ from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.metrics import AlertName, Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import show_posted
-from clara_eval.store.driver import DATABASE
 from clara_eval.store.leases import Busy
+from clara_eval.store.sql_store import DATABASE
 
 DEFER_SECONDS = 3600
 NOT_YET_SECONDS = 30

@@ -33,9 +33,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.private_file import make_private
 from clara_eval.service.options import APPLICATION, APPLICATION_VERSION, EngineOptions
-from clara_eval.store.driver import DATABASE, QUEUE_CONNECTIONS
-from clara_eval.store.leases import Leases, worker_lease
+from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
+from clara_eval.store.sql_store import DATABASE, QUEUE_CONNECTIONS, Leases
 
 EVALUATIONS = "evaluations"
 """Prefix of a queue; without an evaluator's address it holds what an earlier version queued."""

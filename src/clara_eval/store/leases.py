@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -15,40 +15,9 @@ import structlog
 
 from clara_eval.core.errors import Temporary
 from clara_eval.core.tasks import checking_lease
-from clara_eval.store.driver import Driver
+from clara_eval.store.sql_store import Leases
 
 _log = structlog.get_logger(__name__)
-
-
-_IS_FREE = "(leases.holder = excluded.holder OR leases.until_at < (SELECT at FROM moment))"
-
-
-class Leases:
-    driver: Driver
-    now: Callable[[], float] | None
-
-    async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
-        """Take or renew a lease; another holder's lease counts until it runs out.
-
-        A lease that lasts longer than it was taken for comes from a clock that was set back since: it is cut to its
-        whole length, so that a living holder has the time to renew it.
-        """
-        clock, now = (self.driver.clock, ()) if self.now is None else ("CAST(? AS DOUBLE PRECISION)", (self.now(),))
-        rows = await self.driver.fetch(
-            f"WITH moment AS (SELECT {clock} AS at) INSERT INTO leases (name, holder, until_at, seconds) "  # noqa: S608 - constants
-            "SELECT CAST(? AS TEXT), CAST(? AS TEXT), at + CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION) "
-            "FROM moment WHERE true ON CONFLICT (name) DO UPDATE SET "
-            f"holder = CASE WHEN {_IS_FREE} THEN excluded.holder ELSE leases.holder END, "
-            f"seconds = CASE WHEN {_IS_FREE} THEN excluded.seconds ELSE leases.seconds END, "
-            f"until_at = CASE WHEN {_IS_FREE} THEN excluded.until_at "
-            "WHEN leases.until_at > (SELECT at FROM moment) + leases.seconds "
-            "THEN (SELECT at FROM moment) + leases.seconds ELSE leases.until_at END RETURNING holder",
-            (*now, name, holder, seconds, seconds),
-        )
-        return str(rows[0][0]) == holder
-
-    async def drop_lease(self, name: str, holder: str) -> None:
-        await self.driver.fetch("DELETE FROM leases WHERE name = ? AND holder = ?", (name, holder))
 
 
 class Busy(Temporary):

@@ -12,8 +12,7 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from clara_eval.core.errors import ConfigError, StoreDown
-from clara_eval.store.driver import DATABASE, STORE_CONNECTIONS, Driver, Row, SqlValue, migrate
-from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sql_store import DATABASE, STORE_CONNECTIONS, Driver, Row, SqlStore, SqlValue, migrate
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""

@@ -1,25 +1,135 @@
 """The store in SQL: the same statements for SQLite and Postgres, one class for each kind of data.
 
 Invariant: caps of spending are checked and a reservation written under one exclusive lock: they hold for all workers.
+The list of migrations only grows. A statement waits at most `statement_seconds`, and a write that must not be lost at
+most `longest_seconds`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib import resources
+from typing import Any, Protocol
+
+import structlog
 
 from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.core.errors import Deferred
+from clara_eval.core.errors import ConfigError, Deferred, Temporary
 from clara_eval.core.hashing import plain_json
 from clara_eval.judge.attestation import Signed
 from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend
 from clara_eval.judge.port import Answer, PaidAnswer
-from clara_eval.store.driver import Driver, Row, below, fetch_in
-from clara_eval.store.leases import Leases
+
+_log = structlog.get_logger(__name__)
+
+Row = tuple[Any, ...]
+SqlValue = str | int | float | None
+BULK = 500
+"""Placeholders in one statement; SQLite's oldest limit is 999."""
+STORE_CONNECTIONS = 4
+QUEUE_CONNECTIONS = 3
+"""Of Postgres, at most, in one process; the queue has one more that listens."""
+
+
+class Driver(Protocol):
+    clock: str
+    """SQL of the present moment in seconds, by the one clock that all holders of leases share."""
+
+    async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
+    async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
+        """Run an `INSERT … VALUES (?, …)` for each row, all or none."""
+        ...
+
+    def exclusive(self) -> AbstractAsyncContextManager[Driver]:
+        """Open one transaction that no other exclusive one can interleave with, and that survives a power cut."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def migrations(database: str) -> Iterator[tuple[str, str]]:
+    """Yield name and SQL of every change to the tables, oldest first; `NAME.postgres.sql` is for Postgres alone."""
+    files = resources.files("clara_eval.store").joinpath("migrations").iterdir()
+    for file in sorted(files, key=lambda file: file.name):
+        name, _, kind = file.name.removesuffix(".sql").partition(".")
+        if kind in ("", database):
+            yield name, file.read_text(encoding="utf-8")
+
+
+async def migrate(driver: Driver, database: str, *, serial: str) -> None:
+    """Bring the tables up to date, also when several processes start at once, or close the driver.
+
+    It is a ConfigError if a newer version wrote them.
+    """
+    known = dict(migrations(database))
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(driver.close)
+        async with driver.exclusive() as tx:
+            await tx.fetch("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+            applied = {row[0] for row in await tx.fetch("SELECT name FROM migrations")}
+            if newer := sorted(applied - known.keys()):
+                raise ConfigError(
+                    f"The database of CLARA_DATABASE_URL was written by a newer version (its tables have {newer[-1]}).",
+                    remedy="Start that version, or name another database: this one is left as it is.",
+                )
+            for name in sorted(known.keys() - applied):
+                for statement in known[name].split(";")[:-1]:
+                    await tx.fetch(statement.replace("{serial}", serial))
+                await tx.fetch("INSERT INTO migrations (name) VALUES (?)", (name,))
+        on_failure.pop_all()
+
+
+async def fetch_in(driver: Driver, sql: str, keys: Sequence[str], *values: SqlValue) -> list[Row]:
+    """Run `sql`, which ends in IN, for all keys after its other values, in as many statements as are needed."""
+    found: list[Row] = []
+    for start in range(0, len(keys), BULK):
+        part = keys[start : start + BULK]
+        found += await driver.fetch(f"{sql} ({','.join('?' * len(part))})", (*values, *part))
+    return found
+
+
+def below(prefix: str) -> tuple[str, str]:
+    return prefix, prefix + "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRetries:
+    open_seconds: float = 15.0
+    """For a Postgres server to answer at the start."""
+    statement_seconds: float = 20.0
+    """For a file that another program holds, or a free connection of the pool."""
+    write_seconds: float = 60.0
+    """How long a write that must not be lost is tried again: a database restarts within a minute."""
+    pause_seconds: float = 1.0
+
+    @property
+    def longest_seconds(self) -> float:
+        return self.write_seconds + self.pause_seconds + self.statement_seconds
+
+    async def until_written(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Write, again and again while the database does not answer; Temporary after `write_seconds`."""
+        until = time.monotonic() + self.write_seconds
+        while True:
+            try:
+                await write()
+            except Temporary as bad:
+                if time.monotonic() >= until:
+                    raise
+                _log.warning("store_not_answering", problem=str(bad))
+                await asyncio.sleep(self.pause_seconds)
+            else:
+                return
+
+
+DATABASE = DatabaseRetries()
+
 
 _PAGE = 1000
 _ANSWER_COLUMNS = "request, run, llm, purpose, answer, cost_micro_usd"
@@ -275,6 +385,37 @@ class SignedTransactions:
             "DO UPDATE SET block_number = excluded.block_number, block_hash = excluded.block_hash",
             (name, checkpoint.number, checkpoint.hash),
         )
+
+
+_IS_FREE = "(leases.holder = excluded.holder OR leases.until_at < (SELECT at FROM moment))"
+
+
+class Leases:
+    driver: Driver
+    now: Callable[[], float] | None
+
+    async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
+        """Take or renew a lease; another holder's lease counts until it runs out.
+
+        A lease that lasts longer than it was taken for comes from a clock that was set back since: it is cut to its
+        whole length, so that a living holder has the time to renew it.
+        """
+        clock, now = (self.driver.clock, ()) if self.now is None else ("CAST(? AS DOUBLE PRECISION)", (self.now(),))
+        rows = await self.driver.fetch(
+            f"WITH moment AS (SELECT {clock} AS at) INSERT INTO leases (name, holder, until_at, seconds) "  # noqa: S608 - constants
+            "SELECT CAST(? AS TEXT), CAST(? AS TEXT), at + CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION) "
+            "FROM moment WHERE true ON CONFLICT (name) DO UPDATE SET "
+            f"holder = CASE WHEN {_IS_FREE} THEN excluded.holder ELSE leases.holder END, "
+            f"seconds = CASE WHEN {_IS_FREE} THEN excluded.seconds ELSE leases.seconds END, "
+            f"until_at = CASE WHEN {_IS_FREE} THEN excluded.until_at "
+            "WHEN leases.until_at > (SELECT at FROM moment) + leases.seconds "
+            "THEN (SELECT at FROM moment) + leases.seconds ELSE leases.until_at END RETURNING holder",
+            (*now, name, holder, seconds, seconds),
+        )
+        return str(rows[0][0]) == holder
+
+    async def drop_lease(self, name: str, holder: str) -> None:
+        await self.driver.fetch("DELETE FROM leases WHERE name = ? AND holder = ?", (name, holder))
 
 
 @dataclass(frozen=True)

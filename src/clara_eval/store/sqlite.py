@@ -15,9 +15,8 @@ from typing import TypeVar
 
 from clara_eval.core.errors import ConfigError, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
-from clara_eval.store.driver import DATABASE, Driver, Row, SqlValue, migrate
 from clara_eval.store.leases import since_start
-from clara_eval.store.sql_store import SqlStore
+from clara_eval.store.sql_store import DATABASE, Driver, Row, SqlStore, SqlValue, migrate
 
 _LOOK_AGAIN_SECONDS = 0.02
 _HELD = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))

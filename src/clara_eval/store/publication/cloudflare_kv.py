@@ -169,9 +169,13 @@ def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 
 async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yield a text again in values of allowed size."""
     buffer, size = list[str](), 0
     async for part in parts:
-        for piece in _pieces(part):
+        # A character has at most four bytes.
+        step = max(1, len(part) if len(part.encode()) <= MOST_VALUE_BYTES else MOST_VALUE_BYTES // 4)
+        for start in range(0, len(part), step):
+            piece = part[start : start + step]
             length = len(piece.encode())
             if buffer and size + length > MOST_VALUE_BYTES:
                 yield "".join(buffer)
@@ -179,15 +183,6 @@ async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
             buffer.append(piece)
             size += length
     yield "".join(buffer)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Cut a text that is too large for one value; a character has at most four bytes."""
-    if len(text.encode()) <= MOST_VALUE_BYTES:
-        yield text
-        return
-    for start in range(0, len(text), MOST_VALUE_BYTES // 4):
-        yield text[start : start + MOST_VALUE_BYTES // 4]
 
 
 def _answer(text: str) -> Pair | None:

@@ -22,10 +22,7 @@ _ADD = f"add?pin=true&cid-version=1&raw-leaves=true&chunker={CHUNKER}&progress=f
 class IpfsPublication:
     takes_keys: ClassVar[bool] = False
     api: str
-
-    @property
-    def name(self) -> str:
-        return "ipfs"
+    name: str = "ipfs"
 
     async def check(self) -> None:
         async with aiohttp.ClientSession(timeout=_SECONDS) as session:

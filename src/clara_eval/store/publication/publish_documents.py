@@ -10,15 +10,7 @@ from typing import ClassVar, Protocol
 from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.documents.store_keys import (
-    TRACE_URIS,
-    features_key,
-    pairwise_key,
-    scores_key,
-    status_key,
-    trace_uri_key,
-    verdicts_key,
-)
+from clara_eval.documents import store_keys
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.store.trace_archive import archived_trace, stream_trace
 
@@ -96,20 +88,23 @@ class _Documents:
             parts = stream_trace(self.store, self.chain_id, self.address)
             uri = await self.place.take_trace(self.chain_id, self.address, progress.digest, parts)
             if uri is not None:  # in the scores and in a list of its own, so that other places get the newer scores
-                scores = json.loads(await self.get(scores_key(self.address)) or "{}")
+                scores = json.loads(await self.get(store_keys.scores_key(self.address)) or "{}")
                 scores["traceCid"] = uri.removeprefix("ipfs://")
                 told = plain_json({"digest": progress.digest, "uri": uri})
-                pairs = [(scores_key(self.address), plain_json(scores)), (trace_uri_key(self.address), told)]
+                pairs = [
+                    (store_keys.scores_key(self.address), plain_json(scores)),
+                    (store_keys.trace_uri_key(self.address), told),
+                ]
                 await self.store.put_many(self.chain_id, pairs)
         return replace(progress, evidence=True)
 
     async def _bulks(self, last: str) -> AsyncIterator[list[tuple[str, str]]]:
         """Yield features, then pairs, in order of key, after `last`."""
-        every = features_key(self.address, "")
+        every = store_keys.features_key(self.address, "")
         features = await self.store.keys(self.chain_id, every)
-        pairs = (pairwise_key(self.address, key.removeprefix(every), "") for key in features)
+        pairs = (store_keys.pairwise_key(self.address, key.removeprefix(every), "") for key in features)
         waiting: list[tuple[str, str]] = []
-        for prefix in (every, *pairs, verdicts_key(self.address)):
+        for prefix in (every, *pairs, store_keys.verdicts_key(self.address)):
             waiting += [pair for pair in await self.store.items(self.chain_id, prefix) if pair[0] > last]
             while len(waiting) >= BULK:
                 yield waiting[:BULK]
@@ -119,13 +114,13 @@ class _Documents:
 
     async def put_result(self, progress: _Progress) -> _Progress:
         """Put scores, then status, if they differ from those at the place."""
-        scores = await self.get(scores_key(self.address))
+        scores = await self.get(store_keys.scores_key(self.address))
         if progress.scores != _hash(scores):
-            await self.place.put_keys(self.chain_id, [(scores_key(self.address), scores)])
+            await self.place.put_keys(self.chain_id, [(store_keys.scores_key(self.address), scores)])
             progress = await self.remember(replace(progress, scores=_hash(scores), status=""))
-        status = await self.get(status_key(self.address))
+        status = await self.get(store_keys.status_key(self.address))
         if progress.status != _hash(status):
-            await self.place.put_keys(self.chain_id, [(status_key(self.address), status)])
+            await self.place.put_keys(self.chain_id, [(store_keys.status_key(self.address), status)])
         return replace(progress, status=_hash(status))
 
 
@@ -134,7 +129,7 @@ async def publish_documents(
 ) -> bool:
     """Publish the documents of this challenge (scores and status if traces are private); False before the post."""
     documents, archived = _Documents(store, place, chain_id, address), await archived_trace(store, chain_id, address)
-    scores = json.loads(await documents.get(scores_key(address)) or "{}")
+    scores = json.loads(await documents.get(store_keys.scores_key(address)) or "{}")
     if archived is None or scores.get("postedBy") is None or scores.get("traceDigest") != archived.digest:
         return False
     text = await documents.get(f"{PROGRESS}{place.name}:{address}")
@@ -152,7 +147,7 @@ async def publish_documents(
 
 
 async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str) -> str | None:
-    found = json.loads(await store.get(chain_id, trace_uri_key(address)) or "{}")
+    found = json.loads(await store.get(chain_id, store_keys.trace_uri_key(address)) or "{}")
     return found["uri"] if found.get("digest") == digest else None
 
 
@@ -169,10 +164,10 @@ async def unpublished(
     traces_public: bool = True,
 ) -> list[tuple[Publication, str]]:
     """List the places and posted challenges whose documents there differ from those here."""
-    rows = await store.items(chain_id, TRACE_URIS)
-    uris = {key.removeprefix(TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
-    texts = await store.get_many(chain_id, [status_key(address) for address in posted])
-    statuses = {address: _hash(texts.get(status_key(address), "")) for address in posted}
+    rows = await store.items(chain_id, store_keys.TRACE_URIS)
+    uris = {key.removeprefix(store_keys.TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
+    texts = await store.get_many(chain_id, [store_keys.status_key(address) for address in posted])
+    statuses = {address: _hash(texts.get(store_keys.status_key(address), "")) for address in posted}
     found: list[tuple[Publication, str]] = []
     for place in places:
         start = f"{PROGRESS}{place.name}:"
