@@ -141,12 +141,12 @@ async def test_a_node_of_another_chain_is_left_out(local_chain: LocalChain) -> N
         wrong.instead = answers("eth_chainId", "0x1")
         for urls in ((local_chain.rpc_url, wrong.url), (wrong.url, local_chain.rpc_url)):
             async with client(*urls) as rpc:
-                await rpc.check_nodes()
+                await rpc.ask("eth_chainId")
                 assert (await EthereumChain(rpc, NETWORKS["local"]).blocks.head()).number > 0
                 assert set(wrong.calls) == {"eth_chainId"}
         async with client(wrong.url, wrong.url) as rpc:
             with pytest.raises(ConfigError, match=r"is on chain 1, but the network's chain id is 31337"):
-                await rpc.check_nodes()
+                await rpc.ask("eth_chainId")
             with pytest.raises(ConfigError, match="is on chain 1"):
                 await rpc.ask("eth_gasPrice")
         async with client(wrong.url, "http://127.0.0.1:9") as rpc:
@@ -169,11 +169,11 @@ async def test_a_node_that_comes_back_on_another_chain_is_not_believed(local_cha
 async def test_one_dead_node_does_not_stop_the_start(local_chain: LocalChain) -> None:
     """A start needs one node that answers; none is Temporary."""
     async with client("http://127.0.0.1:9", local_chain.rpc_url) as rpc:
-        await rpc.check_nodes()
+        await rpc.ask("eth_chainId")
         assert (await EthereumChain(rpc, NETWORKS["local"]).blocks.head()).number > 0
     async with client("http://127.0.0.1:9") as rpc:
         with pytest.raises(Temporary, match="No node answers"):
-            await rpc.check_nodes()
+            await rpc.ask("eth_chainId")
 
 
 async def test_a_node_behind_the_others_is_not_asked(local_chain: LocalChain) -> None:
@@ -269,7 +269,7 @@ async def test_a_batch_too_large_in_other_words(local_chain: LocalChain, refusal
 async def test_batches_come_back_when_the_node_is_well(local_chain: LocalChain) -> None:
     """A node that failed at one batch gets small ones for a while, and then as large ones as before."""
     async with FaultyNode(local_chain.rpc_url) as node, client(node.url) as rpc:
-        await rpc.check_nodes()
+        await rpc.ask("eth_chainId")
         node.fault = status(500)
         with pytest.raises(Temporary):
             await rpc.ask_many([RpcCall("eth_chainId")] * 45)
@@ -285,7 +285,7 @@ async def test_an_incomplete_batch_is_not_used(local_chain: LocalChain) -> None:
     """A batch answer that lacks an item is thrown away as a whole."""
     async with FaultyNode(local_chain.rpc_url) as node, client(node.url, local_chain.rpc_url) as rpc:
         node.fault = None
-        await rpc.check_nodes()
+        await rpc.ask("eth_chainId")
         node.fault = says('[{"jsonrpc": "2.0", "id": 0, "result": "0x1"}]')
         assert await rpc.ask_many([RpcCall("eth_chainId"), RpcCall("eth_chainId")]) == ["0x7a69", "0x7a69"]
 

@@ -14,9 +14,9 @@ from hexbytes import HexBytes
 from pydantic import SecretStr
 from tests.support.signers import Lie, LocalKms, LocalSigner, LocalWeb3Signer
 
-from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, read_der
+from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, Signer, read_der
 from clara_eval.chain.transaction import TransactionToSign, read_signed
-from clara_eval.chain.wallet import LocalKey, Signer, Wallet, evaluator_policy, open_wallet
+from clara_eval.chain.wallet import LocalKey, Wallet, evaluator_policy, open_wallet
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ORDER, Address, to_address

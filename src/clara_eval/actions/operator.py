@@ -60,7 +60,7 @@ async def _place(place: Publication, _app: App) -> str:
 
 
 async def _network(app: App) -> str:
-    await app.chain.blocks.rpc.check_nodes()
+    await app.chain.blocks.rpc.ask("eth_chainId")
     head = await app.chain.blocks.head()
     return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
 

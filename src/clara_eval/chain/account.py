@@ -5,7 +5,6 @@ Invariant: nothing is signed for a challenge before the factory has said that it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import Meaning, NodeDown, NodeRefusal, RpcCall, is_refused, quantity, required
-from clara_eval.chain.transaction import ContractCall, Fees, StoredTransaction, TransactionToSign, read_signed
+from clara_eval.chain.transaction import Attempts, ContractCall, Fees, StoredTransaction, TransactionToSign, read_signed
 from clara_eval.chain.wallet import Wallet
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
@@ -31,7 +30,6 @@ POST_GAS = 600_000
 """Of a post with several winners, when posts are counted in advance."""
 _MOST_COUNT = 2**48
 """No account has sent so many transactions: a higher count is an error of the node."""
-_OTHER_NODE = "Set another node in CLARA_RPC_URL, or a second one."
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
@@ -86,7 +84,8 @@ class EthereumAccount:
 
         async def look() -> tuple[bool, Any]:
             head = await self._blocks.head()
-            sender = self._address or await self._chain.challenges.evaluator(call.to, head)
+            contract = self._chain.challenges.contract(call.to)
+            sender = self._address or (await contract.state(head, ("evaluator",)))["evaluator"]
             tried = RpcCall("eth_call", (_request(call, sender), self._blocks.parameter(head)))
             (answer,) = await self._blocks.rpc.ask_many([tried], retry_missing=True)
             is_said = not isinstance(answer, NodeRefusal)
@@ -118,33 +117,26 @@ class EthereumAccount:
         deep = max(0, head.number - self._blocks.network.confirmations + 1)
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
-    async def is_pending(self, attempts: Sequence[StoredTransaction]) -> bool:
+    async def is_pending(self, attempts: Attempts) -> bool:
         asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
         found = await self._blocks.rpc.ask_many(asked)
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
 
     async def _count(self, block: str) -> int:
         """Count our transactions at this block, as most nodes tell it; the lower if they are divided."""
-        asked = ("eth_getTransactionCount", self.address, block)
-        several = len(self._blocks.rpc.nodes) > 1
-        told = [answer for _, answer in await self._blocks.rpc.ask_every_node(*asked)] if several else []
+        asked, rpc = ("eth_getTransactionCount", self.address, block), self._blocks.rpc
+        told = [answer for _, answer in await rpc.ask_every_node(*asked)] if len(rpc.nodes) > 1 else []
+        told = told or [await self._blocks.ask_present(*asked)]
         counts = sorted(count for answer in told if (count := _count_or_none(answer)) is not None)
-        if counts:
-            return counts[(len(counts) - 1) // 2]
-        answer = await self._blocks.ask_present(*asked)
-        count = _count_or_none(answer)
-        if count is None:
-            raise Temporary(f"A node counts {str(answer)[:40]} transactions of {self.address}.", remedy=_OTHER_NODE)
-        return count
+        if not counts:
+            raise Temporary(
+                f"A node counts {str(told[0])[:40]} transactions of {self.address}.",
+                remedy="Set another node in CLARA_RPC_URL, or a second one.",
+            )
+        return counts[(len(counts) - 1) // 2]
 
     async def prepare(
-        self,
-        call: ContractCall,
-        *,
-        attempt: int,
-        nonce: int,
-        recorded: Sequence[StoredTransaction],
-        over: StoredTransaction | None = None,
+        self, call: ContractCall, *, attempt: int, nonce: int, recorded: Attempts, over: StoredTransaction | None = None
     ) -> StoredTransaction:
         """Sign the call; `recorded` counts towards the day's cap, and the fee is above that of `over`."""
         await self._make_known(call.to)
@@ -153,9 +145,7 @@ class EthereumAccount:
         tx = TransactionToSign(self._chain.chain_id, nonce, call.to, call.data, 0, with_margin(gas), *fees)
         return await _signed(self._signer(), tx, recorded, call, attempt)
 
-    async def bump(
-        self, tx: StoredTransaction, *, attempt: int, recorded: Sequence[StoredTransaction]
-    ) -> StoredTransaction | None:
+    async def bump(self, tx: StoredTransaction, *, attempt: int, recorded: Attempts) -> StoredTransaction | None:
         """Sign the same nonce and calldata with a higher fee; None if the bounds forbid it."""
         raised, signed = await self._raised_fees(tx), read_signed(tx.raw)
         if raised is None:
@@ -180,7 +170,7 @@ class EthereumAccount:
             raise Temporary(f"A node took {tx.tx_hash} but calls it {str(answer)[:66]}.")
         return None
 
-    async def outcome(self, attempts: Sequence[StoredTransaction]) -> TransactionReceipt | None:
+    async def outcome(self, attempts: Attempts) -> TransactionReceipt | None:
         """Return the receipt of the first attempt that is in a block of the chain."""
         rpc = self._blocks.rpc
         for answer in await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts]):
@@ -261,11 +251,7 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
 
 
 async def _signed(
-    wallet: Wallet,
-    tx: TransactionToSign,
-    recorded: Sequence[StoredTransaction],
-    call: ContractCall | StoredTransaction,
-    attempt: int,
+    wallet: Wallet, tx: TransactionToSign, recorded: Attempts, call: ContractCall | StoredTransaction, attempt: int
 ) -> StoredTransaction:
     raw = await wallet.sign(tx, recorded)
     fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)

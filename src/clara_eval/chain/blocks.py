@@ -77,7 +77,7 @@ class Blocks:
             raise Temporary("No node tells the newest block.", remedy="Check CLARA_RPC_URL.")
         best = max(block.number for _, block in heads)
         node, block = next(pair for pair in heads if pair[1].number >= best - LAG_BLOCKS)
-        self.rpc.prefer(node)
+        self.rpc.first = self.rpc.nodes.index(node)
         return block
 
     async def safe_block(self, head: Block | None = None) -> Block:
@@ -204,10 +204,7 @@ class Logs:
     async def groups(
         self, addresses: Sequence[Address], topics: Topics, first: int, last: int, *, backwards: bool = False
     ) -> AsyncIterator[tuple[list[Any], Checkpoint]]:
-        """Yield the entries of neighbouring ranges, oldest first, and the block up to which they are; stop at will.
-
-        Without addresses they are of any contract.
-        """
+        """Yield entries, oldest first, and the block up to which they are; without addresses, of any contract."""
         query = {"topics": list(topics)} | ({"address": list(addresses)} if addresses else {})
         while first <= last:
             ranges = split_range(first, last, self.span, backwards=backwards)

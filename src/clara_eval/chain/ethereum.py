@@ -46,9 +46,6 @@ class ChallengeReader(_Reader):
         found = (await clients.describe_tokens(self.blocks, block, [address]))[address]
         return found if found.is_known else None
 
-    async def evaluator(self, address: Address, block: model.Block) -> Address:
-        return Address((await self.contract(address).state(block, ("evaluator",)))["evaluator"])
-
     async def posters_of(self, addresses: Sequence[Address]) -> list[Address]:
         found = await self._states(addresses, await self.blocks.head(), ["poster"])
         return [state["poster"] for _, state in found]

@@ -23,14 +23,23 @@ _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
 _MOST_ANSWER = 1_000_000
 
 
-class _KeyElsewhere:
+class Signer:
+    """What holds a key: this process, a remote signer, a hardware module."""
+
     def __init__(self, what: str, address: Address) -> None:
         self.what = what
-        """Where the key is, without a user or password that a URL may hold."""
+        """Where the key is, in words; never the key, and no user or password that a URL may hold."""
         self.address = address
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.what}, {self.address})"
+
+    async def sign(self, tx: TransactionToSign) -> str:
+        """Return the signed bytes as 0x text."""
+        raise NotImplementedError
+
+    async def check(self) -> None:
+        """Raise if it could not sign now."""
 
     def _signed(self, tx: TransactionToSign, r: int, s: int) -> str:
         """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
@@ -71,7 +80,7 @@ def _from_hex(text: str) -> bytes:
         return b""
 
 
-class RemoteSigner(_KeyElsewhere):
+class RemoteSigner(Signer):
     """One key of one web3signer. Its public key is looked up once."""
 
     def __init__(self, url: str, address: Address) -> None:
@@ -153,7 +162,7 @@ _REFUSALS = {
 """Error codes that no second try repairs; the last eight are of AWS's library itself."""
 
 
-class KmsSigner(_KeyElsewhere):
+class KmsSigner(Signer):
     def __init__(self, key: str, address: Address) -> None:
         require("kms", "A key in AWS KMS")
         super().__init__(f"AWS KMS key {key}", address)

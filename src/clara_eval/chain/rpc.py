@@ -331,26 +331,13 @@ class Rpc:
         self.nodes = [Node(url, self.retries) for url in urls]
         self.chain_id = chain_id
         self._session: aiohttp.ClientSession | None = None
-        self._first = 0
+        self.first = 0
+        """The index of the node that is asked first."""
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-    async def check_nodes(self) -> None:
-        """Raise if no node answers for this chain."""
-
-        async def reason(node: Node) -> str | None:
-            try:
-                await self._check(node)
-            except NodeDown as down:
-                return f"{node.host}: {down}"
-            return None
-
-        reasons = [found for found in await gather_or_raise(map(reason, self.nodes)) if found]
-        if len(reasons) == len(self.nodes):
-            raise self._all_failed(reasons)
 
     async def ask(self, method: str, *params: Any) -> Any:
         return required((await self.ask_many([RpcCall(method, params)]))[0])
@@ -368,7 +355,7 @@ class Rpc:
         `retry_missing` asks again for what the nodes lack. With `is_whole` all answers are of one node: what it lacks,
         another answers together with the rest.
         """
-        size = self.nodes[self._first].batch_size
+        size = self.nodes[self.first].batch_size
         size = max(len(calls), 1) if size == 1 or is_whole else size
         gate = asyncio.Semaphore(PIECES_AT_ONCE)
 
@@ -391,9 +378,6 @@ class Rpc:
         with self.retries.limited():
             told = await gather_or_raise(map(one, self.nodes))
         return [found for found in told if found is not None]
-
-    def prefer(self, node: Node) -> None:
-        self._first = self.nodes.index(node)
 
     async def _ask_until_answered(self, calls: Sequence[RpcCall], *, retry_missing: bool, is_whole: bool) -> list[Any]:
         every = list(range(len(calls)))
@@ -420,7 +404,7 @@ class Rpc:
         self, calls: Sequence[RpcCall], results: list[Any], waiting: list[int], reasons: list[str], *, is_whole: bool
     ) -> list[int]:
         """Ask each node once for what the ones before it lack; return what none has answered well."""
-        for node in self.nodes[self._first :] + self.nodes[: self._first]:
+        for node in self.nodes[self.first :] + self.nodes[: self.first]:
             try:
                 answers = await self._exchange(node, [calls[number] for number in waiting])
             except NodeDown as down:
@@ -442,8 +426,8 @@ class Rpc:
         except NodeDown as down:
             log.info("node %s failed: %s", node.host, down)
             node.is_checked = False
-            if self.nodes[self._first] is node:
-                self._first = (self._first + 1) % len(self.nodes)
+            if self.nodes[self.first] is node:
+                self.first = (self.first + 1) % len(self.nodes)
             raise
 
     async def _check(self, node: Node) -> None:

@@ -24,7 +24,7 @@ from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Posted, PostedBy
 from clara_eval.chain.rpc import Meaning
-from clara_eval.chain.transaction import ContractCall, NonceGap, StoredTransaction, find_gap, read_signed, within_reach
+from clara_eval.chain.transaction import Attempts, ContractCall, NonceGap, StoredTransaction, find_gap, read_signed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
 
@@ -106,7 +106,7 @@ class SendTimeouts:
 
 Notice = Callable[[str], Awaitable[None]]
 """Takes a sentence about what keeps the wallet from sending, and what is done about it."""
-IsDone = Callable[[Sequence[StoredTransaction]], Awaitable[Receipt | None]]
+IsDone = Callable[[Attempts], Awaitable[Receipt | None]]
 """Asks the contract: None is not done, so send; an UNKNOWN receipt is done but not yet deep enough, so wait."""
 _held: ContextVar[tuple[str, str] | None] = ContextVar("held_wallet", default=None)
 """The lease that this task holds, and as whom."""
@@ -291,7 +291,7 @@ class _Sending:
             return replace(unknown, tx_hash=attempts[-1].tx_hash)
         return self._last_contract_state or unknown
 
-    async def _step(self, attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    async def _step(self, attempts: Attempts) -> Receipt | None:
         mined = await self._account.outcome(self._unspent(attempts))
         if mined is None:
             done = await self._is_done(attempts)
@@ -313,7 +313,7 @@ class _Sending:
         self._last_contract_state = done
         return None if done.outcome is SendOutcome.UNKNOWN else done
 
-    async def _mark_if_spent(self, nonce: int, attempts: Sequence[StoredTransaction], *, may_be_reverted: bool) -> None:
+    async def _mark_if_spent(self, nonce: int, attempts: Attempts, *, may_be_reverted: bool) -> None:
         """Mark a nonce that reverted for good, or that somebody else used."""
         own = [tx for tx in attempts if tx.nonce == nonce]
         is_gone = await self._account.is_nonce_gone(nonce)
@@ -326,7 +326,7 @@ class _Sending:
             self._spent[nonce] = "reverted" if is_reverted else "taken"
             self._is_rehearsed = False
 
-    async def _try_to_send(self, attempts: Sequence[StoredTransaction]) -> None:
+    async def _try_to_send(self, attempts: Attempts) -> None:
         """Send; a refusal counts only if nothing was mined or done between our look and the rehearsal."""
         try:
             await self._send(attempts)
@@ -339,7 +339,7 @@ class _Sending:
             if isinstance(refused, Stalled) or self._refusals >= REFUSALS:
                 raise
 
-    async def _send(self, attempts: Sequence[StoredTransaction]) -> None:
+    async def _send(self, attempts: Attempts) -> None:
         if not self._is_rehearsed:
             await self._account.rehearse(self._call)
             self._is_rehearsed = True
@@ -355,7 +355,7 @@ class _Sending:
                 # By one of our attempts, which the next step finds, or for good by a stranger.
                 await self._mark_if_spent(current.nonce, [*attempts, current], may_be_reverted=False)
 
-    async def _first_attempt(self, attempts: Sequence[StoredTransaction], looked_at: float) -> StoredTransaction | None:
+    async def _first_attempt(self, attempts: Attempts, looked_at: float) -> StoredTransaction | None:
         """Sign and record; None if the wait for the wallet was long and the contract says that it is done."""
         failed, why = f"{self._call.what} of {self._call.to} failed with", list(self._spent.values())
         if (reverted := why.count("reverted")) >= MOST_NONCES:
@@ -374,7 +374,7 @@ class _Sending:
             # The mined count is asked, not the pending one: a pending transaction that is not in our records may be
             # dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
             mined, recorded = await self._sender.unmined()
-            free = max(within_reach(mined, recorded), default=mined - 1) + 1
+            free = max(transaction.within_reach(mined, recorded), default=mined - 1) + 1
         tx = await self._account.prepare(
             self._call,
             attempt=max((row.attempt for row in attempts), default=0) + 1,
@@ -424,7 +424,7 @@ class _Sending:
             return True
         self._earlier_sent_at = now
         mined, recorded = await self._sender.unmined()
-        if nonce > mined and nonce not in within_reach(mined, recorded):
+        if nonce > mined and nonce not in transaction.within_reach(mined, recorded):
             await self._give_up_nonce(nonce, mined)
             return False
         before = [tx for tx in recorded if tx.nonce <= nonce]
@@ -477,14 +477,14 @@ class _Sending:
             _check_same_call(self._call, row)
         return rows
 
-    def _unspent(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
+    def _unspent(self, attempts: Attempts) -> list[StoredTransaction]:
         return [tx for tx in attempts if tx.nonce not in self._spent or tx.sender != self._account.address]
 
-    def _own(self, attempts: Sequence[StoredTransaction]) -> list[StoredTransaction]:
+    def _own(self, attempts: Attempts) -> list[StoredTransaction]:
         """What this key signed: after a change of key the old key's attempts are only watched."""
         return [tx for tx in self._unspent(attempts) if tx.sender == self._account.address]
 
-    def _current(self, attempts: Sequence[StoredTransaction]) -> StoredTransaction | None:
+    def _current(self, attempts: Attempts) -> StoredTransaction | None:
         """The newest attempt that can still be sent or raised, and is not superseded."""
         return next((tx for tx in reversed(self._own(attempts)) if read_signed(tx.raw).data == self._call.data), None)
 

@@ -53,6 +53,9 @@ class StoredTransaction:
     """Unix seconds; what was signed within a day counts towards the day's cap."""
 
 
+Attempts = Sequence[StoredTransaction]
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionToSign:
     """One transaction before its signature: all that the signer's policy has to judge."""
@@ -144,18 +147,18 @@ class NonceGap:
         return f"{said}, and {self.waiting} signed transaction{'s wait' if self.waiting > 1 else ' waits'} for it"
 
 
-def missing_before(mined: int, recorded: Sequence[StoredTransaction]) -> dict[int, int]:
+def missing_before(mined: int, recorded: Attempts) -> dict[int, int]:
     """Count, for each recorded nonce from `mined` on, the unrecorded ones before it."""
     nonces = sorted({tx.nonce for tx in recorded if tx.nonce >= mined})
     return {nonce: nonce - mined - before for before, nonce in enumerate(nonces)}
 
 
-def within_reach(mined: int, recorded: Sequence[StoredTransaction]) -> list[int]:
+def within_reach(mined: int, recorded: Attempts) -> list[int]:
     """Return the recorded nonces from `mined` on with few enough missing before them to fill."""
     return [nonce for nonce, missing in missing_before(mined, recorded).items() if missing <= MOST_FILLED]
 
 
-def find_gap(wallet: Address, mined: int, recorded: Sequence[StoredTransaction]) -> NonceGap | None:
+def find_gap(wallet: Address, mined: int, recorded: Attempts) -> NonceGap | None:
     """Find what is missing before the recorded nonces that can be reached."""
     known = set(within_reach(mined, recorded))
     missing = tuple(nonce for nonce in range(mined, max(known, default=mined)) if nonce not in known)

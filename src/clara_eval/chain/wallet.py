@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import SecretStr
 
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
-from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner
-from clara_eval.chain.transaction import GWEI, StoredTransaction, TransactionToSign, encoded, read_signed, signing_hash
+from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, Signer
+from clara_eval.chain.transaction import GWEI, Attempts, TransactionToSign, encoded, read_signed, signing_hash
 from clara_eval.chain.winners import scoring_function
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
@@ -52,7 +52,7 @@ class SigningPolicy:
     max_wei_per_day: int = MAX_WEI_PER_DAY
     now: Callable[[], float] = time.time
 
-    def check(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> None:
+    def check(self, tx: TransactionToSign, recorded: Attempts = ()) -> None:
         """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
         problem = self._problem(tx)
         if problem:
@@ -140,35 +140,19 @@ KMS = "aws-kms:"
 _A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys new` makes one."
 
 
-class Signer(Protocol):
-    """What holds a key: this process, a remote signer, a hardware module."""
-
-    address: Address
-    what: str
-    """Where the key is, in words; never the key."""
-
-    async def sign(self, tx: TransactionToSign) -> str:
-        """Return the signed bytes as 0x text."""
-        ...
-
-    async def check(self) -> None:
-        """Raise if it could not sign now."""
-        ...
-
-
-class LocalKey:
+class LocalKey(Signer):
     def __init__(self, key: SecretStr, name: str, what: str = "") -> None:
         from clara_eval.core.accounts import Account
 
         try:
             raw = bytes.fromhex(key.get_secret_value().strip().removeprefix("0x"))
-            self._account: Any = Account.from_key(raw) if len(raw) == 32 else None
+            account: Any = Account.from_key(raw) if len(raw) == 32 else None
         except Exception:  # noqa: BLE001 - whatever the library says may quote the key
-            self._account = None
-        if self._account is None:
+            account = None
+        if account is None:
             raise ConfigError(f"{name} is not a private key.", remedy="A private key is 0x and 64 hex digits.")
-        self.address: Address = to_address(self._account.address)
-        self.what = what or f"key of {name}"
+        super().__init__(what or f"key of {name}", to_address(account.address))
+        self._account = account
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A key is never written anywhere.")
@@ -176,9 +160,6 @@ class LocalKey:
     async def sign(self, tx: TransactionToSign) -> str:
         made = self._account.unsafe_sign_hash(signing_hash(tx))
         return "0x" + encoded(tx, made.v - 27, made.r, made.s).hex()
-
-    async def check(self) -> None:
-        """Nothing can be missing: the key is here."""
 
 
 class Wallet:
@@ -194,7 +175,7 @@ class Wallet:
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("A wallet is never written anywhere.")
 
-    async def sign(self, tx: TransactionToSign, recorded: Sequence[StoredTransaction] = ()) -> str:
+    async def sign(self, tx: TransactionToSign, recorded: Attempts = ()) -> str:
         self.policy.check(tx, recorded)
         return await self.signer.sign(tx)
 

@@ -65,12 +65,8 @@ def choose_winners(challenge: Challenge, placed: Sequence[Placed]) -> Winners:
     if strangers:
         raise CannotPublish(f"{strangers[0]} is placed but did not submit.")
     amounts = prizes(challenge.prize_pool, challenge.payout_bps)
-    return Winners(
-        tuple(
-            WinnerPrize(place.account, agents[place.account], place.score, amount)
-            for place, amount in zip(best, amounts, strict=True)
-        )
-    )
+    pairs = zip(best, amounts, strict=True)
+    return Winners(tuple(WinnerPrize(one.account, agents[one.account], one.score, prize) for one, prize in pairs))
 
 
 MARK = b"CLR1"

@@ -64,10 +64,7 @@ def migrations(database: str) -> Iterator[tuple[str, str]]:
 
 
 async def migrate(driver: Driver, database: str, *, serial: str) -> None:
-    """Bring the tables up to date, also when several processes start at once, or close the driver.
-
-    It is a ConfigError if a newer version wrote them.
-    """
+    """Bring the tables up to date, or close the driver; ConfigError if a newer version wrote them."""
     known = dict(migrations(database))
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(driver.close)
@@ -242,14 +239,6 @@ _NEW_POSTERS = "month for new posters"
 _KNOWN = "SELECT poster FROM spends WHERE settled_micro_usd > 0 AND at <= ?"
 
 
-async def _new_posters_cap(tx: Driver, poster: str, caps: Caps, known_at: int) -> int | None:
-    """The cap that new posters share; None for a known poster."""
-    if caps.new_posters_month is None:
-        return None
-    known = await tx.fetch(f"{_KNOWN} AND poster = ? LIMIT 1", (known_at, poster))
-    return None if known else caps.new_posters_month
-
-
 async def _check_caps(
     tx: Driver, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps, moment: datetime
 ) -> None:
@@ -258,12 +247,13 @@ async def _check_caps(
     month = day.replace(day=1)
     next_month = (month + timedelta(days=32)).replace(day=1)
     known_at = int(moment.timestamp()) - KNOWN_AFTER_SECONDS
+    is_known = bool(await tx.fetch(f"{_KNOWN} AND poster = ? LIMIT 1", (known_at, poster)))
     scopes = (
         ("challenge", caps.per_challenge, "run = ?", (run,), None),
         ("poster and day", caps.per_poster_day, "poster = ? AND at >= ?", (poster, int(day.timestamp())),
          int((day + timedelta(days=1)).timestamp())),
         ("month", caps.per_month, "at >= ?", (int(month.timestamp()),), int(next_month.timestamp())),
-        (_NEW_POSTERS, await _new_posters_cap(tx, poster, caps, known_at),
+        (_NEW_POSTERS, None if is_known else caps.new_posters_month,
          f"at >= ? AND poster NOT IN ({_KNOWN})", (int(month.timestamp()), known_at), int(next_month.timestamp())),
     )  # fmt: skip
     for scope, cap, where, values, retry_at in scopes:

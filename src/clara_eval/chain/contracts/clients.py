@@ -20,14 +20,15 @@ SYMBOL_CHARS = 12
 
 
 class _Contract:
-    IS_FOREIGN: ClassVar[bool] = False
+    ABI: ClassVar[Abi]
+    IS_FOREIGN: ClassVar[bool] = True
     REMEDY: ClassVar[str]
     """For an address whose contract does not answer as this one does."""
 
-    def __init__(self, reader: Blocks, address: Address, spoken: Abi) -> None:
+    def __init__(self, reader: Blocks, address: Address, spoken: Abi | None = None) -> None:
         self._reader = reader
         self.address = address
-        self.abi = spoken
+        self.abi = spoken or self.ABI
 
     def view(self, name: str, *values: object) -> View:
         return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
@@ -52,19 +53,12 @@ class _Contract:
         return found
 
 
-class _ForeignContract(_Contract):
-    ABI: ClassVar[Abi]
-    IS_FOREIGN = True
-
-    def __init__(self, reader: Blocks, address: Address) -> None:
-        super().__init__(reader, address, self.ABI)
-
-
 ChallengeGetters = Mapping[str, Any]
 """What the getters of one challenge say, by their names: lower-case addresses, numbers and text."""
 
 
 class ChallengeContract(_Contract):
+    IS_FOREIGN = False
     GETTERS: ClassVar[tuple[str, ...]] = (
         "poster", "evaluator", "token", "prizePool", "deadline", "scoringDeadline", "challengeURI", "evalConfigHash",
         "privateSetHash", "posterBond", "maxParticipants", "winnerCount", "identityRegistry", "status",
@@ -145,6 +139,7 @@ class ChallengeContract(_Contract):
 
 
 class ChallengeFactoryContract(_Contract):
+    IS_FOREIGN = False
     REMEDY = "It is not a challenge factory: check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK."
 
     async def challenges(self, block: model.Block, numbers: Sequence[int]) -> list[Address]:
@@ -160,7 +155,7 @@ class ChallengeFactoryContract(_Contract):
         return model.NewChallenge(address, int(entry["blockNumber"], 16), tx_hash, created_at)
 
 
-class TokenContract(_ForeignContract):
+class TokenContract(_Contract):
     ABI = abi("TestUSDC")
     REMEDY = "Give the address of an ERC-20 token on this network."
 
@@ -171,13 +166,12 @@ async def describe_tokens(
     """Read symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
     tokens = [TokenContract(reader, address) for address in dict.fromkeys(addresses)]
     calls = [token.view(name) for token in tokens for name in ("symbol", "decimals")]
-    answers = iter(zip(calls, await reader.views(calls, block) if calls else [], strict=True))
+    answers = await reader.views(calls, block) if calls else []
     found: dict[Address, model.PrizeToken] = {}
-    for token in tokens:
-        (call, symbol), (scale, decimals) = next(answers), next(answers)
-        address, units = token.address, scale.read(decimals)
+    for token, symbol, decimals in zip(tokens, answers[::2], answers[1::2], strict=True):
+        address, units = token.address, token.view("decimals").read(decimals)
         is_usdc = address == reader.network.usdc
-        name = _symbol(call, symbol) or ("USDC" if is_usdc else short(address))
+        name = _symbol(token.view("symbol"), symbol) or ("USDC" if is_usdc else short(address))
         # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
         places = int(units[0]) if units else 6 if is_usdc else 0
         # Only the network's own dollar may be called one.
@@ -195,7 +189,7 @@ def _symbol(call: View, answer: object) -> str:
     return "".join(char for char in text if char.isascii() and char.isalnum())[:SYMBOL_CHARS]
 
 
-class IdentityRegistryContract(_ForeignContract):
+class IdentityRegistryContract(_Contract):
     """The registry of agents (ERC-8004, an ERC-721): on some networks one that emits no events."""
 
     ABI = abi("IdentityRegistry")
@@ -224,7 +218,7 @@ class IdentityRegistryContract(_ForeignContract):
         return list(found)
 
 
-class ReputationRegistryContract(_ForeignContract):
+class ReputationRegistryContract(_Contract):
     """The registry of feedback on agents (ERC-8004): anybody but an agent's owner and operators may give some."""
 
     ABI = abi("ReputationRegistry")
