@@ -6,8 +6,7 @@ import pytest
 from tests.support.evm import HEAD, PLAIN, submission
 
 from clara_eval.harness import solc
-from clara_eval.harness.solc import compile_solidity, find_compiler
-from clara_eval.harness.workers import Compiler
+from clara_eval.harness.solc import Compiler, compile_solidity, find_compiler
 
 CALLED = """import {Submission} from "./Submission.sol";
 contract Maker {

@@ -7,7 +7,7 @@ import marshal
 
 import pytest
 
-from clara_eval.harness.plain_data import DEPTH, NotPlain, from_guest, to_guest
+from clara_eval.harness.cpython import DEPTH, NotPlain, from_guest, to_guest
 
 
 @pytest.mark.parametrize(

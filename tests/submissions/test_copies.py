@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.code import similarity
 from clara_eval.code.similarity import MIN_COPY_WINDOWS, FeatureSet, SimilarKind, common_features, shared_by
 from clara_eval.code.tokens import Coded, token_stream
 from clara_eval.core.address import Address
@@ -437,14 +436,11 @@ def test_the_order_of_arrival_in_memory_does_not_matter(texts: list[str], rng: r
     assert len({one.submission.submitter for one in members}) == len(members)
 
 
-@pytest.mark.parametrize("at_once", [3, 10**6])
 @given(st.lists(st.frozensets(st.integers(0, 12)), max_size=8))
-def test_what_sets_share_is_what_counting_pair_by_pair_gives(at_once: int, sets: list[frozenset[int]]) -> None:
-    """However it is cut into pieces, counting through the index equals comparing every pair of sets."""
+def test_what_sets_share_is_what_counting_pair_by_pair_gives(sets: list[frozenset[int]]) -> None:
+    """Counting through numbered features equals comparing every pair of sets."""
     hashed = [FeatureSet.of(np.array(sorted(one), dtype=np.uint64)) for one in sets]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(similarity, "_AT_ONCE", at_once)
-        shared = list(shared_by(hashed))
+    shared = list(shared_by(hashed))
     for later, mine in enumerate(sets):
         common = [len(mine & other) for other in sets[:later]]
         assert shared[later].amount.tolist() == common

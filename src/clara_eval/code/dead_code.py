@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 
-from clara_eval.code.vocabulary import LIBRARY, NODES, STRINGS, words
-from clara_eval.core.syntax import Parsed, parse
+from clara_eval.code.language import LIBRARY, NODES, STRINGS, words
+from clara_eval.core.syntax import MAX_BYTES, Parsed, parse
 
 MOST_ITEMS = 400_000
 """A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""
@@ -33,25 +35,25 @@ class Item:
     def at(self, field: str) -> Item | None:
         return next((child for child in self.children if child.field == field and not child.is_dropped), None)
 
+    def binding(self) -> tuple[Item | None, Item | None]:
+        """What an assignment or a declaration binds, and to which value."""
+        return self.at("left") or self.at("name") or self.at("pattern"), self.at("right") or self.at("value")
+
     def drop(self, instead: str = "") -> None:
         self.is_dropped, self.instead = True, instead
 
 
 def read_items(parsed: Parsed) -> Item | None:
     """The tree of items, or None if there are too many."""
-    cursor, count = parsed.tree.walk(), 0
+    cursor = parsed.tree.walk()
     root: Item | None = None
     around: Item | None = None
-    while True:
+    for _ in range(MOST_ITEMS):
         node = cursor.node
         assert node is not None
         item = Item(node.type, cursor.field_name, node.start_byte, node.end_byte, around, is_named=node.is_named)
-        count += 1
-        if count > MOST_ITEMS:
-            return None
-        if around is None:
-            root = item
-        else:
+        root = root or item
+        if around is not None:
             around.children.append(item)
         if cursor.goto_first_child():
             around = item
@@ -60,6 +62,7 @@ def read_items(parsed: Parsed) -> Item | None:
             if not cursor.goto_parent():
                 return root
             around = around.parent if around is not None else None
+    return None
 
 
 def inside(top: Item) -> Iterator[Item]:
@@ -81,7 +84,7 @@ def bare(item: Item) -> Item:
 
 _WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")
 _ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
-_END_EXPRESSIONS = words("return_expression break_expression continue_expression")
+_ENDS |= words("return_expression break_expression continue_expression")
 _BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
 _HOISTED = words("function_declaration generator_function_declaration class_definition function_definition")
 _CALLS = words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
@@ -102,7 +105,7 @@ _DEEPEST = 24
 
 class DeadCode:
     def __init__(self, root: Item, source: bytes, language: str) -> None:
-        self.root, self._source, self.language = root, source, language
+        self.root, self.source, self.language = root, source, language
         self._is_python, self.library = language == "python", LIBRARY[language]
         self._constants: dict[str, bool | None] = {}
         """Names that get one plain value, once, in the whole text."""
@@ -124,22 +127,16 @@ class DeadCode:
     def of(cls, source: bytes, language: str, kept: frozenset[str]) -> DeadCode | None:
         """Mark what does nothing, but for the names to keep; None if there is no syntax tree, or one too large."""
         parsed = parse(source, language)
-        root = read_items(parsed) if parsed is not None else None
-        if parsed is None or root is None:
+        if parsed is None or (root := read_items(parsed)) is None:
             return None
         code = cls(root, source, parsed.language)
         code.drop_dead()
         code.drop_unread(kept)
         return code
 
-    def head(self, item: Item, size: int) -> str:
-        return self.text_between(item.start, min(item.end, item.start + size))
-
-    def text(self, item: Item) -> str:
-        return self._source[item.start : item.end].decode("utf-8", "replace")
-
-    def text_between(self, start: int, end: int) -> str:
-        return self._source[start:end].decode("utf-8", "replace")
+    def text(self, item: Item, most: int = MAX_BYTES) -> str:
+        """Its text, or the first so many bytes of it."""
+        return self.source[item.start : min(item.end, item.start + most)].decode("utf-8", "replace")
 
     def drop_dead(self) -> None:
         for item in inside(self.root):
@@ -176,14 +173,10 @@ class DeadCode:
 
     def is_check(self, item: Item) -> bool:
         """Whether this is an assertion in any of the usual forms."""
-        if item.kind == "assert_statement":
-            return True
-        if item.kind not in _CALLS:
-            return False
-        called = item.at("function") or item.at("macro") or item.at("constructor")
+        called = (item.at("function") or item.at("macro") or item.at("constructor")) if item.kind in _CALLS else None
         if called is None:
-            return False
-        text = self.head(called, 200).lstrip()
+            return item.kind == "assert_statement"
+        text = self.text(called, 200).lstrip()
         last = text.rpartition(".")[2]
         return (
             text.startswith(_CHECKS)
@@ -205,7 +198,7 @@ class DeadCode:
                 others = (a for a in one.named if a.kind not in STRINGS)
                 if any(self.truth(a) is True and self.own_names(a) for a in others):  # compared with itself
                     return True
-        return not self.own_names(item) or (len(told) > 1 and len(told) > len(set(told)) and len(set(told)) == 1)
+        return not self.own_names(item) or (len(told) > 1 and len(set(told)) == 1)
 
     def own_names(self, item: Item) -> set[str]:
         """Names in here that are not the language's."""
@@ -265,7 +258,7 @@ class DeadCode:
     def _ends(self, item: Item, depth: int = 0) -> bool:
         """Whether nothing after this statement in its block is ever reached."""
         item = bare(item)
-        if item.kind in _ENDS or item.kind in _END_EXPRESSIONS:
+        if item.kind in _ENDS:
             return True
         if depth > _DEEPEST:
             return False
@@ -291,9 +284,7 @@ class DeadCode:
         if known:
             for other in others:
                 other.drop()
-        elif others:
-            taken.drop("pass" if self._is_python else "{}")
-        elif item.kind == "if_statement":
+        elif not others and item.kind == "if_statement":
             item.drop("" if self._is_python or self._is_statement(item) else "{}")
         else:
             taken.drop("pass" if self._is_python else "{}")
@@ -308,17 +299,15 @@ class DeadCode:
         if item.kind != "expression_statement" or len(item.named) != 1 or not self._is_statement(item):
             return False
         held = bare(item)
-        if not _is_short(held):
-            return False
-        if self.text(held)[:2] == "_" and held.kind == "identifier":
-            return False  # the place of the function's body in a Solidity modifier
-        if held.kind in _CALLS:
+        if held.kind in _CALLS and _is_short(held):
             return self.is_check(held) and not self.own_names(held)
-        if held.kind not in _SIMPLE:
+        # A lone `_` is the place of the function's body in a Solidity modifier.
+        if not _is_short(held) or held.kind not in _SIMPLE or (held.kind == "identifier" and self.text(held) == "_"):
             return False
-        if len(held.named) == 2 and any(c.kind in ("and", "&&", "or", "||") for c in held.children):
-            first, goes_on = self.truth(held.named[0]), any(c.kind in ("and", "&&") for c in held.children)
-            if first is not None and first is not goes_on:
+        operators = {child.kind for child in held.children}
+        if len(held.named) == 2 and operators & {"and", "&&", "or", "||"}:
+            goes_on = bool(operators & {"and", "&&"})
+            if self.truth(held.named[0]) is (not goes_on):
                 return True
         return not any(one.kind in _EFFECTS for one in inside(held))
 
@@ -326,8 +315,7 @@ class DeadCode:
         """The name that a statement binds to a value without doing anything else."""
         if item.kind not in _BINDINGS and item.kind != "assignment_expression":
             return
-        target = item.at("left") or item.at("name") or item.at("pattern")
-        value = item.at("right") or item.at("value")
+        target, value = item.binding()
         if item.kind == "variable_declaration_statement" and target is None:
             declared = next((c for c in item.named if c.kind == "variable_declaration"), None)
             target = declared.at("name") if declared is not None else None
@@ -351,12 +339,10 @@ class DeadCode:
             statement: Item | None = item
             while statement is not None and statement.kind not in _STATEMENTS:
                 statement = statement.parent
-            if statement is None:
+            if statement is None or statement.is_dropped or statement.parent is None:
                 continue
             parts = [child for child in statement.named if child.kind in (*_BINDINGS, "assignment_expression")]
-            if statement is not item and len(parts) > 1:
-                continue
-            if not statement.is_dropped and statement.parent is not None and statement.parent.kind in _HOLDERS:
+            if (statement is item or len(parts) < 2) and statement.parent.kind in _HOLDERS:
                 statement.drop()
                 dropped = True
         return dropped
@@ -367,13 +353,10 @@ def _is_short(item: Item) -> bool:
 
 
 def _number(text: str) -> int | float | None:
-    try:
-        return int(text, 0) if len(text) < 40 else None
-    except ValueError:
-        try:
-            return float(text) if len(text) < 40 else None
-        except ValueError:
-            return None
+    for read in (partial(int, base=0), float) if len(text) < 40 else ():
+        with suppress(ValueError):
+            return read(text)
+    return None
 
 
 _LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")

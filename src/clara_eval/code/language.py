@@ -1,12 +1,27 @@
-"""Tell the language of a text: by the poster's hint, by the text, by what the submitter claims."""
+"""Words of each language and its syntax tree, and how to tell a text's language: by a hint, by the text, by a claim."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib import resources
+from typing import Any
 
-from clara_eval.code.vocabulary import VOCABULARY
 from clara_eval.core.syntax import parse
 
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+VOCABULARY: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text("utf-8"))
+for _table in (VOCABULARY["library"], VOCABULARY["roles"]):
+    _table |= dict.fromkeys(("typescript", "tsx"), _table["javascript"])
+NODES = {name: words(text) for name, text in VOCABULARY["nodes"].items()}
+"""Node types of all grammars together, by what they are."""
+STRINGS = NODES["strings"]
+LIBRARY = {name: words(text) for name, text in VOCABULARY["library"].items()}
+"""What stays when a programmer's own names are replaced, by language."""
 _COMPILED: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]] = {
     name: tuple((tuple(needed.split()), re.compile(sign, re.MULTILINE)) for needed, sign in signs)
     for name, signs in VOCABULARY["signs"].items()
@@ -41,14 +56,11 @@ def guess_language(text: str) -> str | None:
     step = max(_LOOKED_AT, (len(text) - _LOOKED_AT) // (_PLACES - 1) + 1)
     places = [text[start : start + _LOOKED_AT] for start in range(0, len(text), step)]
     guesses = [guess for guess in dict.fromkeys(map(_guess, places)) if guess is not None]
-    return guesses[0] if len(guesses) == 1 else _parsed_best(text, guesses)
-
-
-def _parsed_best(text: str, guesses: list[str]) -> str | None:
-    source = text.encode("utf-8", "replace")
-    trees = {name: parse(source, name) for name in guesses}
+    if len(guesses) < 2:
+        return next(iter(guesses), None)
+    trees = {name: parse(text.encode("utf-8", "replace"), name) for name in guesses}
     errors = {name: tree.errors for name, tree in trees.items() if tree is not None}
-    return min(errors, key=lambda name: errors[name]) if errors else next(iter(guesses), None)
+    return min(errors, key=lambda name: errors[name]) if errors else guesses[0]
 
 
 def _guess(head: str) -> str | None:
@@ -74,8 +86,7 @@ def _shows(head: str, name: str, number: int) -> bool:
 def choose_language(text: str, *, hint: str | None, uri: str, media_type: str) -> str | None:
     if hint:
         return language_name(hint)
-    guessed = guess_language(text)
-    if guessed:
+    if guessed := guess_language(text):
         return guessed
     ending = re.search(r"\.(py|mjs|jsx?|tsx?|sol|rs|go)$", uri.split("?", 1)[0].split("#", 1)[0].lower())
     if ending and not uri.startswith("data:"):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from clara_eval.code.dead_code import COMMENTS, DeadCode, Item, inside
+from clara_eval.code.language import LIBRARY, STRINGS
 from clara_eval.code.reach import drop_unreached
 from clara_eval.code.structure import read_structure
-from clara_eval.code.vocabulary import LIBRARY, STRINGS
 from clara_eval.core.syntax import edited, parse
 
 _NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
@@ -50,17 +50,8 @@ def live_text(text: str, language: str) -> str:
     """Blank the statements that do nothing; the text as it is if there is no syntax tree."""
     source = text.encode("utf-8", "replace")
     code = DeadCode.of(source, language, frozenset())
-    return edited(source, ((item.start, item.end, " ") for item in _dropped(code.root))) if code else text
-
-
-def _dropped(root: Item) -> Iterator[Item]:
-    waiting = [root]
-    while waiting:
-        item = waiting.pop()
-        if item.is_dropped:
-            yield item
-        else:
-            waiting.extend(item.children)
+    dropped = (one for item in inside(code.root) for one in item.children if one.is_dropped) if code else ()
+    return edited(source, ((one.start, one.end, " ") for one in dropped)) if code else text
 
 
 class _Writer:
@@ -104,32 +95,23 @@ class _Writer:
         return self._new[name]
 
     def _pieces(self) -> Iterator[str]:
-        position = 0
+        position, is_python = 0, self._code.language == "python"
         waiting = [self._code.root]
         while waiting:
             item = waiting.pop()
             if item.start < position:
                 continue
-            is_whole = item.is_dropped or item.kind in STRINGS or item.kind in COMMENTS or not item.children
-            if not is_whole and not self._is_emptied(item):
+            if is_python and item.kind == "block" and item.children and not item.is_dropped and not item.named:
+                item.drop("pass")  # it has lost all of its statements
+            if item.children and not item.is_dropped and item.kind not in STRINGS and item.kind not in COMMENTS:
                 waiting.extend(reversed(item.children))
                 continue
-            yield self._space(position, item.start)
+            # Layout between two tokens; what else the parser skipped is left out.
+            between = self._code.source[position : item.start].decode("utf-8", "replace")
+            yield between if between.isspace() else "".join(char for char in between if char in " \t\n")
             yield self._leaf(item)
             position = item.end
         yield "\n"
-
-    def _is_emptied(self, item: Item) -> bool:
-        """A Python block that has lost all of its statements; it is marked so that `pass` stands there."""
-        if self._code.language != "python" or item.kind != "block" or item.named:
-            return False
-        item.drop("pass")
-        return True
-
-    def _space(self, start: int, end: int) -> str:
-        """Layout between two tokens; whatever else the parser skipped is left out."""
-        between = self._code.text_between(start, end)
-        return between if between.isspace() else "".join(char for char in between if char in " \t\n")
 
     def _leaf(self, item: Item) -> str:
         if item.is_dropped:
@@ -139,8 +121,7 @@ class _Writer:
         text = self._code.text(item)
         if item.kind in STRINGS:
             return f'"{self._neutral(text, "s")}"' if text.strip("\"'`") else '""'
-        if not _WORD.search(text) or (not item.is_named and text.strip() == item.kind.strip()):
-            return text
-        if _NUMBER.fullmatch(text):
+        is_keyword = not item.is_named and text.strip() == item.kind.strip()
+        if is_keyword or not _WORD.search(text) or _NUMBER.fullmatch(text):
             return text
         return self._neutral(text, "v") if "\n" not in text else ""

@@ -5,16 +5,13 @@ If the task names nothing of it, the interface is what is exported or public, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clara_eval.code.dead_code import DeadCode, Item, inside
-from clara_eval.code.vocabulary import NODES, words
+from clara_eval.code.language import NODES, words
 
-_FUNCTIONS = NODES["functions"]
-_CLASSES = NODES["classes"]
-_VALUES = NODES["values"]
-_IMPORTS = NODES["imports"]
+_FUNCTIONS, _CLASSES, _VALUES, _IMPORTS = (NODES[kind] for kind in ("functions", "classes", "values", "imports"))
 _WRAPPERS = words("decorated_definition export_statement")
 _ALWAYS = words("constructor_definition fallback_receive_definition using_directive package_clause impl_item")
 _SPECIAL = words("constructor setUp setUpClass tearDown beforeEach afterEach init main")
@@ -23,11 +20,9 @@ _NAMES = NODES["used_names"]
 _TOP = words("module program source_file")
 _BASES = words("argument_list class_heritage inheritance_specifier extends_clause implements_clause")
 _BODIES = words("block statement_block function_body block_statement module program statement_list")
-_TEST_CALLS = words("it test")
-_TEST_GROUPS = words("describe suite context")
+_HOLDERS = words("with_statement if_statement")
+_TEST_CALLS = dict.fromkeys(("it", "test"), "function") | dict.fromkeys(("describe", "suite", "context"), "class")
 _LONGEST_TEST = 16_000
-_HALF = 2
-"""Of several parts that nothing ties together, those at least half as large as the largest are the work."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,11 +43,20 @@ class ReachUnit:
     """Names that its own text refers to, without what is defined inside it."""
     bases: frozenset[str] = frozenset()
     parts: list[ReachUnit] = field(default_factory=list)
-    has_wanted_part: bool | None = None
+    has_wanted_part: bool = False
 
     @property
     def size(self) -> int:
         return self.item.end - self.item.start
+
+    @property
+    def all_uses(self) -> set[str]:
+        """Also those of what is defined inside it."""
+        found, waiting = set(self.uses), [*self.parts]
+        for one in waiting:
+            found |= one.uses
+            waiting += one.parts
+        return found
 
 
 def drop_unreached(code: DeadCode, wanted: frozenset[str]) -> frozenset[str]:
@@ -75,6 +79,8 @@ class _Program:
         for unit in self.units:
             for name in unit.names:
                 self._by_name.setdefault(name, []).append(unit)
+            if unit.parent is not None and unit.names & wanted and not unit.is_test:
+                unit.parent.has_wanted_part = True
         self._used: set[str] = set()
         """Names that reached code refers to, and names of what is reached."""
         self._waiting: list[ReachUnit] = []
@@ -93,19 +99,21 @@ class _Program:
             for name in new:
                 for other in self._by_name.get(name, ()):
                     self._try(other)
-            if unit.is_root:
-                self._mark_bases(unit)
+            bases = [base for name in unit.bases for base in self._by_name.get(name, ())] if unit.is_root else []
+            for base in bases:
+                if base.kind == "class" and base.parent is None and not base.is_root:
+                    base.is_root, base.is_reached = True, True
+                    self._waiting.append(base)
             for part in unit.parts:
                 self._try(part)
 
     def keep_tests(self) -> None:
         reached = {name for unit in self.units if unit.is_reached and unit.kind != "import" for name in unit.names}
         for unit in self.units:
-            if unit.is_test and self._asserts(unit, reached | self._wanted):
-                around: ReachUnit | None = unit
-                while around is not None:
-                    around.is_reached = True
-                    around = around.parent
+            around = unit if unit.is_test and self._asserts(unit, reached | self._wanted) else None
+            while around is not None:
+                around.is_reached = True
+                around = around.parent
         used = {name for unit in self.units if unit.is_reached for name in unit.uses}
         for unit in self.units:
             if unit.kind == "import" and unit.names & used:
@@ -114,9 +122,7 @@ class _Program:
     def _roots(self) -> list[ReachUnit]:
         defined = [u for u in self._top if u.kind in ("function", "class", "value") and not u.is_test]
         named = [u for u in defined if u.names & self._wanted and (u.kind != "value" or _is_code(u, _FUNCTION_VALUES))]
-        if not named:
-            named = [unit for unit in defined if self._has_wanted_part(unit)]
-        if named:
+        if named := named or [unit for unit in defined if unit.has_wanted_part]:
             return named
         for unit in self._top:
             if unit.kind == "statement" and not unit.is_test:
@@ -127,8 +133,8 @@ class _Program:
         groups = _groups(defined)
         sizes = [sum(unit.size for unit in group) for group in groups]
         exported = any(unit.is_exported for unit in defined)
-        run = {name for unit in self._top if unit.kind == "statement" for name in _all_uses(unit)}
-        least = max(sizes, default=0) / _HALF
+        run = {name for unit in self._top if unit.kind == "statement" for name in unit.all_uses}
+        least = max(sizes, default=0) / 2  # of several parts that nothing ties together, smaller ones are not the work
         for group, size in zip(groups, sizes, strict=True):
             if size < least and not any(unit.names & run for unit in group):
                 continue
@@ -139,13 +145,6 @@ class _Program:
         if not unit.is_reached:
             unit.is_reached = True
             self._waiting.append(unit)
-
-    def _mark_bases(self, unit: ReachUnit) -> None:
-        for name in unit.bases:
-            for base in self._by_name.get(name, ()):
-                if base.kind == "class" and base.parent is None and not base.is_root:
-                    base.is_root, base.is_reached = True, True
-                    self._waiting.append(base)
 
     def _try(self, unit: ReachUnit) -> None:
         if not unit.is_reached and self._is_called(unit):
@@ -159,14 +158,11 @@ class _Program:
             return True
         if unit.item.kind in _ALWAYS or unit.kind == "import":
             return not unit.names
-        if unit.kind == "statement":
-            # It runs, but belongs to the work only if it makes something that is used.
+        # A statement runs, but belongs to the work only if it makes something that is used.
+        if unit.kind == "statement" or around is None:
             return False
-        if around is None:
-            return False
-        return bool(unit.names & (self._wanted | _SPECIAL)) or (
-            around.kind == "class" and self._is_interface(unit, around)
-        )
+        is_asked = bool(unit.names & (self._wanted | _SPECIAL))
+        return is_asked or (around.kind == "class" and self._is_interface(unit, around))
 
     def _is_interface(self, unit: ReachUnit, around: ReachUnit) -> bool:
         if any(name in self._code.library and (name.startswith("__") or around.bases) for name in unit.names):
@@ -174,29 +170,20 @@ class _Program:
         if not around.is_root or not unit.is_public or unit.kind != "function":
             return False
         # Anybody can call a public function of a contract; of a class only what was asked for counts.
-        return self._code.language == "solidity" or not self._has_wanted_part(around)
-
-    def _has_wanted_part(self, unit: ReachUnit) -> bool:
-        if unit.has_wanted_part is None:
-            unit.has_wanted_part = any(part.names & self._wanted and not part.is_test for part in unit.parts)
-        return unit.has_wanted_part
+        return self._code.language == "solidity" or not around.has_wanted_part
 
     def _asserts(self, test: ReachUnit, reached: set[str]) -> bool:
         """Whether a test can fail because of what code that is reached does; a very long one is not looked at."""
         if test.size > _LONGEST_TEST:
             return False
         code, live = self._code, set(reached)
-        bindings = [one for one in inside(test.item) if one.at("left") or one.at("name") or one.at("pattern")]
+        bindings = [one.binding() for one in inside(test.item)]
         for _ in range(3):
-            for one in bindings:
-                value = one.at("right") or one.at("value")
-                target = one.at("left") or one.at("name") or one.at("pattern")
+            for target, value in bindings:
                 if value is not None and target is not None and code.own_names(value) & live:
                     live |= code.own_names(target)
-        for one in inside(test.item):
-            if code.is_check(one) and not code.is_idle_check(one) and code.own_names(_around(one)) & live:
-                return True
-        return False
+        checks = (one for one in inside(test.item) if code.is_check(one) and not code.is_idle_check(one))
+        return any(code.own_names(_around(one)) & live for one in checks)
 
 
 def _around(check: Item) -> Item:
@@ -204,10 +191,10 @@ def _around(check: Item) -> Item:
     item = check
     while item.parent is not None and item.parent.kind not in _BODIES:
         item = item.parent
-        if item.kind in ("with_statement", "if_statement"):
+        if item.kind in _HOLDERS:
             return item
     holder = item.parent.parent if item.parent is not None else None
-    return holder if holder is not None and holder.kind in ("if_statement", "with_statement") else item
+    return holder if holder is not None and holder.kind in _HOLDERS else item
 
 
 _FUNCTION_VALUES = words("arrow_function function_expression generator_function class lambda")
@@ -218,61 +205,46 @@ def _is_code(unit: ReachUnit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
     return any(one.kind in kinds for one in inside(unit.item))
 
 
-def _groups(units: Iterable[ReachUnit]) -> list[list[ReachUnit]]:
+def _groups(units: list[ReachUnit]) -> list[list[ReachUnit]]:
     """Definitions that refer to each other, directly or through others."""
-    held = list(units)
-    by_name = {name: n for n, unit in enumerate(held) for name in unit.names}
-    leader = list(range(len(held)))
+    by_name = {name: n for n, unit in enumerate(units) for name in unit.names}
+    leader = list(range(len(units)))
 
     def top(n: int) -> int:
         while leader[n] != n:
             leader[n] = n = leader[leader[n]]
         return n
 
-    for n, unit in enumerate(held):
-        for name in _all_uses(unit) | unit.names:
-            if name in by_name:
-                leader[top(n)] = top(by_name[name])
+    for n, unit in enumerate(units):
+        for name in (unit.all_uses | unit.names) & by_name.keys():
+            leader[top(n)] = top(by_name[name])
     found: dict[int, list[ReachUnit]] = {}
-    for n, unit in enumerate(held):
+    for n, unit in enumerate(units):
         found.setdefault(top(n), []).append(unit)
     return list(found.values())
-
-
-def _all_uses(unit: ReachUnit) -> set[str]:
-    found, waiting = set[str](), [unit]
-    while waiting:
-        one = waiting.pop()
-        found |= one.uses
-        waiting += one.parts
-    return found
 
 
 class _Reader:
     def __init__(self, code: DeadCode) -> None:
         self._root, self._code, self._language = code.root, code, code.language
         self._exports = self._exported_names()
-        self._after_test_attribute = set(self._marked_tests()) if code.language == "rust" else set()
-
-    def _marked_tests(self) -> Iterator[Item]:
-        for item in inside(self._root):
+        self._marked_tests = set[Item]()
+        """What stands after an attribute of Rust that says so."""
+        for item in inside(self._root) if code.language == "rust" else ():
             marked = False
             for child in item.named:
-                if child.kind == "attribute_item":
-                    marked = marked or "test" in self._code.head(child, 80)
-                else:
-                    if marked:
-                        yield child
-                    marked = False
+                is_attribute = child.kind == "attribute_item"
+                if marked and not is_attribute:
+                    self._marked_tests.add(child)
+                marked = is_attribute and (marked or "test" in code.text(child, 80))
 
     def units(self) -> Iterator[ReachUnit]:
         waiting: list[tuple[Item, ReachUnit | None]] = [(child, None) for child in reversed(self._root.children)]
         while waiting:
             item, around = waiting.pop()
-            if item.is_dropped:
-                continue
             if item.kind in _NEVER:
                 item.drop()
+            if item.is_dropped:
                 continue
             unit = self._unit(item, around)
             if unit is not None:
@@ -296,15 +268,16 @@ class _Reader:
             return self._defined(item, inner, around)
         if test := self._test_call(item):
             return ReachUnit(item, test, frozenset(), around, is_test=test == "function")
-        if inner.kind in _VALUES and (at_top or (around is not None and around.kind == "class")):
-            if around is not None and around.kind == "class" and inner.kind not in _VALUES - {"lexical_declaration"}:
+        in_class = around is not None and around.kind == "class"
+        if inner.kind in _VALUES and (at_top or in_class):
+            if in_class and inner.kind == "lexical_declaration":
                 return None
             names = self._bound(inner)
             return ReachUnit(item, "value", names, around, is_exported=self._is_exported(item, names))
         if at_top and item.is_named:
             if self._language == "python" and (names := self._assigned(item)):
                 return ReachUnit(item, "value", names, around)
-            is_export = item.kind == "export_statement" or "exports" in self._code.head(item, 40)
+            is_export = item.kind == "export_statement" or "exports" in self._code.text(item, 40)
             names = self._written(item)
             return ReachUnit(item, "statement", names | (self._exports if is_export else frozenset()), around)
         return None
@@ -314,42 +287,30 @@ class _Reader:
         names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
         kind = "function" if inner.kind in _FUNCTIONS else "class"
         bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
-        return ReachUnit(
-            item,
-            kind,
-            names,
-            around,
-            is_exported=self._is_exported(item, names),
-            is_test=kind == "function" and self._is_test(item, names),
-            is_public=self._is_public(inner, names),
-            uses=set(bases),
-            bases=bases,
+        is_test = item in self._marked_tests or any(name.startswith(_TESTS.get(self._language, ())) for name in names)
+        unit = ReachUnit(
+            item, kind, names, around, is_test=kind == "function" and is_test, uses=set(bases), bases=bases
         )
-
-    def _is_test(self, item: Item, names: frozenset[str]) -> bool:
-        starts = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
-        is_named = any(name.startswith(starts.get(self._language, ())) for name in names)
-        return is_named or item in self._after_test_attribute
+        unit.is_exported, unit.is_public = self._is_exported(item, names), self._is_public(inner, names)
+        return unit
 
     def _test_call(self, item: Item) -> str:
         """A test, or a group of them, as scripts write them; empty for anything else."""
         if item.kind != "expression_statement" or not item.named or self._language not in _SCRIPTS:
             return ""
         called = item.named[0].at("function") if item.named[0].kind == "call_expression" else None
-        name = self._code.head(called, 40).partition(".")[0] if called is not None else ""
-        return "function" if name in _TEST_CALLS else "class" if name in _TEST_GROUPS else ""
+        return _TEST_CALLS.get(self._code.text(called, 40).partition(".")[0], "") if called is not None else ""
 
     def _is_public(self, inner: Item, names: frozenset[str]) -> bool:
         if self._language == "python":
             return not any(name.startswith("_") for name in names)
-        head = self._code.head(inner, 600).partition("{")[0].split()
+        head = self._code.text(inner, 600).partition("{")[0].split()
         if self._language == "solidity":
             return inner.kind in _CLASSES or "external" in head or "public" in head
         if self._language == "go":
             return any(name[:1].isupper() for name in names)
-        return not {"private", "protected"} & set(head) and not any(
-            c.kind.startswith("private_") for c in inner.children
-        )
+        is_hidden = any(child.kind.startswith("private_") for child in inner.children)
+        return not is_hidden and not {"private", "protected"} & set(head)
 
     def _is_exported(self, item: Item, names: frozenset[str]) -> bool:
         return item.kind == "export_statement" or bool(names & self._exports)
@@ -357,11 +318,10 @@ class _Reader:
     def _exported_names(self) -> frozenset[str]:
         if self._language not in _SCRIPTS:
             return frozenset()
-        found: set[str] = set()
+        found = set[str]()
         for item in self._root.children:
-            text = self._code.head(item, 40)
-            if (item.kind == "export_statement" and item.at("declaration") is None) or "exports" in text:
-                found |= self._names_in(item)
+            is_list = item.kind == "export_statement" and item.at("declaration") is None
+            found |= self._names_in(item) if is_list or "exports" in self._code.text(item, 40) else set()
         return frozenset(found - {"module", "exports"})
 
     def _names_in(self, item: Item) -> frozenset[str]:
@@ -379,45 +339,39 @@ class _Reader:
         """Names that a plain assignment binds."""
         held = item.named[0] if item.kind == "expression_statement" and len(item.named) == 1 else None
         left = held.at("left") if held is not None and held.kind == "assignment" else None
-        plain = left is not None and left.kind in ("identifier", "pattern_list", "tuple_pattern")
-        return self._names_in(left) if left is not None and plain else frozenset()
+        is_plain = left is not None and left.kind in ("identifier", "pattern_list", "tuple_pattern")
+        return self._names_in(left) if left is not None and is_plain else frozenset()
 
     def _written(self, item: Item) -> frozenset[str]:
         """Names whose value a statement sets or changes: targets of assignments, and what methods are called on."""
         found: set[str] = set()
         for one in inside(item):
+            target = None
             if one.kind in ("assignment", "augmented_assignment", "assignment_expression"):
                 target = one.at("left")
-            elif one.kind in ("call", "call_expression"):
-                target = one.at("function")
-                target = target if target is not None and target.kind in ("attribute", "member_expression") else None
-            else:
-                continue
-            if target is not None:
-                first = next((leaf for leaf in inside(target) if leaf.kind in _NAMES), None)
-                found |= {self._code.text(first)} if first is not None else set()
+            elif one.kind in ("call", "call_expression") and (called := one.at("function")) is not None:
+                target = called if called.kind in ("attribute", "member_expression") else None
+            leaves = inside(target) if target is not None else ()
+            if (first := next((leaf for leaf in leaves if leaf.kind in _NAMES), None)) is not None:
+                found.add(self._code.text(first))
         return frozenset(found - self._code.library)
 
 
+_TESTS = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
 _SCRIPTS = ("javascript", "typescript", "tsx")
+_LABELLING = _FUNCTIONS | _CLASSES | words("keyword_argument call_struct_argument")
 _DECLARED = _VALUES | words("variable_declarator const_spec var_spec type_spec")
 
 
 def _definition(item: Item) -> Item:
     """What a decorator or an export stands around."""
-    while item.kind in _WRAPPERS:
-        inner = item.at("definition") or item.at("declaration")
-        if inner is None:
-            break
+    while item.kind in _WRAPPERS and (inner := item.at("definition") or item.at("declaration")) is not None:
         item = inner
     return item
 
 
 def _is_label(item: Item) -> bool:
     """A name that only labels something: of an argument, of a key, or of what is defined here."""
-    around = item.parent
-    if around is None:
-        return False
-    if item.field == "key" or (item.field == "name" and around.kind in ("keyword_argument", "call_struct_argument")):
-        return True
-    return item.field == "name" and (around.kind in _FUNCTIONS or around.kind in _CLASSES)
+    if item.parent is None or item.field != "name":
+        return item.parent is not None and item.field == "key"
+    return item.parent.kind in _LABELLING

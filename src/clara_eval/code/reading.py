@@ -5,7 +5,6 @@ Invariant: time and memory are linear in the text, however deep it is nested.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,14 +13,12 @@ from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from clara_eval.code.language import NODES, STRINGS, VOCABULARY, words
 from clara_eval.code.structure import Structure, read_structure
-from clara_eval.code.vocabulary import NODES, STRINGS, VOCABULARY, words
 from clara_eval.core.syntax import Parsed, load_language, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-    from clara_eval.core.syntax import Parsed
 
 MOST_LEAVES = 40
 """A larger expression is taken in pieces, so that one changed constant does not hide a whole table."""
@@ -35,14 +32,12 @@ class Shape(NamedTuple):
     leaves: int
 
 
-_SPLICED = NODES["spliced"]
-"""Nodes that only hold others: their parts belong to the node around them."""
+_SPLICE = "…"
+"""The label of nodes that only hold others: their parts belong to the node around them."""
 _LABEL_OF = {name: label for label, names in VOCABULARY["labels"].items() for name in names.split()}
 """The label of a node's shape, common to all languages."""
-_SKIPPED = NODES["skipped"]
-_BLOCKS = NODES["blocks"]
-_PARTS = NODES["parts"]
-_NUMBERS = NODES["numbers"]
+_LABEL_OF |= dict.fromkeys(NODES["spliced"], _SPLICE)
+_SKIPPED, _BLOCKS, _PARTS, _NUMBERS = (NODES[kind] for kind in ("skipped", "blocks", "parts", "numbers"))
 _CONSTANTS = {
     "true": "true", "false": "false", "yul_boolean": "true", "boolean_literal": "bool",
     "none": "null", "null": "null", "nil": "null", "undefined": "null",
@@ -134,7 +129,7 @@ def _joined(kind: _Kind, operator: str, texts: list[str]) -> str:
     else:
         text = _assignment(label, operator, texts)
     if len(text) > _LONGEST_SHAPE:
-        text = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        text = blake2b(text.encode(), digest_size=12).hexdigest()
     return text
 
 
@@ -171,8 +166,6 @@ def _string(raw: bytes) -> str:
     return "s" if text.isidentifier() or not text else '"' + " ".join(text.split()) + '"'
 
 
-_A_NAME = "n"
-_SPLICE = "…"
 _KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
 _Open: TypeAlias = "tuple[_Kind, Iterator[Node], str, list[str], list[int]]"
 
@@ -187,12 +180,11 @@ def _kinds(language: str) -> tuple[_Kind, ...]:
 
 
 def _kind(name: str, *, is_named: bool) -> _Kind:
-    role, label = _role(name, is_named=is_named)
-    is_unit = name.endswith(("_statement", "_definition", "_declaration", "_item")) or name in _PARTS
+    role, label = _role(name) if is_named else (_TOKEN, name)
     return _Kind(
         role,
         label,
-        is_unit=is_unit,
+        is_unit=name.endswith(("_statement", "_definition", "_declaration", "_item")) or name in _PARTS,
         is_block=name in _BLOCKS,
         has_operator=role == _OPEN and label in _OPERATED,
         is_spliced=label == _SPLICE,
@@ -200,35 +192,17 @@ def _kind(name: str, *, is_named: bool) -> _Kind:
     )
 
 
-def _role(name: str, *, is_named: bool) -> tuple[int, str]:
-    if not is_named:
-        return _TOKEN, name
-    if name in _SKIPPED:
-        return _SKIP, ""
-    if name in STRINGS:
-        return _STRING, ""
-    if name in _NUMBERS:
-        return _NUMBER, ""
-    if name in _CONSTANTS:
-        return _WORD, _CONSTANTS[name]
-    if name.endswith("identifier") and name != "scoped_identifier":
-        return _WORD, _A_NAME
-    if name in _NAMES:
-        return _WORD, _A_NAME
-    return _OPEN, _SPLICE if name in _SPLICED else _LABEL_OF.get(name, name)
+def _role(name: str) -> tuple[int, str]:
+    for role, names in ((_SKIP, _SKIPPED), (_STRING, STRINGS), (_NUMBER, _NUMBERS)):
+        if name in names:
+            return role, ""
+    is_name = (name.endswith("identifier") and name != "scoped_identifier") or name in _NAMES
+    if name in _CONSTANTS or is_name:
+        return _WORD, _CONSTANTS.get(name, "n")
+    return _OPEN, _LABEL_OF.get(name, name)
 
 
-_BROKEN = _Kind(
-    _OPEN,
-    "",
-    is_unit=False,
-    is_block=True,
-    has_operator=False,
-    is_spliced=False,
-    keeps_label=False,
-)
-
-
+_BROKEN = _kind("", is_named=True)._replace(is_block=True)
 _MOST_PARTS = 100_000
 """Functions, comments and strings that are held of late, and texts."""
 
@@ -280,12 +254,12 @@ def shapes_in(source: bytes, language: str) -> list[Shape]:
 
 
 def _read(source: bytes, language: str, parsed: Parsed | None) -> Code | None:
-    found = read_structure(parsed) if parsed else None
-    code = None
-    if parsed and found:
+    code, parts = None, 1
+    if parsed is not None:
+        found = read_structure(parsed)
         code = Code(parsed.errors, replace(found, names=set()), len(found.names))
-    parts = len(found.functions) + len(found.comments) + len(found.strings) if found else 0
-    _READ.put(_key(source, language), code, 1 + parts)
+        parts += len(found.functions) + len(found.comments) + len(found.strings)
+    _READ.put(_key(source, language), code, parts)
     return code
 
 

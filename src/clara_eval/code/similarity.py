@@ -17,18 +17,15 @@ import numpy.typing as npt
 from clara_eval.code.language import guess_language
 from clara_eval.code.neutral import live_text
 from clara_eval.code.reading import Shape, shapes_in
-from clara_eval.code.tokens import NO_HASHES, READ_AS_CODE, Coded, Hashes, keyed, token_stream
+from clara_eval.code.tokens import NO_HASHES, ODD, READ_AS_CODE, Coded, Hashes, Ints, keyed, token_stream
 
 LARGEST = 1024
 """Features of one entry that are compared: shares are then right to about 3 percentage points (1/√1024)."""
 _LEVELS = 24
 """Halvings of the sample that are possible: 2^24 features are more than an entry can have."""
 _BOUNDS = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(_LEVELS)], dtype=np.uint64)
-_AT_ONCE = 4_000_000
-"""Shared features counted in one go: about 100 MB, however alike the entries are."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(31)
-Ints = npt.NDArray[np.int64]
+_NO_INTS: Ints = np.empty(0, dtype=np.int64)
 Bools = npt.NDArray[np.bool_]
 
 
@@ -65,7 +62,7 @@ def _numbered(hashes: Hashes) -> Hashes:
     places = np.arange(len(hashes))
     is_first = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
     times = (places - np.maximum.accumulate(np.where(is_first, places, 0))).astype(np.uint64)
-    mixed = (hashes + times * _MIX) * _MIX
+    mixed = (hashes + times * ODD) * ODD
     return np.where(is_first, hashes, mixed ^ (mixed >> _SHIFT))
 
 
@@ -81,63 +78,40 @@ class Shared:
 
 
 def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
-    """For each set what it shares with every earlier one, through an inverted index."""
+    """For each set what it shares with every earlier one; features of one set alone are not looked at."""
     level = np.array([one.level for one in sets], dtype=np.int64)
     levels = 1 + max(level.tolist(), default=0)
     sizes = np.array([np.searchsorted(one.hashes, _BOUNDS[:levels], side="right") for one in sets], dtype=np.int64)
-    owners, start, before, ends = _index(sets)
+    feature, owner = _features(sets)
+    is_shared = np.bincount(feature)[feature] > 1
+    feature, owner = feature[is_shared], owner[is_shared]
+    weights = np.concatenate([_NO_INTS, *(one.weights for one in sets)])[is_shared]
+    own = np.zeros(1 + feature.max(initial=0), dtype=np.int64)
     for later in range(len(sets)):
-        mine = slice(ends[later], ends[later + 1])
-        common, weight = _counted(owners, start[mine], before[mine], sets[later].weights, later)
+        start, end = np.searchsorted(owner, [later, later + 1])
+        own[feature[start:end]] = weights[start:end]
+        found = own[feature[:start]]
+        own[feature[start:end]] = 0
+        common = np.bincount(owner[:start][found > 0], minlength=later)
+        weight = np.bincount(owner[:start], weights=found, minlength=later).astype(np.int64)
         pair = np.maximum(level[:later], level[later])
-        theirs, own = sizes[np.arange(later), pair], sizes[later, pair] if later else np.zeros(0, dtype=np.int64)
-        yield Shared(common / np.maximum(theirs, 1), common / np.maximum(own, 1), weight << pair)
+        theirs, mine = sizes[np.arange(later), pair], sizes[later, pair]
+        yield Shared(common / np.maximum(theirs, 1), common / np.maximum(mine, 1), weight << pair)
 
 
 def common_features(sets: Sequence[FeatureSet], group: Ints, least: int) -> list[Bools]:
     """For each set, which of its features at least so many groups other than its own hold."""
-    everything = np.concatenate([*(one.hashes for one in sets), NO_HASHES])
-    lengths = [len(one.hashes) for one in sets]
-    owner = np.repeat(group, lengths)
-    order = np.lexsort((owner, everything))
-    is_new = np.append(True, everything[order][1:] != everything[order][:-1])[: len(order)]
-    is_run = is_new | np.append(True, owner[order][1:] != owner[order][:-1])[: len(order)]
-    feature = np.cumsum(is_new) - 1
-    groups = np.bincount(feature[is_run]) if len(order) else np.zeros(0, dtype=np.int64)
-    is_common = np.empty(len(order), dtype=bool)
-    is_common[order] = groups[feature] - 1 >= least
-    return np.split(is_common, np.cumsum(lengths)[:-1]) if sets else []
+    feature, owner = _features(sets)
+    groups = 1 + group.max(initial=0)
+    held = np.unique(feature * groups + group[owner]) // groups
+    is_common = np.bincount(held)[feature] > least
+    return np.split(is_common, np.cumsum([len(one.hashes) for one in sets])[:-1]) if sets else []
 
 
-def _index(sets: Sequence[FeatureSet]) -> tuple[Ints, Ints, Ints, Ints]:
-    """The owners of each feature, feature after feature; of each set's features where their owners begin, and how many
-    of them are earlier; where each set's features begin.
-    """
-    lengths = [len(one.hashes) for one in sets]
-    everything = np.concatenate([*(one.hashes for one in sets), NO_HASHES])
-    by_feature = np.argsort(everything, kind="stable")
-    features = everything[by_feature]
-    first = np.searchsorted(features, features)
-    start, before = np.empty(len(features), dtype=np.int64), np.empty(len(features), dtype=np.int64)
-    start[by_feature], before[by_feature] = first, np.arange(len(features)) - first
-    owners = np.repeat(np.arange(len(sets)), lengths)[by_feature]
-    return owners, start, before, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-
-
-def _counted(owners: Ints, start: Ints, before: Ints, weights: Ints, later: int) -> tuple[Ints, Ints]:
-    """Number and weight of the features that each earlier set holds too.
-
-    From `start` on, `before` owners of each feature are earlier.
-    """
-    common, weight, total = np.zeros(later, dtype=np.int64), np.zeros(later), int(before.sum())
-    size = max(1, -(-len(before) // (1 + total // _AT_ONCE)))
-    for part in [slice(place, place + size) for place in range(0, len(before) if total else 0, size)]:
-        ahead = before[part]
-        jumps = np.repeat(start[part] - (np.cumsum(ahead) - ahead), ahead)
-        earlier = owners[jumps + np.arange(len(jumps))]
-        common += np.bincount(earlier, minlength=later)
-        weight += np.bincount(earlier, weights=np.repeat(weights[part], ahead), minlength=later)
-    return common, weight.astype(np.int64)
+def _features(sets: Sequence[FeatureSet]) -> tuple[Ints, Ints]:
+    """All features of all sets, numbered, each with the number of its set."""
+    _, feature = np.unique(np.concatenate([NO_HASHES, *(one.hashes for one in sets)]), return_inverse=True)
+    return feature, np.repeat(np.arange(len(sets)), [len(one.hashes) for one in sets])
 
 
 MIN_SHARE = 0.75
@@ -174,7 +148,7 @@ PROSE = Measure("tokens", 40)
 RENAMED = Measure("renamed", 100)
 """Windows of tokens without chosen names, a dozen lines. Honest ring buffers share 74 %."""
 RUNNING = Measure("renamed", 100)
-"""The windows of `RENAMED` without statements that do nothing; of small works alone, see `_Print`."""
+"""The windows of `RENAMED` without statements that do nothing; of small works alone, see `_Given`."""
 STATEMENTS = Measure("statements", 64)
 """Statements without names, in any order, each as heavy as its leaves. Honest entries share 85 % of 60 leaves."""
 MINIFIED = Measure("minified", 20)
@@ -210,101 +184,25 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
     `template` is the problem statement. `key` must be unknown to the authors, so that none can deceive the sample.
     """
     given = _Given(template, key)
-    return _compare([_Print.of(work, given) for work in works])
-
-
-class _Given:
-    """The features of the problem statement: as a whole, and of each fenced block of code in it."""
-
-    def __init__(self, template: str, key: bytes) -> None:
-        self.key = hashlib.blake2b(key, digest_size=32).digest()
-        self._parts = [part for part in (template, *template.split("```")[1::2]) if part.strip()]
-        coded = [Coded.of(token_stream(part), self.key) for part in self._parts]
-        self.words = np.concatenate([NO_HASHES, *(one.windows(TOKENS_WIDTH) for one in coded)])
-        self.renamed = np.concatenate([NO_HASHES, *(one.abstract_windows(RENAMED_WIDTH) for one in coded)])
-        self.properties = np.concatenate([NO_HASHES, *(one.kept_windows(PROPERTIES_WIDTH) for one in coded)])
-        self._statements: dict[str, Hashes] = {}
-
-    def statements(self, language: str) -> Hashes:
-        if language not in self._statements:
-            found = [_statements(_without_info(part), language) for part in self._parts]
-            hashes = [self.hashed(shapes) for shapes in found]
-            self._statements[language] = np.concatenate([NO_HASHES, *hashes])
-        return self._statements[language]
-
-    def hashed(self, shapes: Sequence[Shape]) -> Hashes:
-        return np.array([keyed(shape.text, self.key) for shape in shapes], dtype=np.uint64)
-
-
-def _without_info(part: str) -> str:
-    """Drop the name of the language from the first line of a fenced block."""
-    first, newline, rest = part.partition("\n")
-    return rest if newline and first.strip().isalnum() else part
-
-
-def _statements(text: str, language: str) -> list[Shape]:
-    return [shape for shape in shapes_in(text.encode("utf-8", "replace"), language) if shape.leaves >= MIN_LEAVES]
-
-
-@dataclass(frozen=True, slots=True)
-class _Print:
-    """What is compared of one work, without what the poster gave."""
-
-    content: str
-    tokens: str
-    features: tuple[FeatureSet, ...]
-    """By measure."""
-
-    @classmethod
-    def of(cls, work: Work, given: _Given) -> _Print:
-        language = work.language if work.language in READ_AS_CODE else guess_language(work.text)
-        stream = token_stream(work.text, language)
-        coded = Coded.of(stream, given.key)
-        words = _own(coded.windows(TOKENS_WIDTH), given.words)
-        # A text of comments only has no tokens, and must not equal every other such text.
-        joined = "\x1f".join(stream.tokens).encode("utf-8", "surrogatepass")
-        tokens = hashlib.sha256(joined).hexdigest() if stream.tokens else work.sha256
-        if language is None:
-            return cls(work.sha256, tokens, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING))
-        shapes = _statements(work.text, language)
-        leaves = np.array([shape.leaves for shape in shapes], dtype=np.int64)
-        running = _NOTHING
-        if leaves.sum() <= _MAX_SMALL:
-            live = Coded.of(token_stream(live_text(work.text, language), language), given.key)
-            running = _own(live.abstract_windows(RENAMED_WIDTH), given.renamed)
-        features = (
-            words,
-            _NOTHING,
-            _own(coded.abstract_windows(RENAMED_WIDTH), given.renamed),
-            running,
-            _own(given.hashed(shapes), given.statements(language), leaves),
-            _own(coded.kept_windows(PROPERTIES_WIDTH), given.properties),
-        )
-        return cls(work.sha256, tokens, features)
-
-
-_NOTHING = FeatureSet.of(NO_HASHES)
-
-
-def _own(hashes: Hashes, given: Hashes, weights: Ints | None = None) -> FeatureSet:
-    is_own = ~np.isin(hashes, given)
-    return FeatureSet.of(hashes[is_own], None if weights is None else weights[is_own])
-
-
-def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[Alike]]:
-    same_bytes, same_tokens = list(_same([p.content for p in prints])), list(_same([p.tokens for p in prints]))
-    columns = [[one.features[n] for one in prints] for n in range(len(MEASURES))]
+    prints = [given.read(work) for work in works]
+    same_bytes, same_tokens = _same([work.sha256 for work in works]), _same([tokens for tokens, _ in prints])
+    columns = [[features[n] for _, features in prints] for n in range(len(MEASURES))]
     candidates = [
         [_candidates(shared, measure) for shared in shared_by(sets)]
         for measure, sets in zip(MEASURES, columns, strict=True)
     ]
-    related = _related(len(prints), same_tokens, candidates)
+    # Works that may be one work are a group: what such a group shares, it shares with itself.
+    related = np.arange(len(works))
+    for members in same_tokens:
+        join(related, members)
+    for later, earlier in (pair for column in candidates for pair in enumerate(column)):
+        join(related, [later, *earlier])
     own = [
         [one.without(dropped) for one, dropped in zip(sets, common_features(sets, related, TASK_HOLDERS), strict=True)]
         for sets in columns
     ]
     refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= MIN_COPY_WINDOWS]
-    head = np.arange(len(prints))
+    head = np.arange(len(works))
     for members in (*same_bytes, *refused):
         join(head, members)
     alike = [
@@ -322,15 +220,69 @@ def _compare(prints: Sequence[_Print]) -> tuple[list[list[int]], list[Alike]]:
     return copies, sorted(alike, key=lambda one: (one.later, one.earlier))
 
 
-def _related(count: int, same_tokens: list[list[int]], candidates: list[list[dict[int, float]]]) -> Ints:
-    """Number the groups of works that may be one work: what such a group shares, it shares with itself."""
-    group = np.arange(count)
-    for members in same_tokens:
-        join(group, members)
-    for column in candidates:
-        for later, earlier in enumerate(column):
-            join(group, [later, *earlier])
-    return group
+class _Given:
+    """The features of the problem statement: as a whole, and of each fenced block of code in it. Reads the works."""
+
+    def __init__(self, template: str, key: bytes) -> None:
+        self.key = hashlib.blake2b(key, digest_size=32).digest()
+        self._parts = [part for part in (template, *template.split("```")[1::2]) if part.strip()]
+        coded = [Coded.of(token_stream(part), self.key) for part in self._parts]
+        self.words = np.concatenate([NO_HASHES, *(one.windows(TOKENS_WIDTH) for one in coded)])
+        self.renamed = np.concatenate([NO_HASHES, *(one.abstract_windows(RENAMED_WIDTH) for one in coded)])
+        self.properties = np.concatenate([NO_HASHES, *(one.kept_windows(PROPERTIES_WIDTH) for one in coded)])
+        self._statements: dict[str, Hashes] = {}
+
+    def statements(self, language: str) -> Hashes:
+        if language not in self._statements:
+            found = [shape for part in self._parts for shape in _statements(_without_info(part), language)]
+            self._statements[language] = self.hashed(found)
+        return self._statements[language]
+
+    def read(self, work: Work) -> tuple[str, tuple[FeatureSet, ...]]:
+        """A digest of the tokens of a work, and its features by measure, without what the poster gave."""
+        language = work.language if work.language in READ_AS_CODE else guess_language(work.text)
+        stream = token_stream(work.text, language)
+        coded = Coded.of(stream, self.key)
+        words = _own(coded.windows(TOKENS_WIDTH), self.words)
+        # A text of comments only has no tokens, and must not equal every other such text.
+        joined = "\x1f".join(stream.tokens).encode("utf-8", "surrogatepass")
+        tokens = hashlib.sha256(joined).hexdigest() if stream.tokens else work.sha256
+        if language is None:
+            return tokens, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+        shapes, running = _statements(work.text, language), _NOTHING
+        leaves = np.array([shape.leaves for shape in shapes], dtype=np.int64)
+        if leaves.sum() <= _MAX_SMALL:
+            live = Coded.of(token_stream(live_text(work.text, language), language), self.key)
+            running = _own(live.abstract_windows(RENAMED_WIDTH), self.renamed)
+        return tokens, (
+            words,
+            _NOTHING,
+            _own(coded.abstract_windows(RENAMED_WIDTH), self.renamed),
+            running,
+            _own(self.hashed(shapes), self.statements(language), leaves),
+            _own(coded.kept_windows(PROPERTIES_WIDTH), self.properties),
+        )
+
+    def hashed(self, shapes: Sequence[Shape]) -> Hashes:
+        return np.array([keyed(shape.text, self.key) for shape in shapes], dtype=np.uint64)
+
+
+def _without_info(part: str) -> str:
+    """Drop the name of the language from the first line of a fenced block."""
+    first, newline, rest = part.partition("\n")
+    return rest if newline and first.strip().isalnum() else part
+
+
+def _statements(text: str, language: str) -> list[Shape]:
+    return [shape for shape in shapes_in(text.encode("utf-8", "replace"), language) if shape.leaves >= MIN_LEAVES]
+
+
+_NOTHING = FeatureSet.of(NO_HASHES)
+
+
+def _own(hashes: Hashes, given: Hashes, weights: Ints | None = None) -> FeatureSet:
+    is_own = ~np.isin(hashes, given)
+    return FeatureSet.of(hashes[is_own], None if weights is None else weights[is_own])
 
 
 def _candidates(shared: Shared, measure: Measure) -> dict[int, float]:
@@ -342,12 +294,12 @@ def _candidates(shared: Shared, measure: Measure) -> dict[int, float]:
     return {place: float(share[place]) for place in places}
 
 
-def _same(keys: Sequence[Hashable]) -> Iterator[list[int]]:
-    """Yield the places of equal keys, earliest first."""
+def _same(keys: Sequence[Hashable]) -> list[list[int]]:
+    """The places of equal keys, earliest first."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for number, key in enumerate(keys):
         found[key].append(number)
-    return (members for members in found.values() if len(members) > 1)
+    return [members for members in found.values() if len(members) > 1]
 
 
 def join(head: Ints, members: Sequence[int]) -> None:

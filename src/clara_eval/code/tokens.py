@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.code.language import guess_language
-from clara_eval.code.vocabulary import VOCABULARY, words
+from clara_eval.code.language import VOCABULARY, guess_language, words
 
 _STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
 _PYTHON = re.compile(
@@ -43,10 +42,10 @@ _LOOKALIKES = str.maketrans(
     "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅαονρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
     "aeopcyxijshdqwABEKMHOPCTXIJSaovpABEZHIKMNOPTYX",
 )
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+ODD = np.uint64(0x9E3779B97F4A7C15)
 _MIXED_BY = np.uint64(29)
 Hashes = npt.NDArray[np.uint64]
-Numbers = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
 
 
@@ -92,7 +91,7 @@ class Coded:
     """A stream as numbers, made once for every kind of window."""
 
     distinct: list[str]
-    numbers: Numbers
+    numbers: Ints
     """For each token its place among the distinct ones."""
     codes: Hashes
     language: str | None
@@ -112,18 +111,28 @@ class Coded:
         """The same over what a minifier keeps and no task dictates: names behind a point or before a colon."""
         if self.language is None or not len(self.numbers):
             return NO_HASHES
-        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
+        is_name = self._are_names(self.language)
         places = {token: number for number, token in enumerate(self.distinct)}
         behind = np.append(False, self.numbers[:-1] == places.get(".", -1))
         before = np.append(self.numbers[1:] == places.get(":", -1), False)
         kept = self.codes[is_name & (behind | before)]
         return _windows([kept] * width, len(kept), width)
 
+    def _are_names(self, language: str) -> npt.NDArray[np.bool_]:
+        """Which tokens a programmer chose. A string of one word is a key, and renamed like a name; others stay."""
+        fixed, has_sizes = _FIXED_WORDS[language], language in _WITH_SIZES
+        found = [
+            token.strip('"').isidentifier() and token not in fixed and not (has_sizes and _SIZED.fullmatch(token))
+            for token in self.distinct
+        ]
+        are_names: npt.NDArray[np.bool_] = np.array(found, dtype=bool)[self.numbers]
+        return are_names
+
     def abstract_windows(self, width: int) -> Hashes:
         """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
         if self.language is None or len(self.codes) < width:
             return NO_HASHES  # without its words, prose has nothing left to compare
-        is_name = np.array(_are_names(self.distinct, self.language), dtype=bool)[self.numbers]
+        is_name = self._are_names(self.language)
         filled = {
             n: _HOLE.sub("{}", token) for n, token in enumerate(self.distinct) if token[0] == '"' and "{" in token
         }
@@ -142,9 +151,8 @@ class Coded:
 
 def keyed(text: str, key: bytes) -> int:
     """Sixty-four bits that nobody can foresee without the key."""
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest(), "big"
-    )
+    raw = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=key).digest(), "big")
 
 
 _keyed_token = lru_cache(maxsize=16_384)(keyed)
@@ -158,16 +166,6 @@ def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
     mixed = np.zeros(count, dtype=np.uint64)
     for offset, codes in enumerate(by_offset):
         mixed ^= codes[offset : offset + count]
-        mixed *= _ODD
+        mixed *= ODD
         mixed ^= mixed >> _MIXED_BY
     return mixed
-
-
-def _are_names(tokens: Sequence[str], language: str) -> list[bool]:
-    """Which of them a programmer chose."""
-    fixed = _FIXED_WORDS[language]
-    # A string of one word is a key, and renamed like any other name; a sentence is content.
-    found = [token.strip('"').isidentifier() and token not in fixed for token in tokens]
-    if language not in _WITH_SIZES:
-        return found
-    return [is_name and not _SIZED.fullmatch(token) for token, is_name in zip(tokens, found, strict=True)]

@@ -6,9 +6,11 @@ Invariant: every import is defined here; only the frame that was there first, kn
 from __future__ import annotations
 
 import json
+import marshal
+import math
 import struct
 import threading
-from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 from clara_eval.core.extras import install
 from clara_eval.harness import wasm
 from clara_eval.harness.model import ProgramText, RunLimits, RunOutcome
-from clara_eval.harness.plain_data import NotPlain, from_guest, to_guest
 
 if TYPE_CHECKING:
     from wasmtime import Caller, Func
@@ -48,22 +49,28 @@ def kept_module(cache: Path) -> Path:
     return wasm.compiled_file(cache, "python", SHA256, STACK_BYTES)
 
 
-class CPython:
-    def __init__(self, path: Path, cache: Path) -> None:
-        self.engine = wasm.new_engine(STACK_BYTES)
-        self.module = wasm.load_module(self.engine, path, kept_module(cache))
+def load(path: Path, cache: Path) -> wasm.Loaded:
+    return wasm.load(path, kept_module(cache), STACK_BYTES)
 
-    def open(self, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> MessageGuest:
-        guest = HarnessGuest(self, limits, ask) if role == "harness" else PythonGuest(self, limits)
-        try:
-            found = guest.load(str(source))
-        except BaseException:
-            guest.close()
-            raise
-        if "error" in found:
-            guest.close()
-            raise wasm.LoadFailed(f"{found['error']['name']}: {found['error']['message']}")
-        return guest
+
+def prepare(module: str, cache: str) -> None:
+    """Compile the engine for this machine, and keep it."""
+    load(Path(module), Path(cache))
+
+
+def open_guest(
+    python: wasm.Loaded, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
+) -> MessageGuest:
+    guest = HarnessGuest(python, limits, ask) if role == "harness" else PythonGuest(python, limits)
+    try:
+        found = json.loads(guest.exchange(json.dumps({"do": "load", "source": str(source)})))
+    except BaseException:
+        guest.close()
+        raise
+    if "error" in found:
+        guest.close()
+        raise wasm.LoadFailed(f"{found['error']['name']}: {found['error']['message']}")
+    return guest
 
 
 class _Closed(Exception):
@@ -73,8 +80,8 @@ class _Closed(Exception):
 class MessageGuest(wasm.Guest):
     """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
 
-    def __init__(self, python: CPython, code: str, limits: RunLimits, ask: wasm.Ask | None = None) -> None:
-        super().__init__(python.engine, limits, ask)
+    def __init__(self, python: wasm.Loaded, code: str, limits: RunLimits, ask: wasm.Ask | None = None) -> None:
+        super().__init__(python, limits, ask)
         self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._outbox: SimpleQueue[bytes | Exception] = SimpleQueue()
         self._unread, self._written = b"", bytearray()
@@ -83,10 +90,6 @@ class MessageGuest(wasm.Guest):
         self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
         self._thread.start()
         self._take()  # it has started and waits for its first message
-
-    @abstractmethod
-    def load(self, source: str) -> dict[str, Any]:
-        """Load the source; gives what the guest says about it."""
 
     def close(self) -> None:
         self._inbox.put(None)
@@ -102,7 +105,7 @@ class MessageGuest(wasm.Guest):
     def write(self, descriptor: int, part: bytes, stack: int) -> None:  # noqa: ARG002 - as above
         self.pay(len(part))
         if descriptor != 1:
-            self.printed.write(part)
+            self.log(part)
             return
         self._written += part
         if len(self._written) > wasm.MAX_MESSAGE_BYTES:
@@ -129,14 +132,10 @@ class MessageGuest(wasm.Guest):
             raise found
         return found
 
-    def _run(self, python: CPython) -> None:
+    def _run(self, python: wasm.Loaded) -> None:
         """The guest's thread: from its start until it ends, is stopped, or is closed."""
-        import wasmtime
-
-        linker = wasmtime.Linker(python.engine)
-        wasm.define(linker, python.module, _world(self), before=self.pay)
         try:
-            start = cast("Func", linker.instantiate(self._store, python.module).exports(self._store)["_start"])
+            start = cast("Func", wasm.instantiate(python, self._store, _world(self), before=self.pay)["_start"])
             wasm.guarded(lambda: start(self._store))
             self._outbox.put(wasm.LoadFailed(_ENDED))
         except _Closed:
@@ -148,17 +147,13 @@ class MessageGuest(wasm.Guest):
 class HarnessGuest(MessageGuest):
     """The harness's instance: JSON texts, and questions to the submission."""
 
-    def __init__(self, python: CPython, limits: RunLimits, ask: wasm.Ask | None) -> None:
+    def __init__(self, python: wasm.Loaded, limits: RunLimits, ask: wasm.Ask | None) -> None:
         super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
         self.refuel(limits.fuel)
 
     def exchange(self, message: str) -> str:
         said = self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace")
         return said.removeprefix("!")
-
-    def load(self, source: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.exchange(json.dumps({"do": "load", "source": source})))
-        return found
 
     def _next(self) -> bytes:
         if self._written.startswith(b"?"):
@@ -170,7 +165,7 @@ class HarnessGuest(MessageGuest):
 class PythonGuest(MessageGuest):
     """The submission's instance: plain values go in and come out, and only `serve` reads and writes them."""
 
-    def __init__(self, python: CPython, limits: RunLimits) -> None:
+    def __init__(self, python: wasm.Loaded, limits: RunLimits) -> None:
         self._reads_at = self._writes_at = 0
         """How deep the stack is when `serve` reads and writes; 0 until that is known."""
         self._last = (0, 0)
@@ -180,15 +175,14 @@ class PythonGuest(MessageGuest):
         self._reads_at, self._writes_at = self._last
         self.refuel(limits.fuel)
 
-    def load(self, source: str) -> dict[str, Any]:
-        return self._answered(to_guest(LOAD, 0, (source,)))
-
     def exchange(self, message: str) -> str:
         wanted = json.loads(message)
+        if wanted["do"] == "load":
+            return self._answered(to_guest(LOAD, 0, (wanted["source"],)))
         args, named = wanted["args"], {}
         if wanted["op"] == "call":
             args, named = args[0]["v"], dict(args[1]["v"])
-        return json.dumps(self._answered(to_guest(OPERATIONS.index(wanted["op"]), wanted["ref"], args, named)))
+        return self._answered(to_guest(OPERATIONS.index(wanted["op"]), wanted["ref"], args, named))
 
     def read(self, length: int, stack: int) -> bytes:
         """As for every guest; to whatever else reads, there is nothing to read."""
@@ -201,13 +195,14 @@ class PythonGuest(MessageGuest):
             self._last = (self._last[0], stack)
         super().write(descriptor if stack == (self._writes_at or stack) else 2, part, stack)
 
-    def _answered(self, message: bytes) -> dict[str, Any]:
+    def _answered(self, message: bytes) -> str:
         padding = b"" if len(message) % PIECE_BYTES else b"\0"  # a full last piece would be waited for in vain
         try:
             good, *said = from_guest(self._exchange(message + padding))
         except NotPlain as refused:
-            return {"error": {"name": "TypeError", "message": str(refused)}}
-        return {"value": said[0]} if good else {"error": {"name": said[0], "message": said[1].removesuffix(" ")}}
+            good, said = False, ["TypeError", str(refused)]
+        error = None if good else {"name": said[0], "message": said[1].removesuffix(" ")}
+        return json.dumps({"value": said[0]} if good else {"error": error})
 
 
 def _leave(_caller: Caller, _code: int) -> None:
@@ -239,10 +234,7 @@ def _world(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
     def write(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor not in {1, 2}:
             return wasm.BADF
-        parts = wasm.vectors_at(caller, vectors, count)
-        for start, length in parts:
-            guest.write(descriptor, bytes(wasm.memory_of(caller).read(caller, start, start + length)), vectors)
-        return wasm.put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+        return wasm.written(caller, vectors, count, at, lambda part: guest.write(descriptor, part, vectors))
 
     def status(caller: Caller, descriptor: int, at: int, found: bytes) -> int:
         return wasm.put(caller, at, found) if 0 <= descriptor <= 2 else wasm.BADF
@@ -266,7 +258,126 @@ def _world(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
         "fd_filestat_get": lambda caller, descriptor, at: status(
             caller, descriptor, at, struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
         ),
-        "fd_prestat_get": lambda *_: wasm.BADF,
-        "fd_prestat_dir_name": lambda *_: wasm.BADF,
+        **dict.fromkeys(("fd_prestat_get", "fd_prestat_dir_name"), lambda *_: wasm.BADF),
         "proc_exit": _leave,
     }
+
+
+DEPTH = 32
+MOST_DIGITS = 900
+"""Of 15 bits: an integer that Python still writes in decimal."""
+MARSHAL_VERSION = 2
+"""The last one whose bytes depend on nothing but the value."""
+_SEQUENCES: dict[str, type[Any]] = {"(": tuple, "[": list, "<": set, ">": frozenset}
+_CONTAINERS = {kind.__name__: kind for kind in _SEQUENCES.values()}
+
+
+class NotPlain(Exception):
+    """What was answered cannot be handed to a harness; the text says why."""
+
+
+def to_guest(number: int, on: int, args: Sequence[object], named: Mapping[str, object] | None = None) -> bytes:
+    """One message: an operation by its number, the object, and arguments as tagged JSON."""
+    has_references = False
+
+    def plain(found: Any) -> object:
+        nonlocal has_references
+        if not isinstance(found, dict):
+            return found
+        tag, held = found["$"], found["v"]
+        if tag in _CONTAINERS:
+            return _CONTAINERS[tag]([plain(item) for item in held])
+        if tag == "map":
+            return {plain(key): plain(item) for key, item in held}
+        if tag == "number":
+            return float(held)
+        if tag == "bytes":
+            return bytes.fromhex(held)
+        has_references = True
+        return (..., held)
+
+    values = tuple(map(plain, args))
+    words = {key: plain(item) for key, item in (named or {}).items()}
+    message: Any = (number, on, values, words, has_references)
+    return marshal.dumps(message, MARSHAL_VERSION)
+
+
+def from_guest(raw: bytes) -> list[Any]:
+    """The parts of an answer, each as tagged JSON; raises NotPlain."""
+    reader = _Reader(raw)
+    try:
+        found = reader.value(-1)
+    except (IndexError, struct.error, UnicodeDecodeError):
+        raise NotPlain("It gave no answer that can be read.") from None
+    if reader.at != len(raw) or not isinstance(found, dict) or found["$"] != "tuple":
+        raise NotPlain("It gave no answer that can be read.")
+    parts: list[Any] = found["v"]
+    return parts
+
+
+class _Reader:
+    """Read what `marshal` wrote, without `marshal.loads`: a stranger wrote the bytes."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw, self.at = raw, 0
+
+    def value(self, depth: int) -> Any:
+        code = chr(self.raw[self.at])
+        self.at += 1
+        if depth > DEPTH:
+            raise NotPlain("The value is nested too deeply.")
+        if code in "NTF":
+            return {"N": None, "T": True, "F": False}[code]
+        if code == "i":
+            return self.number("<i", 4)
+        if code == "l":
+            return self.integer()
+        if code == "g":
+            found = self.number("<d", 8)
+            return found if math.isfinite(found) else {"$": "number", "v": repr(found)}
+        if code == "u":
+            return self.bytes().decode("utf-8", "surrogatepass")
+        if code == "s":
+            return {"$": "bytes", "v": self.bytes().hex()}
+        if code == "{":
+            return {"$": "map", "v": self.pairs(depth)}
+        if code in _SEQUENCES:
+            return self.sequence(code, depth)
+        raise NotPlain("It gave a value of a kind that cannot be handed to a harness.")
+
+    def number(self, form: str, length: int) -> Any:
+        self.at += length
+        return struct.unpack_from(form, self.raw, self.at - length)[0]
+
+    def bytes(self) -> bytes:
+        length = self.number("<i", 4)
+        found = self.raw[self.at : self.at + length]
+        self.at += length
+        if length < 0 or len(found) != length:
+            raise NotPlain("It gave no answer that can be read.")
+        return found
+
+    def integer(self) -> int:
+        count = self.number("<i", 4)
+        if abs(count) > MOST_DIGITS:
+            raise NotPlain("It gave a number that is too large.")
+        digits: list[int] = [self.number("<H", 2) for _ in range(abs(count))]
+        found = sum(digit << 15 * place for place, digit in enumerate(digits))
+        return found if count >= 0 else -found
+
+    def sequence(self, code: str, depth: int) -> Any:
+        count = self.number("<i", 4)
+        if code == "(" and count == 2 and self.raw[self.at : self.at + 1] == b".":
+            self.at += 1
+            number = self.value(depth)
+            if not isinstance(number, int) or number < 0:
+                raise NotPlain("It gave no answer that can be read.")
+            return {"$": "ref", "v": number}
+        return {"$": _SEQUENCES[code].__name__, "v": [self.value(depth + 1) for _ in range(count)]}
+
+    def pairs(self, depth: int) -> list[list[Any]]:
+        found = []
+        while self.raw[self.at : self.at + 1] != b"0":
+            found.append([self.value(depth + 1), self.value(depth + 1)])
+        self.at += 1
+        return found

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from clara_eval.harness.model import Call, Kind, RunLimits, RunOutcome
-from clara_eval.harness.workers import CompiledHarness, HarnessFunction
+from clara_eval.harness.model import Call, Fact, RunAnswer, RunLimits, RunOutcome, run_answer
+from clara_eval.harness.solc import EVM_VERSION, Compiled, CompiledHarness
 
 if TYPE_CHECKING:
     from pyrevm import EVM
@@ -55,8 +54,7 @@ def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: s
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    data = bytes.fromhex(code)
-    carried = sum(16 if byte else 4 for byte in data)
+    carried = sum(16 if byte else 4 for byte in bytes.fromhex(code))
     return TRANSACTION_GAS + carried + max(costs) if costs else None
 
 
@@ -75,7 +73,6 @@ class _Reader:
     sure: list[int] = field(default_factory=list)
     likely: list[int] = field(default_factory=list)
     """By their size alone: the harness moved the code before it built it."""
-    others: list[int] = field(default_factory=list)
 
     def step(self, op: int, depth: int, line: bytes) -> str | None:
         """Take one step in; the address that it shows to be built."""
@@ -92,13 +89,11 @@ class _Reader:
         if op == _CODECOPY and stack[-3] == self.length:
             frame.copied = stack[-1]
         elif op in _ASKED:
-            frame.creating = int(found["gas"], 16), self._kind(frame, stack[-2], stack[-3] - self.length)
+            costs = self.sure if frame.copied == stack[-2] else self.likely
+            more = stack[-3] - self.length  # a constructor is given words of 32 bytes
+            is_other = frame.copied is None or more < 0 or more % 32
+            frame.creating = int(found["gas"], 16), [] if is_other else costs
         return built
-
-    def _kind(self, frame: _Frame, offset: int, more: int) -> list[int]:
-        if frame.copied is None or more < 0 or more % 32:  # a constructor is given words of 32 bytes
-            return self.others
-        return self.sure if frame.copied == offset else self.likely
 
     def _ended(self, frame: _Frame, gas: int, stack: list[int]) -> str | None:
         if frame.creating is None:
@@ -113,18 +108,15 @@ class _Reader:
 
 CALLER = "0x00000000000000000000000000000000c1a4a001"
 BALANCE = 1_000_000 * 10**18
-EVM_VERSION, CHAIN_ID, BASE_FEE = "cancun", 31337, 0
-BLOCK_NUMBER, TIMESTAMP, BLOCK_GAS = 1_000_000, 1_767_225_600, 1_000_000_000
-COINBASE, PREVRANDAO = "0x" + "00" * 20, "0x" + "c1a4a0" * 10 + "c1a4"
-WORLD: dict[str, object] = {
+WORLD: dict[str, Any] = {
     "evmVersion": EVM_VERSION,
-    "chainId": CHAIN_ID,
-    "blockNumber": BLOCK_NUMBER,
-    "timestamp": TIMESTAMP,
-    "prevrandao": PREVRANDAO,
-    "coinbase": COINBASE,
-    "baseFee": BASE_FEE,
-    "blockGasLimit": BLOCK_GAS,
+    "chainId": 31337,
+    "blockNumber": 1_000_000,
+    "timestamp": 1_767_225_600,
+    "prevrandao": "0x" + "c1a4a0" * 10 + "c1a4",
+    "coinbase": "0x" + "00" * 20,
+    "baseFee": 0,
+    "blockGasLimit": 1_000_000_000,
     "caller": CALLER,
     "callerBalance": str(BALANCE),
     "harnessBalance": str(BALANCE),
@@ -156,94 +148,89 @@ class _Ended:
     gas: int
     output: bytes = b""
     log: str = ""
+    address: str = ""
+    """Of what was called or built."""
 
 
-def engine_version() -> str:
-    return f"pyrevm {version('pyrevm')}"
+def answer(compiled: Compiled, limits: Mapping[str, Any]) -> RunAnswer:
+    """Deploy a submission alone, then run every function of its harness on it."""
+    code, harness = compiled["submission"], compiled["harness"]
+    run = _Run(code, RunLimits(**limits))
+    alone = _deploy_cost(code, compiled["runtimeBytes"], run.limits) if code else None
+    if harness:
+        run.all(harness)
+    costs = [cost for cost in (alone, run.deploy_gas) if cost is not None]
+    facts: dict[str, Fact] = {
+        "compiles": code is not None or compiled["outcome"] in {None, RunOutcome.DOES_NOT_FIT},
+        "bytecode_bytes": len(code) // 2 if code else None,
+        "deploy_gas": max(costs) if costs and run.is_deploy_gas_known else None,
+    }
+    return run_answer(compiled["outcome"], compiled["detail"], facts, run.calls, run.logs)
 
 
-def deploy_cost(code: str, runtime_bytes: int, limits: RunLimits) -> int | None:
+def _deploy_cost(code: str, runtime_bytes: int, limits: RunLimits) -> int | None:
     """Gas to deploy this code alone, without arguments; None if its constructor refuses."""
     state = _State()
     evm = state.machine()
-    ended, address = _deploy(evm, code, limits)
+    ended = _transact(evm, code, None, limits)
     if ended.outcome != RunOutcome.PASSED:
         return None
     state.absorb(evm)
     # A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid.
-    built = state.accounts.get(address)  # none where it destroyed itself
-    missing = max(0, runtime_bytes - (len(built.code) if built else 0))
-    return ended.gas + CODE_BYTE_GAS * missing
+    built = state.accounts.get(ended.address)  # none where it destroyed itself
+    return ended.gas + CODE_BYTE_GAS * max(0, runtime_bytes - (len(built.code) if built else 0))
 
 
-@dataclass(slots=True)
-class HarnessRun:
+class _Run:
     """Every function of a compiled harness, what was reverted with, and what building the submission cost in it."""
 
-    code: str | None
-    address: str = ""
-    calls: list[Call] = field(default_factory=list)
-    logs: list[str] = field(default_factory=list)
-    deploy_gas: int | None = None
-    is_deploy_gas_known: bool = True
-    """False where a transaction took too many steps to be looked at."""
+    def __init__(self, code: str | None, limits: RunLimits) -> None:
+        self.code, self.limits, self.state = code, limits, _State()
+        self.calls, self.logs = list[Call](), list[str]()
+        self.deploy_gas: int | None = None
+        self.is_deploy_gas_known = True
+        """False where a transaction took too many steps to be looked at."""
 
-    def transacted(self, state: _State, run: Callable[[EVM], _Ended]) -> tuple[EVM, _Ended]:
+    def all(self, harness: CompiledHarness) -> None:
+        evm, ended = self._transacted(harness["code"], None)
+        address = ended.address
+        if ended.outcome == RunOutcome.PASSED:
+            self.state.absorb(evm)
+            self.state.accounts[address].balance += BALANCE
+            for one in harness["functions"]:
+                if one["kind"] == "setUp":
+                    evm, ended = self._transacted(one["selector"], address)
+                    self.state.absorb(evm)
+        outcome = RunOutcome.SET_UP_FAILED if ended.outcome == RunOutcome.FAILED else ended.outcome
+        self._note(Call("setUp", "setUp", outcome, ended.gas), ended.log)
+        for one in harness["functions"] if outcome == RunOutcome.PASSED else ():
+            if one["kind"] != "setUp":
+                _, ended = self._transacted(one["selector"], address)
+                is_measured = one["kind"] == "metric" and ended.outcome == RunOutcome.PASSED
+                value = _number(one["returns"], ended.output) if is_measured else None
+                found = RunOutcome.NOT_A_NUMBER if is_measured and value is None else ended.outcome
+                self._note(Call(one["name"], one["kind"], found, ended.gas, value), ended.log)
+
+    def _note(self, call: Call, log: str) -> None:
+        self.calls.append(call)
+        self.logs += [f"{call.name}: {log}"] if log else []
+
+    def _transacted(self, data: str, to: str | None) -> tuple[EVM, _Ended]:
         """One transaction; if it built something, what building the submission cost."""
-        evm = state.machine()
+        evm, run = self.state.machine(), partial(_transact, data=data, to=to, limits=self.limits)
         ended = run(evm)
         built = set[str]()
         if self.code and ended.outcome == RunOutcome.PASSED:
             accounts = _ACCOUNT.finditer(evm.journal_str)
-            built = {one[1] for one in accounts if "Created" in one[7]} - {self.address}
+            built = {one[1] for one in accounts if "Created" in one[7]} - {ended.address}
         if built and self.code:
             try:
-                cost = dearest_creation(state.machine(), run, self.code, built)
+                cost = dearest_creation(self.state.machine(), run, self.code, built)
             except TooManySteps:
                 self.is_deploy_gas_known = False
             else:
                 self.deploy_gas = max(cost or 0, self.deploy_gas or 0) or None
         return evm, ended
-
-
-def run_harness(harness: CompiledHarness, limits: RunLimits, code: str | None) -> HarnessRun:
-    functions = harness["functions"]
-    state, found = _State(), HarnessRun(code)
-    start = _set_up(state, found, harness["code"], functions, limits)
-    found.logs += [f"setUp: {start.log}"] if start.log else []
-    failed = RunOutcome.SET_UP_FAILED if start.outcome == RunOutcome.FAILED else start.outcome
-    found.calls.append(Call("setUp", "setUp", failed, start.gas))
-    for one in functions if failed == RunOutcome.PASSED else ():
-        if one["kind"] != "setUp":
-            _, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
-            found.calls.append(_call(one["name"], one["kind"], one["returns"], ended))
-            found.logs += [f"{one['name']}: {ended.log}"] if ended.log else []
-    return found
-
-
-def _set_up(state: _State, found: HarnessRun, code: str, functions: list[HarnessFunction], limits: RunLimits) -> _Ended:
-    def deploy(evm: EVM) -> _Ended:
-        ended, found.address = _deploy(evm, code, limits)
-        return ended
-
-    evm, ended = found.transacted(state, deploy)
-    if ended.outcome != RunOutcome.PASSED:
-        return ended
-    state.absorb(evm)
-    state.accounts[found.address].balance += BALANCE
-    for one in functions:
-        if one["kind"] == "setUp":
-            evm, ended = found.transacted(state, partial(_transact, address=found.address, one=one, limits=limits))
-            state.absorb(evm)
-    return ended
-
-
-def _call(name: str, kind: Kind, returns: list[str], ended: _Ended) -> Call:
-    if kind == "test" or ended.outcome != RunOutcome.PASSED:
-        return Call(name, kind, ended.outcome, ended.gas)
-    value = _number(returns, ended.output)
-    outcome = RunOutcome.NOT_A_NUMBER if value is None else RunOutcome.PASSED
-    return Call(name, kind, outcome, ended.gas, value)
 
 
 def _number(returns: list[str], output: bytes) -> int | None:
@@ -273,15 +260,15 @@ class _State:
         from pyrevm import EVM, AccountInfo, BlockEnv, CfgEnv, Env
 
         block = BlockEnv(
-            number=BLOCK_NUMBER,
-            coinbase=COINBASE,
-            timestamp=TIMESTAMP,
-            prevrandao=bytes.fromhex(PREVRANDAO[2:]),
-            basefee=BASE_FEE,
-            gas_limit=BLOCK_GAS,
+            number=WORLD["blockNumber"],
+            coinbase=WORLD["coinbase"],
+            timestamp=WORLD["timestamp"],
+            prevrandao=bytes.fromhex(WORLD["prevrandao"][2:]),
+            basefee=WORLD["baseFee"],
+            gas_limit=WORLD["blockGasLimit"],
         )
-        environment = Env(cfg=CfgEnv(chain_id=CHAIN_ID), block=block)
-        evm = EVM(env=environment, gas_limit=BLOCK_GAS, spec_id=EVM_VERSION.upper())
+        environment = Env(cfg=CfgEnv(chain_id=WORLD["chainId"]), block=block)
+        evm = EVM(env=environment, gas_limit=WORLD["blockGasLimit"], spec_id=EVM_VERSION.upper())
         for address, one in self.accounts.items():
             info = AccountInfo(balance=one.balance, nonce=one.nonce, code=one.code)  # type: ignore[call-arg] # its stub lacks one
             evm.insert_account_info(address, info)
@@ -296,45 +283,30 @@ class _State:
         """The journal's text, made by revm from numbers and hex only: nobody's words are in it."""
         journal: str = evm.journal_str
         text = journal[: journal.rindex("transient_storage: {")]
-        found = 0
-        for one in _ACCOUNT.finditer(text):
-            found += 1
-            self._absorb_account(*one.groups())
-        if found != text.count(": Account {"):
+        found = list(_ACCOUNT.finditer(text))
+        if len(found) != text.count(": Account {"):
             raise RuntimeError("The state of revm has another form than pyrevm 0.3.7 writes.")
-
-    def _absorb_account(
-        self, address: str, balance: str, nonce: str, code: str | None, length: str | None, storage: str, status: str
-    ) -> None:
-        if "SelfDestructed" in status:
-            self.accounts.pop(address, None)
-            return
-        raw = bytes.fromhex(code or "")
-        account = self.accounts.setdefault(address, _Account())
-        account.balance, account.nonce = int(balance), int(nonce)
-        account.code = raw if length is None else raw[: int(length)]
-        account.storage |= {int(slot): int(value) for slot, value in _SLOT.findall(storage)}
+        for address, balance, nonce, code, length, storage, status in (one.groups() for one in found):
+            if "SelfDestructed" in status:
+                self.accounts.pop(address, None)
+                continue
+            account = self.accounts.setdefault(address, _Account())
+            account.balance, account.nonce = int(balance), int(nonce)
+            account.code = bytes.fromhex(code or "")[: None if length is None else int(length)]
+            account.storage |= {int(slot): int(value) for slot, value in _SLOT.findall(storage)}
 
 
-def _deploy(evm: EVM, code: str, limits: RunLimits) -> tuple[_Ended, str]:
+def _transact(evm: EVM, data: str, to: str | None, limits: RunLimits) -> _Ended:
+    """Call a contract, or build one if there is no address."""
     try:
-        address = evm.deploy(CALLER, bytes.fromhex(code), gas=limits.gas)
-    except RuntimeError as bad:
-        return _failed(evm, bad, limits), ""
-    return _Ended(RunOutcome.PASSED, _gas_used(evm)), address
-
-
-def _transact(evm: EVM, address: str, one: HarnessFunction, limits: RunLimits) -> _Ended:
-    try:
-        output = evm.message_call(CALLER, address, calldata=bytes.fromhex(one["selector"]), gas=limits.gas)
+        if to is None:
+            to, output = evm.deploy(CALLER, bytes.fromhex(data), gas=limits.gas), b""
+        else:
+            output = bytes(evm.message_call(CALLER, to, calldata=bytes.fromhex(data), gas=limits.gas))
     except RuntimeError as bad:
         return _failed(evm, bad, limits)
-    return _Ended(RunOutcome.PASSED, _gas_used(evm), bytes(output))
-
-
-def _gas_used(evm: EVM) -> int:
     assert evm.result is not None, "it ran to its end"
-    return evm.result.gas_used
+    return _Ended(RunOutcome.PASSED, evm.result.gas_used, output, address=to)
 
 
 def _failed(evm: EVM, bad: RuntimeError, limits: RunLimits) -> _Ended:

@@ -7,42 +7,29 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.harness import cpython, evm, scripts, solc
 from clara_eval.harness.model import (
     Call,
     Executed,
-    Fact,
     Harness,
     HarnessSubmission,
     Language,
+    RunAnswer,
     RunLimits,
     RunOutcome,
     flat,
     overall,
+    run_answer,
 )
-from clara_eval.harness.solc import (
-    COMPILE_RULES,
-    REMEDY,
-    SOLC_SETTINGS,
-    CompileCache,
-    compiler_identity,
-    find_compiler,
-)
-from clara_eval.harness.workers import (
-    Compiled,
-    CompileJob,
-    Compiler,
-    EvmAnswer,
-    EvmJob,
-    PrepareJob,
-    ScriptAnswer,
-    WorkerLost,
-    Workers,
-)
+from clara_eval.harness.solc import CompileCache, Compiled, Compiler, compiler_identity, find_compiler
+from clara_eval.harness.wasm import is_own
+from clara_eval.harness.workers import WorkerLost, Workers
 
 DEFAULT_CACHE = Path("~/.cache/clara-eval")
 """Where compiled engines are kept also where answers of the compiler are not: they hold nothing of anybody."""
@@ -54,10 +41,6 @@ MAX_DETAIL_CHARS = 300
 
 class MissingEngine(ConfigError):
     """The engine of this language is not installed here; the remedy is one line."""
-
-    def __init__(self, language: Language, message: str, remedy: str) -> None:
-        super().__init__(message, remedy=remedy)
-        self.language = language
 
 
 class Machine:
@@ -71,22 +54,35 @@ class Machine:
         self._compiler: tuple[Compiler, str] | None = None
 
     def run(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits | None = None) -> Executed:
-        limits = limits or RunLimits()
-        if harness is not None and harness.language != submission.language:
+        limits, language = limits or RunLimits(), submission.language
+        if harness is not None and harness.language != language:
             raise BadInput(
-                f"The harness is in {harness.language}, the submission in {submission.language}.",
+                f"The harness is in {harness.language}, the submission in {language}.",
                 remedy="Both must be in the same language.",
             )
-        self.require(submission.language)
-        if submission.size > limits.source_bytes:
-            fact = "compiles" if submission.language == "solidity" else "loads"
-            found = f"The submission is larger than {limits.source_bytes:,} bytes."
-            return _executed(harness, submission, RunOutcome.TOO_LARGE, found, {fact: False})
-        run = self._solidity if submission.language == "solidity" else self._script
+        self.require(language)
+        machine: Mapping[str, object] = {}
         try:
-            return run(harness, submission, limits)
+            if submission.size > limits.source_bytes:
+                detail = f"The submission is larger than {limits.source_bytes:,} bytes."
+                fact = "compiles" if language == "solidity" else "loads"
+                found = run_answer(RunOutcome.TOO_LARGE, detail, {fact: False})
+            else:
+                run = self._solidity if language == "solidity" else self._script
+                found, machine = run(harness, submission, limits)
         except WorkerLost as lost:
-            return _executed(harness, submission, RunOutcome.INFRASTRUCTURE, str(lost))
+            found = run_answer(RunOutcome.INFRASTRUCTURE, str(lost))
+        calls = tuple(Call.from_json(one) for one in found["calls"])
+        return Executed(
+            language=language,
+            outcome=RunOutcome(found["outcome"]) if found["outcome"] else overall(calls),
+            detail=_printable(found["detail"][:MAX_DETAIL_CHARS]),
+            calls=calls,
+            facts=found["facts"],
+            logs=_capped(found["logs"]),
+            machine=machine,
+            with_harness=harness is not None,
+        )
 
     def close(self) -> None:
         self._workers.close()
@@ -95,124 +91,79 @@ class Machine:
         """Raise `MissingEngine` where this language cannot be executed here."""
         if language == "solidity":
             self._solidity_compiler()
-            return
-        from clara_eval.harness.scripts import missing
-
-        if problem := missing(language):
-            raise MissingEngine(language, *problem)
+        elif find_spec("wasmtime") is None or scripts.ENGINES[language].find_module() is None:
+            name, remedy = scripts.NAMES[language], scripts.ENGINES[language].REMEDY
+            raise MissingEngine(f"The {name} engine is not installed.", remedy=remedy)
 
     def prepare(self, language: Language) -> bool:
         """Compile the engine of this language for this machine, which takes a while; whether it is kept ready."""
         self.require(language)
-        if self.is_prepared(language):
-            return True
-        from clara_eval.harness.cpython import find_module
-
-        job = PrepareJob(kind="prepare", module=str(find_module()), cache=str(self._engines))
         with self._preparing:
             if not self.is_prepared(language):
+                job = {"module": str(cpython.find_module()), "cache": str(self._engines)}
                 with suppress(WorkerLost):  # the next line says whether it is ready
-                    self._workers.ask(job, PREPARE_SECONDS)
+                    self._workers.ask(cpython.prepare, PREPARE_SECONDS, **job)
         return self.is_prepared(language)
 
     def is_prepared(self, language: Language) -> bool:
-        if language != "python":
-            return True
-        from clara_eval.harness.cpython import kept_module
-        from clara_eval.harness.wasm import is_own
-
-        return is_own(kept_module(self._engines))
+        return language != "python" or is_own(cpython.kept_module(self._engines))
 
     def _solidity_compiler(self) -> tuple[Compiler, str]:
         if self._compiler is not None:
             return self._compiler
         if find_spec("pyrevm") is None:
-            raise MissingEngine("solidity", "The EVM is not installed.", "Run `pip install pyrevm`.")
+            raise MissingEngine("The EVM is not installed.", remedy="Run `pip install pyrevm`.")
         compiler = find_compiler(self._solc)
         if compiler is None:
-            raise MissingEngine("solidity", "There is no Solidity compiler here.", REMEDY)
+            raise MissingEngine("There is no Solidity compiler here.", remedy=solc.REMEDY)
         self._compiler = (compiler, compiler_identity(compiler))
         return self._compiler
 
-    def _solidity(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
-        compiled = self._compiled(harness, submission, limits)
+    def _solidity(
+        self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits
+    ) -> tuple[RunAnswer, Mapping[str, object]]:
+        compiled = self._compiled(str(submission.source), harness.source if harness else None, limits)
         if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
-            return _executed(harness, submission, RunOutcome.INFRASTRUCTURE, compiled["detail"])
-        code = compiled["submission"]
-        facts: dict[str, Fact] = {
-            "compiles": code is not None or compiled["outcome"] in {None, RunOutcome.DOES_NOT_FIT}
+            return run_answer(compiled["outcome"], compiled["detail"]), {}
+        told = {
+            "engine": f"pyrevm {version('pyrevm')}",
+            "compiler": compiled["compiler"],
+            "compiling": solc.COMPILE_RULES,
+            "settings": solc.SOLC_SETTINGS,
+            "world": evm.WORLD,
+            "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
         }
-        facts |= {"bytecode_bytes": len(code) // 2 if code else None, "deploy_gas": None}
-        found: EvmAnswer = {"deployGas": None, "calls": [], "logs": []}
-        if code or compiled["harness"]:
-            job = EvmJob(
-                kind="evm",
-                submission=code,
-                runtimeBytes=compiled["runtimeBytes"],
-                harness=compiled["harness"],
-                limits=asdict(limits),
-            )
-            found = self._workers.ask(job, limits.seconds)
-        facts["deploy_gas"] = found["deployGas"]
-        outcome, detail = compiled["outcome"], compiled["detail"]
-        return _executed(harness, submission, outcome, detail, facts, found, _evm_machine(compiled["compiler"], limits))
+        job = {"compiled": compiled, "limits": asdict(limits)}
+        return self._workers.ask(evm.answer, limits.seconds, **job), flat(told)
 
-    def _compiled(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Compiled:
+    def _compiled(self, submission: str, harness: str | None, limits: RunLimits) -> Compiled:
         compiler, identity = self._solidity_compiler()
-        text, source = str(submission.source), harness.source if harness else None
-        key = self._cache.key(identity, text, source)
+        key = self._cache.key(identity, submission, harness)
         if kept := self._cache.get(key):
             return kept
-        job = CompileJob(kind="compile", compiler=compiler, submission=text, harness=source)
-        found: Compiled = self._workers.ask(job, 4 * compiler.seconds + limits.seconds)
+        job = {"compiler": compiler, "submission": submission, "harness": harness}
+        found = self._workers.ask(solc.answer, 4 * compiler.seconds + limits.seconds, **job)
         if found["outcome"] != RunOutcome.INFRASTRUCTURE:
             self._cache.put(key, found)
         return found
 
-    def _script(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
-        from clara_eval.harness.scripts import script_job, script_machine
-
-        self.prepare(submission.language)
-        found: ScriptAnswer = self._workers.ask(script_job(harness, submission, limits, self._engines), limits.seconds)
-        facts, machine = {"loads": found["loads"]}, script_machine(submission, limits)
-        return _executed(harness, submission, found["outcome"], found["detail"], facts, found, machine)
-
-
-def _evm_machine(compiler: str, limits: RunLimits) -> dict[str, object]:
-    from clara_eval.harness.evm import WORLD, engine_version
-
-    told = {
-        "engine": engine_version(),
-        "compiler": compiler,
-        "compiling": COMPILE_RULES,
-        "settings": SOLC_SETTINGS,
-        "world": WORLD,
-        "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
-    }
-    return flat(told)
-
-
-def _executed(
-    harness: Harness | None,
-    submission: HarnessSubmission,
-    outcome: str | None,
-    detail: str,
-    facts: Mapping[str, Fact] | None = None,
-    ran: EvmAnswer | ScriptAnswer | None = None,
-    machine: Mapping[str, object] | None = None,
-) -> Executed:
-    """Without an outcome the functions that ran say it."""
-    calls = tuple(Call.from_json(one) for one in ran["calls"]) if ran else ()
-    return Executed(
-        language=submission.language,
-        outcome=RunOutcome(outcome) if outcome else overall(calls),
-        detail=_printable(detail[:MAX_DETAIL_CHARS]),
-        calls=calls,
-        facts=facts or {},
-        logs=_capped(ran["logs"]) if ran else (),
-        machine=machine or {},
-        with_harness=harness is not None,
-    )
+    def _script(
+        self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits
+    ) -> tuple[RunAnswer, Mapping[str, object]]:
+        if not self.is_prepared(submission.language):
+            self.prepare(submission.language)
+        found = self._workers.ask(
+            scripts.answer,
+            limits.seconds,
+            language=submission.language,
+            module=str(scripts.ENGINES[submission.language].find_module()),
+            cache=str(self._engines),
+            harness=harness.source if harness else None,
+            submission=submission.source if isinstance(submission.source, str) else dict(submission.source),
+            seed=harness.seed if harness else "",
+            limits=asdict(limits),
+        )
+        return found, scripts.script_machine(submission, limits)
 
 
 def _capped(lines: list[str]) -> tuple[str, ...]:
@@ -265,17 +216,11 @@ def _unkept(machine: Machine, language: Language) -> str | None:
     """Why what was compiled is not found next time; None if it is."""
     if language == "javascript":
         return None  # compiled in a moment, never kept
-    if problem := _unwritable(machine.cache_folder):
-        return f"Nothing can be kept in {machine.cache_folder} ({problem}): it is compiled anew every time."
-    if not machine.is_prepared(language):
-        return f"Others may write to {machine.cache_folder}: what was compiled there is not used."
-    return None
-
-
-def _unwritable(folder: Path) -> str | None:
+    folder = machine.cache_folder
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
-            return None
+            is_kept = machine.is_prepared(language)
     except OSError as bad:
-        return bad.strerror or str(bad)
+        return f"Nothing can be kept in {folder} ({bad.strerror or bad}): it is compiled anew every time."
+    return None if is_kept else f"Others may write to {folder}: what was compiled there is not used."

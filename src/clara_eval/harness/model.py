@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
-from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
@@ -31,6 +30,7 @@ ProgramText: TypeAlias = str | Mapping[str, str]
 
 UNITS: dict[Language, Unit] = {"solidity": "gas", "javascript": "fuel", "python": "fuel"}
 SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs": "javascript", ".py": "python"}
+_LANGUAGE_NAMES = {one: one for one in LANGUAGES} | {one: SUFFIXES[f".{one}"] for one in ("js", "py", "sol")}
 NO_SEED = "0x" + "9e3779b97f4a7c15" * 4
 """What a harness gets at home; a round has one of its own."""
 NAME_LENGTH = 40
@@ -62,7 +62,6 @@ class RunOutcome(StrEnum):
 
 _FINISHED = frozenset({RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.NOT_A_NUMBER})
 """Of a function: it came to its end within the limits."""
-_ORDER = (RunOutcome.INFRASTRUCTURE, RunOutcome.SET_UP_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +93,6 @@ class RunLimits:
     memory_bytes: int = 64 * 1024 * 1024
     output_bytes: int = 65_536
     seconds: float = 120.0
-
-    def to_json(self) -> dict[str, object]:
-        """What a result depends on; the guard in seconds is no part of it."""
-        return {name: value for name, value in to_camel_json(self).items() if name != "seconds"}
 
 
 class CallDocument(TypedDict):
@@ -131,19 +126,35 @@ class Call:
 
     def to_json(self) -> CallDocument:
         value = str(self.value) if isinstance(self.value, int) else self.value
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "outcome": self.outcome.value,
-            "used": self.used,
-            "value": value,
-        }
+        return CallDocument(name=self.name, kind=self.kind, outcome=self.outcome.value, used=self.used, value=value)
 
     @classmethod
     def from_json(cls, found: CallDocument) -> Call:
         value = found["value"]
         exact = int(value) if isinstance(value, str) else value
         return cls(found["name"], found["kind"], RunOutcome(found["outcome"]), found["used"], exact)
+
+
+class RunAnswer(TypedDict):
+    """What a worker process says about a run."""
+
+    outcome: str | None
+    """None if the functions that ran say it."""
+    detail: str
+    facts: dict[str, Fact]
+    calls: list[CallDocument]
+    logs: list[str]
+
+
+def run_answer(
+    outcome: str | None,
+    detail: str = "",
+    facts: dict[str, Fact] | None = None,
+    calls: Iterable[Call] = (),
+    logs: Iterable[str] = (),
+) -> RunAnswer:
+    told = [call.to_json() for call in calls]
+    return RunAnswer(outcome=outcome, detail=detail, facts=facts or {}, calls=told, logs=list(logs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +186,12 @@ class Executed:
     @property
     def features(self) -> dict[str, Fact]:
         """The measured features; none where the machine failed, because then nothing is known."""
-        if not self.is_measured:
-            return {}
-        return dict(self.facts) | (self._harness_features() if self.with_harness else {})
-
-    def _harness_features(self) -> dict[str, Fact]:
-        tests = [call for call in self.calls if call.kind == "test"]
-        passed = sum(call.outcome == RunOutcome.PASSED for call in tests)
-        share = passed / len(tests) if tests else None if self._runs else 0.0
-        found: dict[str, Fact] = {"runs": self._runs, "tests_passed": share}
+        found = dict(self.facts) if self.is_measured else {}
+        if not self.is_measured or not self.with_harness:
+            return found
+        tests = [call.outcome == RunOutcome.PASSED for call in self.calls if call.kind == "test"]
+        runs = bool(self.calls) and all(call.outcome in _FINISHED for call in self.calls)
+        found |= {"runs": runs, "tests_passed": sum(tests) / len(tests) if tests else None if runs else 0.0}
         for call in self.calls:
             if call.kind != "setUp":
                 # What it costs is known only where it passed: to fail early is not to be cheap.
@@ -192,10 +200,6 @@ class Executed:
                 found[feature_name(call.name)] = is_passed if call.kind == "test" else _bounded(call.value)
                 found[cost] = call.used if is_passed else None
         return found
-
-    @property
-    def _runs(self) -> bool:
-        return bool(self.calls) and all(call.outcome in _FINISHED for call in self.calls)
 
     def summary(self) -> dict[str, object]:
         """A run in one line of a table: how it ended, tests passed of all, gas or fuel, metrics, failures."""
@@ -274,17 +278,14 @@ def overall(calls: tuple[Call, ...]) -> RunOutcome:
     """The outcome of a run from those of its functions: what broke first, a limit before a failed test."""
     found = [call.outcome for call in calls]
     broken = [outcome for outcome in found if outcome not in _FINISHED]
-    order = (*_ORDER, *broken, RunOutcome.NOT_A_NUMBER, RunOutcome.FAILED)
+    order = (RunOutcome.INFRASTRUCTURE, RunOutcome.SET_UP_FAILED, *broken, RunOutcome.NOT_A_NUMBER, RunOutcome.FAILED)
     return next((outcome for outcome in order if outcome in found), RunOutcome.PASSED)
 
 
 def language_of(name: str, where: str) -> Language:
     """A language that can be executed, from its name; `where` names it in the error."""
-    aliases: dict[str, Language] = {"js": "javascript", "py": "python", "sol": "solidity"}
-    lowered = name.strip().lower()
-    for language in LANGUAGES:
-        if lowered == language or aliases.get(lowered) == language:
-            return language
+    if found := _LANGUAGE_NAMES.get(name.strip().lower()):
+        return found
     raise BadInput(f"{where} {name[:40]!r} cannot be executed.", value=name, remedy=f"One of {', '.join(LANGUAGES)}.")
 
 
@@ -317,10 +318,6 @@ def hide(harness: Harness, salt: str | None = None) -> HarnessDocument:
 
 
 def read_harness_document(content: bytes) -> HarnessDocument:
-    if len(content) > MAX_DOCUMENT_BYTES:
-        raise BadInput(
-            f"The harness document has {len(content):,} bytes.", remedy=f"At most {MAX_DOCUMENT_BYTES:,} are allowed."
-        )
     found = read_strict_json(content, JsonLimits(bytes=MAX_DOCUMENT_BYTES), what="The harness document")
     if not isinstance(found, dict) or set(found) != KEYS or found["version"] != VERSION:
         raise BadInput(

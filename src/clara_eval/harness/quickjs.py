@@ -31,26 +31,18 @@ def find_module() -> Path | None:
     return wasm.find_npm_file(f"{PACKAGE}/quickjs.wasm", SHA256)
 
 
-class QuickJs:
-    def __init__(self, path: Path, cache: Path) -> None:
-        self.engine = wasm.new_engine()
-        self.module = wasm.load_module(self.engine, path, wasm.compiled_file(cache, "quickjs", SHA256))
-
-    def open(self, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None = None) -> JavaScriptGuest:
-        """A fresh instance with this source loaded; raises `LoadFailed` or `Stopped`."""
-        return JavaScriptGuest(self, source, role, limits, ask)
+def load(path: Path, cache: Path) -> wasm.Loaded:
+    return wasm.load(path, wasm.compiled_file(cache, "quickjs", SHA256))
 
 
 class JavaScriptGuest(wasm.Guest):
-    def __init__(
-        self, quickjs: QuickJs, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
-    ) -> None:
-        import wasmtime
+    """A fresh instance with a source loaded; raises `LoadFailed` or `Stopped`."""
 
-        super().__init__(quickjs.engine, limits, ask)
-        linker = wasmtime.Linker(quickjs.engine)
-        wasm.define(linker, quickjs.module, _world(self))
-        self._exports = linker.instantiate(self._store, quickjs.module).exports(self._store)
+    def __init__(
+        self, quickjs: wasm.Loaded, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
+    ) -> None:
+        super().__init__(quickjs, limits, ask)
+        self._exports = wasm.instantiate(quickjs, self._store, _world(self))
         self.memory = cast("Memory", self._exports["memory"])
         self._call("_initialize")
         self._call("qjs_init")
@@ -180,7 +172,7 @@ class JavaScriptGuest(wasm.Guest):
         self.pay(len(text))
         if name != "print":
             return self._string(self.asked(text))
-        self.printed.write(text.encode("utf-8", "replace") + b"\n")
+        self.log(text.encode("utf-8", "replace") + b"\n")
         return self._string("")
 
     def _run(self, source: str, kind: str, path: str) -> int:
@@ -225,6 +217,9 @@ class JavaScriptGuest(wasm.Guest):
             raise wasm.Stopped(RunOutcome.OUT_OF_FUEL)
 
 
+open_guest = JavaScriptGuest
+
+
 def _world(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
     """What the engine asks of its host: one time that never changes, and no files but the submission's."""
 
@@ -234,10 +229,7 @@ def _world(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
 
     def write(caller: Caller, _fd: int, vectors: int, count: int, at: int) -> int:
         guest.pay()
-        parts = wasm.vectors_at(caller, vectors, count)
-        for start, length in parts:
-            guest.printed.write(bytes(wasm.memory_of(caller).read(caller, start, start + length)))
-        return wasm.put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+        return wasm.written(caller, vectors, count, at, guest.log)
 
     return {
         **dict.fromkeys(("host_get_timezone_offset", "host_interrupt"), lambda *_: 0),

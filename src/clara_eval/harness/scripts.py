@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.harness import cpython, quickjs, wasm
 from clara_eval.harness.model import (
     Call,
-    Harness,
     HarnessSubmission,
     Kind,
-    Language,
     ProgramText,
+    RunAnswer,
     RunLimits,
     RunOutcome,
     flat,
     function_kind,
+    run_answer,
 )
-from clara_eval.harness.workers import ScriptAnswer, ScriptJob
 
+ENGINES = {"javascript": quickjs, "python": cpython}
+NAMES = {"javascript": "JavaScript", "python": "Python"}
 HARNESS_FACTOR = 4
 """A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
 MAX_EXHAUSTED = 3
@@ -41,147 +44,115 @@ _NO_MODULE = ("could not load module", "ModuleNotFoundError")
 """How the engines name an import that nobody gives them."""
 _MOST_DIGITS = 100
 
-
 Open = Callable[[ProgramText, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
-
-
-def missing(language: Language) -> tuple[str, str] | None:
-    """What is missing to run this language, and the remedy; None if nothing is."""
-    engine, name = (quickjs, "JavaScript") if language == "javascript" else (cpython, "Python")
-    if find_spec("wasmtime") is None or engine.find_module() is None:
-        return f"The {name} engine is not installed.", engine.REMEDY
-    return None
-
-
-def script_job(harness: Harness | None, submission: HarnessSubmission, limits: RunLimits, cache: Path) -> ScriptJob:
-    engine = quickjs if submission.language == "javascript" else cpython
-    return {
-        "kind": "script",
-        "language": submission.language,
-        "module": str(engine.find_module()),
-        "cache": str(cache),
-        "harness": harness.source if harness else None,
-        "submission": submission.source if isinstance(submission.source, str) else dict(submission.source),
-        "seed": harness.seed if harness else "",
-        "limits": asdict(limits),
-    }
 
 
 def script_machine(submission: HarnessSubmission, limits: RunLimits) -> dict[str, object]:
     """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
-    engine = quickjs if submission.language == "javascript" else cpython
-    guests = engine.GUESTS if isinstance(submission.source, str) else (*engine.GUESTS, quickjs.TREE)
+    engine, is_tree = ENGINES[submission.language], not isinstance(submission.source, str)
+    guests = (*engine.GUESTS, quickjs.TREE) if is_tree else engine.GUESTS
     told = {
-        "engine": f"wasmtime {wasm.wasmtime_version()}",
+        "engine": f"wasmtime {version('wasmtime')}",
         "module": engine.SHA256,
         "guest": sha256_hex(b"".join(file.read_bytes() for file in guests)),
         "world": {"clock": wasm.CLOCK_SECONDS, "seed": wasm.SEED},
         "charges": {"hostCall": wasm.HOST_CALL_FUEL, "hostByte": wasm.HOST_BYTE_FUEL},
         "limits": {
-            **{name: value for name, value in limits.to_json().items() if name != "gas"},
+            **{name: value for name, value in to_camel_json(limits).items() if name not in {"gas", "seconds"}},
             "stackBytes": engine.STACK_BYTES,
             "messageBytes": wasm.MAX_MESSAGE_BYTES,
             "leastWriteBytes": wasm.LEAST_WRITE_BYTES,
             "harnessFactor": HARNESS_FACTOR,
             "exhaustedFunctions": MAX_EXHAUSTED,
-            **({} if isinstance(submission.source, str) else {"lookups": quickjs.MOST_LOOKUPS}),
+            **({"lookups": quickjs.MOST_LOOKUPS} if is_tree else {}),
         },
     }
     return flat(told)
 
 
-def answer(job: ScriptJob) -> ScriptAnswer:
+def answer(
+    language: str,
+    module: str,
+    cache: str,
+    harness: str | None,
+    submission: ProgramText,
+    seed: str,
+    limits: Mapping[str, Any],
+) -> RunAnswer:
     """Load the submission alone, then run every function of the harness on it."""
-    open_guest = _engine(job["language"], job["module"], job["cache"])
-    limits = RunLimits(**job["limits"])
-    found: ScriptAnswer = {"outcome": None, "detail": "", "loads": False, "calls": [], "logs": []}
+    open_guest, bounds = _engine(language, module, cache), RunLimits(**limits)
     try:
-        alone = open_guest(job["submission"], "submission", limits, None)
+        alone = open_guest(submission, "submission", bounds, None)
     except wasm.LoadFailed as failed:
         is_import = any(words in str(failed) for words in _NO_MODULE)
         outcome = RunOutcome.FORBIDDEN_IMPORT if is_import else _limit(str(failed)) or RunOutcome.DOES_NOT_LOAD
-        return {**found, "outcome": outcome.value, "detail": str(failed)}
+        return run_answer(outcome, str(failed), {"loads": False})
     except wasm.Stopped as stopped:
-        return {**found, "outcome": stopped.outcome.value, "detail": "It ran into a limit while it was loaded."}
+        return run_answer(stopped.outcome, "It ran into a limit while it was loaded.", {"loads": False})
     alone.close()
-    found = {**found, "loads": True, "logs": alone.printed.lines()}
-    if job["harness"] is None:
-        return {**found, "outcome": RunOutcome.PASSED.value}
-    runs = _Runs(open_guest, job["harness"], job["submission"], job["seed"], limits)
+    found = partial(run_answer, facts={"loads": True}, logs=alone.logs)
+    if harness is None:
+        return found(RunOutcome.PASSED)
     try:
-        names = runs.names()
+        names = _function_names(open_guest, harness, bounds)
     except (wasm.LoadFailed, wasm.Stopped) as bad:
-        detail = f"The harness does not load: {bad}"
-        return {**found, "outcome": RunOutcome.DOES_NOT_FIT.value, "detail": detail}
-    calls, logs = runs.all(names)
-    return {**found, "calls": [call.to_json() for call in calls], "logs": logs}
+        return found(RunOutcome.DOES_NOT_FIT, f"The harness does not load: {bad}")
+    calls, logs = _run_all(partial(_Pair, open_guest, harness, submission, seed, bounds), names, bounds.fuel)
+    return found(None, calls=calls, logs=logs)
+
+
+def _run_all(open_pair: Callable[[bool], _Pair], names: list[str], fuel: int) -> tuple[list[Call], list[str]]:
+    logs: list[str] = []
+    calls: list[Call] = []
+    has_set_up = "setUp" in names
+    for name in ["setUp", *(one for one in names if one != "setUp")]:
+        kind = function_kind(name)
+        if kind is None:
+            continue
+        if sum(call.outcome == RunOutcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
+            calls.append(Call(name, kind, RunOutcome.OUT_OF_FUEL, fuel))
+        elif kind == "setUp" and not has_set_up:
+            calls.append(Call(name, kind, RunOutcome.PASSED, 0))
+        else:
+            pair = open_pair(has_set_up)
+            calls.append(pair.run(name, kind))
+            logs += [f"{name}: {line}" for line in pair.logs]
+            if kind == "setUp" and calls[0].outcome != RunOutcome.PASSED:
+                break
+    return calls, logs
 
 
 @lru_cache(maxsize=2)
 def _engine(language: str, module: str, cache: str) -> Open:
-    if language == "javascript":
-        return quickjs.QuickJs(Path(module), Path(cache)).open
-    return cpython.CPython(Path(module), Path(cache)).open
+    engine = ENGINES[language]
+    return partial(engine.open_guest, engine.load(Path(module), Path(cache)))
 
 
 def _limit(text: str) -> RunOutcome | None:
     return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
 
 
-@dataclass(slots=True)
-class _Runs:
-    open_guest: Open
-    harness: str
-    submission: ProgramText
-    seed: str
-    limits: RunLimits
-
-    def all(self, names: list[str]) -> tuple[list[Call], list[str]]:
-        logs: list[str] = []
-        calls: list[Call] = []
-        has_set_up = "setUp" in names
-        for name in ["setUp", *(one for one in names if one != "setUp")]:
-            kind = function_kind(name)
-            if kind is None:
-                continue
-            if sum(call.outcome == RunOutcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
-                calls.append(Call(name, kind, RunOutcome.OUT_OF_FUEL, self.limits.fuel))
-                continue
-            if kind == "setUp" and not has_set_up:
-                calls.append(Call(name, "setUp", RunOutcome.PASSED, 0))
-                continue
-            pair = _Pair(self, has_set_up=has_set_up)
-            calls.append(pair.run(name, kind))
-            pair.close()
-            logs += [f"{name}: {line}" for line in pair.logs]
-            if kind == "setUp" and calls[0].outcome != RunOutcome.PASSED:
-                break
-        return calls, logs
-
-    def names(self) -> list[str]:
-        wide = _wide(self.limits)
-        guest = self.open_guest(self.harness, "harness", wide, lambda _: json.dumps({"value": None}))
-        found = json.loads(guest.exchange('{"do": "loaded"}'))
-        guest.close()
-        return sorted(item for item in found["value"]["v"] if isinstance(item, str))
+def _function_names(open_guest: Open, harness: str, limits: RunLimits) -> list[str]:
+    guest = open_guest(harness, "harness", _wide(limits), lambda _: json.dumps({"value": None}))
+    found = json.loads(guest.exchange('{"do": "loaded"}'))
+    guest.close()
+    return sorted(item for item in found["value"]["v"] if isinstance(item, str))
 
 
 def _wide(limits: RunLimits) -> RunLimits:
-    return RunLimits(
-        fuel=HARNESS_FACTOR * limits.fuel,
-        memory_bytes=limits.memory_bytes,
-        output_bytes=HARNESS_FACTOR * limits.output_bytes,
-    )
+    return replace(limits, fuel=HARNESS_FACTOR * limits.fuel, output_bytes=HARNESS_FACTOR * limits.output_bytes)
 
 
 class _Pair:
     """A harness and a submission, both fresh, for one function."""
 
-    def __init__(self, runs: _Runs, *, has_set_up: bool) -> None:
-        self.limits, self.seed, self.has_set_up = runs.limits, runs.seed, has_set_up
+    def __init__(
+        self, open_guest: Open, harness: str, submission: ProgramText, seed: str, limits: RunLimits, has_set_up: bool
+    ) -> None:
+        self.limits, self.seed, self.has_set_up = limits, seed, has_set_up
         self.logs: list[str] = []
-        self._submission = runs.open_guest(runs.submission, "submission", runs.limits, None)
-        self._harness = runs.open_guest(runs.harness, "harness", _wide(runs.limits), self._answer)
+        self._submission = open_guest(submission, "submission", limits, None)
+        self._harness = open_guest(harness, "harness", _wide(limits), self._answer)
         self._limit: RunOutcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
@@ -194,15 +165,13 @@ class _Pair:
         if kind != "setUp" and outcome == RunOutcome.PASSED:
             outcome, value = self._function(name)
         used = self.limits.fuel - self._submission.fuel_left
-        self.logs += [*self._submission.printed.lines(), *self._harness.printed.lines()]
+        self.logs += [*self._submission.logs, *self._harness.logs]
+        self._harness.close()
+        self._submission.close()
         if kind != "metric" or outcome != RunOutcome.PASSED:
             return Call(name, kind, outcome, used)
         number = _number(value)
         return Call(name, kind, RunOutcome.PASSED if number is not None else RunOutcome.NOT_A_NUMBER, used, number)
-
-    def close(self) -> None:
-        self._harness.close()
-        self._submission.close()
 
     def _function(self, name: str) -> tuple[RunOutcome, object]:
         self._limit = None
@@ -217,8 +186,9 @@ class _Pair:
         if "value" in found:
             return RunOutcome.PASSED, found["value"]
         error = found.get("error", {"name": "Error", "message": "It never comes to an end."})
-        self.logs.append(f"{error['name']}: {error['message']}")
-        return self._limit or _limit(f"{error['name']}: {error['message']}") or RunOutcome.FAILED, None
+        said = f"{error['name']}: {error['message']}"
+        self.logs.append(said)
+        return self._limit or _limit(said) or RunOutcome.FAILED, None
 
     def _answer(self, message: str) -> str:
         try:

@@ -15,17 +15,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.harness.model import RunOutcome, function_kind
+from clara_eval.harness.model import Kind, RunOutcome, function_kind
 from clara_eval.harness.solidity import MOST_COPIES, MOST_PARTS, NAME, linked, stand_in, too_much
-from clara_eval.harness.workers import Compiled, CompiledHarness, Compiler, HarnessFunction
+from clara_eval.harness.wasm import keep_file, npm_files
 
 EVM_VERSION = "cancun"
 SOLC_SETTINGS: dict[str, object] = {
@@ -61,6 +61,37 @@ _OWN_SIGNALS = frozenset({signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSEGV, signal
 _RUNNER = Path(__file__).with_name("solc_runner.cjs")
 
 
+class Compiler(NamedTuple):
+    """Where the compiler is: a native binary, or node with the npm package."""
+
+    native: str | None
+    node: str | None = None
+    package: str | None = None
+    seconds: float = 120.0
+
+
+class HarnessFunction(TypedDict):
+    name: str
+    kind: Kind
+    selector: str
+    returns: list[str]
+
+
+class CompiledHarness(TypedDict):
+    code: str
+    functions: list[HarnessFunction]
+
+
+class Compiled(TypedDict):
+    outcome: str | None
+    """None where all of it compiled."""
+    detail: str
+    compiler: str
+    submission: str | None
+    runtimeBytes: int
+    harness: CompiledHarness | None
+
+
 class _DoesNotFit(Exception):
     """The harness cannot be made with this submission; the text says why."""
 
@@ -71,6 +102,13 @@ class CompilerBroke(Exception):
 
 class TooHard(Exception):
     """The text made the compiler pass a limit of memory, processor time or output: its own outcome."""
+
+
+def answer(compiler: Sequence[Any], submission: str, harness: str | None) -> Compiled:
+    try:
+        return compile_solidity(Compiler(*compiler), submission, harness)
+    except CompilerBroke as broke:
+        return compiled("", RunOutcome.INFRASTRUCTURE, str(broke))
 
 
 def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -> Compiled:
@@ -85,20 +123,34 @@ def compile_solidity(compiler: Compiler, submission: str, harness: str | None) -
         missing = wrong.get("errorCode") == _IMPORT_NOT_FOUND
         outcome = RunOutcome.FORBIDDEN_IMPORT if missing else RunOutcome.DOES_NOT_COMPILE
         return {**found, "outcome": outcome.value, "detail": _line(wrong)}
-    found["submission"], found["runtimeBytes"] = _deployable(alone)
+    contracts = {name: one for name, one in alone.get("contracts", {}).get(SUBMISSION_FILE, {}).items() if _code(one)}
+    named = contracts.get(NAME)
+    # Without that name it is the only contract there is; nothing if it is not clear which.
+    if chosen := named or (next(iter(contracts.values())) if len(contracts) == 1 else None):
+        found["submission"] = _code(chosen)
+        found["runtimeBytes"] = len(chosen["evm"]["deployedBytecode"]["object"]) // 2
     if harness is None:
         return found
     try:
-        return {**found, "harness": _with_harness(compiler, _named(alone), harness)}
+        return {**found, "harness": _with_harness(compiler, named, harness)}
     except (_DoesNotFit, TooHard) as bad:
         return {**found, "outcome": RunOutcome.DOES_NOT_FIT.value, "detail": str(bad)}
 
 
-def _with_harness(compiler: Compiler, submission: Mapping[str, Any], harness: str) -> CompiledHarness:
+def _with_harness(compiler: Compiler, submission: Mapping[str, Any] | None, harness: str) -> CompiledHarness:
     """The harness, compiled with a stand-in of the submission, and the submission's code put in."""
+    if submission is None:
+        raise _DoesNotFit(f"There is no contract {NAME} that can be deployed: harnesses build `new {NAME}(…)`.")
     part, assembly = _harness_part(compiler, stand_in(submission["abi"], harness), harness)
-    whole = linked(assembly, submission["evm"]["bytecode"]["object"])
-    _, outputs = _compile(compiler, [_assembly_input(one) for one in (assembly, whole)])
+    whole = linked(assembly, _code(submission))
+    # The compiler's own assembler writes code from what the compiler gave as `evm.legacyAssembly`.
+    settings = {name: SOLC_SETTINGS[name] for name in ("evmVersion", "metadata")}
+    settings |= {"experimental": True, "outputSelection": {"*": {"": ["evm.bytecode.object"]}}}
+    inputs: list[dict[str, object]] = [
+        {"language": "EVMAssembly", "sources": {"linked": {"assemblyJson": one}}, "settings": settings}
+        for one in (assembly, whole)
+    ]
+    _, outputs = _compile(compiler, inputs)
     if wrong := next((problem for one in outputs if (problem := _first_error(one))), None):
         raise _DoesNotFit(f"The submission cannot be put into the harness: {wrong.get('message', '')}")
     again, code = (one["contracts"]["linked"][""]["evm"]["bytecode"]["object"] for one in outputs)
@@ -109,14 +161,8 @@ def _with_harness(compiler: Compiler, submission: Mapping[str, Any], harness: st
 
 def compiled(compiler: str, outcome: RunOutcome | None = None, detail: str = "") -> Compiled:
     """Nothing compiled yet, or never will."""
-    return {
-        "outcome": outcome.value if outcome else None,
-        "detail": detail,
-        "compiler": compiler,
-        "submission": None,
-        "runtimeBytes": 0,
-        "harness": None,
-    }
+    told = outcome.value if outcome else None
+    return Compiled(outcome=told, detail=detail, compiler=compiler, submission=None, runtimeBytes=0, harness=None)
 
 
 def _standard_input(sources: Mapping[str, str]) -> dict[str, object]:
@@ -125,16 +171,6 @@ def _standard_input(sources: Mapping[str, str]) -> dict[str, object]:
         "language": "Solidity",
         "sources": {name: {"content": text} for name, text in sources.items()},
         "settings": {**SOLC_SETTINGS, "outputSelection": selection},
-    }
-
-
-def _assembly_input(assembly: Mapping[str, Any]) -> dict[str, object]:
-    """What makes the compiler's own assembler write code from what it gave as `evm.legacyAssembly`."""
-    settings = {name: SOLC_SETTINGS[name] for name in ("evmVersion", "metadata")}
-    return {
-        "language": "EVMAssembly",
-        "sources": {"linked": {"assemblyJson": assembly}},
-        "settings": {**settings, "experimental": True, "outputSelection": {"*": {"": ["evm.bytecode.object"]}}},
     }
 
 
@@ -210,23 +246,10 @@ def _line(problem: Mapping[str, Any]) -> str:
     return f"{problem.get('type', 'Error')} in {place.get('file', '?')}: {problem.get('message', '')}"
 
 
-def _deployable(output: Mapping[str, Any]) -> tuple[str | None, int]:
-    """`Submission`, or the only contract there is, and how long it is on chain; nothing where it is not clear which."""
-    contracts = output.get("contracts", {}).get(SUBMISSION_FILE, {})
-    codes: dict[str, str] = {name: one["evm"]["bytecode"]["object"] for name, one in contracts.items()}
-    whole = [name for name, code in codes.items() if code and _is_hex(code)]
-    chosen = "Submission" if "Submission" in whole else whole[0] if len(whole) == 1 else None
-    if chosen is None:
-        return None, 0
-    runtime = contracts[chosen]["evm"]["deployedBytecode"]["object"]
-    return codes[chosen], len(runtime) // 2
-
-
-def _named(output: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = output.get("contracts", {}).get(SUBMISSION_FILE, {}).get(NAME)
-    if found is None or not _is_hex(found["evm"]["bytecode"]["object"]):
-        raise _DoesNotFit(f"There is no contract {NAME} that can be deployed: harnesses build `new {NAME}(…)`.")
-    return dict(found)
+def _code(contract: Mapping[str, Any]) -> str:
+    """Its creation code; empty if it is abstract or needs a linked library."""
+    code: str = contract["evm"]["bytecode"]["object"]
+    return code if re.fullmatch(r"(?:[0-9a-f]{2})+", code) else ""
 
 
 @lru_cache(maxsize=8)
@@ -255,8 +278,7 @@ def _harness_part(compiler: Compiler, stand_in: str, harness: str) -> tuple[Comp
         wanted = "one contract with setUp, test_… or metric_… functions, or one that is called Harness"
         raise _DoesNotFit(f"The harness does not have {wanted}.")
     contract = contracts[chosen]
-    code = contract["evm"]["bytecode"]["object"]
-    if not code or not _is_hex(code):
+    if not (code := _code(contract)):
         raise _DoesNotFit(f"The contract {chosen} cannot be deployed: it is abstract, or needs a linked library.")
     return {"code": code, "functions": _functions(contract, own[chosen])}, contract["evm"]["legacyAssembly"]
 
@@ -279,15 +301,10 @@ def _functions(contract: Mapping[str, Any], own: list[str]) -> list[HarnessFunct
     found: list[HarnessFunction] = []
     for name in sorted(set(own)):
         selector, kind = contract["evm"]["methodIdentifiers"].get(f"{name}()"), function_kind(name)
-        if selector is None or kind is None:
-            continue
-        types = [one["type"] for one in outputs[name]]
-        found.append({"name": name, "kind": kind, "selector": selector, "returns": types})
+        if selector is not None and kind is not None:
+            types = [one["type"] for one in outputs[name]]
+            found.append({"name": name, "kind": kind, "selector": selector, "returns": types})
     return found
-
-
-def _is_hex(code: str) -> bool:
-    return re.fullmatch(r"(?:[0-9a-f]{2})+", code) is not None
 
 
 KEPT_IN_MEMORY = 256
@@ -303,8 +320,7 @@ def find_compiler(setting: str | None) -> Compiler | None:
         if not path.is_file() or not os.access(path, os.X_OK):
             raise ConfigError(f"CLARA_SOLC={setting!r} is not a program.", remedy="Name a solc binary, or unset it.")
         return Compiler(native=str(path))
-    places = [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]
-    found = next((one for place in places if (one := place / "node_modules" / "solc" / "package.json").is_file()), None)
+    found = next(npm_files("solc/package.json"), None)
     return _npm(found.parent) if found else None
 
 
@@ -330,38 +346,24 @@ class CompileCache:
         return sha256_hex(plain_json([identity, COMPILE_RULES, SOLC_SETTINGS, OUTPUTS, submission, harness]).encode())
 
     def get(self, key: str) -> Compiled | None:
-        if key in self._memory or self._folder is None:
-            return self._memory.get(key)
-        try:
-            found: Compiled = json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None  # not there, or half written by somebody else: compile again
-        self._keep(key, found)
-        return found
+        if key not in self._memory and self._folder is not None:
+            with suppress(OSError, ValueError):  # not there, or half written by somebody else: compile again
+                self._keep(key, json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8")))
+        return self._memory.get(key)
 
     def put(self, key: str, answer: Compiled) -> None:
         """Keep an answer, on disk by best effort: a cache that cannot be written only costs time."""
         self._keep(key, answer)
-        folder = self._folder
-        if folder is None:
+        if self._folder is None:
             return
         with suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as part:
-                part.write(json.dumps(answer))
-            Path(part.name).replace(folder / f"{key}.json")
-            _prune(folder)
+            keep_file(self._folder / f"{key}.json", json.dumps(answer).encode())
+            files = list(self._folder.glob("*.json"))
+            if len(files) > KEPT_ON_DISK:
+                for old in sorted(files, key=lambda one: one.stat().st_mtime)[: len(files) // 4]:
+                    old.unlink(missing_ok=True)
 
     def _keep(self, key: str, answer: Compiled) -> None:
         self._memory[key] = answer
         while len(self._memory) > KEPT_IN_MEMORY:
             del self._memory[next(iter(self._memory))]
-
-
-def _prune(folder: Path) -> None:
-    files = list(folder.glob("*.json"))
-    if len(files) <= KEPT_ON_DISK:
-        return
-    files.sort(key=lambda one: one.stat().st_mtime)
-    for old in files[: len(files) // 4]:
-        old.unlink(missing_ok=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.core.syntax import parse, walk
@@ -28,15 +28,8 @@ def too_much(source: str) -> str | None:
     if parsed is None:
         return None
     nodes = [node for node, _ in walk(parsed.tree)]
-    uses: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
-    for node in nodes:
-        if (name := _declared(node)) is not None:
-            uses[name].append(list(_used(node)))
-    sizes: dict[str, int] = {}
-    for name in uses:
-        _size(name, uses, sizes)
     loose: list[int] = [1 << _array_depth(node) for node in nodes if node.type == "type_name"]
-    if (parts := max([*sizes.values(), *loose, 0])) > MOST_PARTS:
+    if (parts := max([*_sizes(nodes), *loose, 0])) > MOST_PARTS:
         return f"Its types, constants or contracts unfold to more than {MOST_PARTS:,} parts ({_about(parts)})."
     if (copies := _most_copied(nodes)) > MOST_COPIES:
         return f"Its modifiers repeat a function more than {MOST_COPIES:,} times ({_about(copies)})."
@@ -47,19 +40,26 @@ def _about(count: int) -> str:
     return f"{count:,}" if count < 10**12 else "more than a million millions"
 
 
-def _size(name: str, uses: dict[str, list[list[tuple[str, int]]]], sizes: dict[str, int]) -> None:
-    """Note the unfolded size of a name: of several declarations the largest; a name inside itself counts once."""
-    waiting, begun = [name], set(sizes)
-    while waiting:
-        last = waiting[-1]
-        if last not in begun:
-            begun.add(last)
-            waiting += {one for declared in uses[last] for one, _ in declared if one in uses and one not in begun}
-            continue
-        waiting.pop()
-        if last not in sizes:
-            sums = (sum(sizes.get(one, 1) * times for one, times in declared) for declared in uses[last])
-            sizes[last] = 1 + max(sums, default=0)
+def _sizes(nodes: list[Node]) -> Iterable[int]:
+    """Unfolded sizes of all names: of several declarations the largest; a name inside itself counts once."""
+    uses: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
+    for node in nodes:
+        if (name := _declared(node)) is not None:
+            uses[name].append(list(_used(node)))
+    sizes: dict[str, int] = {}
+    for name in uses:
+        waiting, begun = [name], set(sizes)
+        while waiting:
+            last = waiting[-1]
+            if last not in begun:
+                begun.add(last)
+                waiting += {one for declared in uses[last] for one, _ in declared if one in uses and one not in begun}
+                continue
+            waiting.pop()
+            if last not in sizes:
+                sums = (sum(sizes.get(one, 1) * times for one, times in declared) for declared in uses[last])
+                sizes[last] = 1 + max(sums, default=0)
+    return sizes.values()
 
 
 def _declared(node: Node) -> str | None:
@@ -74,8 +74,7 @@ def _used(node: Node) -> Iterator[tuple[str, int]]:
     """Names that a declaration holds, and how often: an array's element counts twice for each dimension."""
     if node.type == "struct_declaration":
         for member in _below(node, "struct_member"):
-            kinds = [child for child in member.children if child.type == "type_name"]
-            for kind in kinds:
+            for kind in (child for child in member.children if child.type == "type_name"):
                 names = list(_below(kind, "user_defined_type"))
                 yield (_text(names[-1]).rpartition(".")[2] if names else "", 2 ** _array_depth(kind))
     elif node.type == "contract_declaration":
@@ -130,54 +129,36 @@ _PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
 _DYNAMIC = frozenset({"bytes", "string"})
 
 
-class AbiType(TypedDict):
-    name: str
-    type: str
-    internalType: NotRequired[str]
-    components: NotRequired[list[AbiType]]
+Abi = Sequence[Mapping[str, Any]]
+"""Members of a contract, or types of arguments, as the compiler describes them."""
 
 
-class AbiMember(TypedDict):
-    type: str
-    name: NotRequired[str]
-    inputs: NotRequired[list[AbiType]]
-    outputs: NotRequired[list[AbiType]]
-    stateMutability: NotRequired[str]
-
-
-def stand_in(abi: Sequence[AbiMember], harness: str) -> str:
+def stand_in(abi: Abi, harness: str) -> str:
     """The file that the harness imports; it compiles to code that `linked` replaces."""
-    named = set(re.findall(r"[A-Za-z_$][\w$]*", harness))
-    types = _Types()
-    parts = list(_members(abi, named, types))
-    body = "\n".join([*types.written, *parts])
+    named, types = set(re.findall(r"[A-Za-z_$][\w$]*", harness)) - {NAME}, _Types()
+    built: Mapping[str, Any] = next((one for one in abi if one["type"] == "constructor"), {})
+    payable = " payable" if built.get("stateMutability") == "payable" else ""
+    given = types.listed(built.get("inputs", []), "memory") or ""
+    parts: list[str | None] = [f"constructor({given}){payable} {{ assembly {{ log1(0, 0, 0x{MARK}) }} }}"]
+    for one in abi:
+        if one["type"] in {"receive", "fallback"} and one.get("stateMutability") == "payable":
+            parts.append(f"{one['type']}() external payable {{}}")
+        elif one.get("name") in named and one["type"] in {"function", "error"}:
+            parts.append(_member(one, types))
+    body = "\n".join([*types.written, *(part for part in parts if part is not None)])
     return f"// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract {NAME} {{\n{body}\n}}\n"
 
 
-def _members(abi: Sequence[AbiMember], named: set[str], types: _Types) -> Iterator[str]:
-    implied: AbiMember = {"type": "constructor"}
-    built = next((one for one in abi if one["type"] == "constructor"), implied)
-    payable = " payable" if built.get("stateMutability") == "payable" else ""
-    mark = f"assembly {{ log1(0, 0, 0x{MARK}) }}"
-    yield f"constructor({types.listed(built.get('inputs', []), 'memory') or ''}){payable} {{ {mark} }}"
-    for one in abi:
-        if one["type"] in {"receive", "fallback"} and one.get("stateMutability") == "payable":
-            yield f"{one['type']}() external payable {{}}"
-        elif one.get("name") in named - {NAME} and one["type"] in {"function", "error"}:
-            yield from (member for member in [_member(one, types)] if member is not None)
-
-
-def _member(one: AbiMember, types: _Types) -> str | None:
+def _member(one: Mapping[str, Any], types: _Types) -> str | None:
+    """A function or an error; None if it has a type that cannot be written down."""
     is_error = one["type"] == "error"
     given = types.listed(one.get("inputs", []), "" if is_error else "calldata")
     if is_error or given is None:
         return f"error {one['name']}({given});" if given is not None else None
     back = types.listed(one.get("outputs", []), "memory")
-    if back is None:
-        return None
     kind = "" if one.get("stateMutability") == "nonpayable" else one.get("stateMutability", "")
     returns = f"returns ({back})" if back else ""
-    return f"function {one['name']}({given}) external {kind} {returns} {{}}"
+    return f"function {one['name']}({given}) external {kind} {returns} {{}}" if back is not None else None
 
 
 class _Types:
@@ -187,7 +168,7 @@ class _Types:
         self.written: list[str] = []
         self._structs: dict[str, str] = {}
 
-    def listed(self, found: Sequence[AbiType], place: str) -> str | None:
+    def listed(self, found: Abi, place: str) -> str | None:
         """Parameters; None where one has a type that cannot be written down, for example a function."""
         parts: list[str] = []
         for one in found:
@@ -198,15 +179,16 @@ class _Types:
             parts.append(f"{name} {place}" if is_reference and place else name)
         return ", ".join(parts)
 
-    def _one(self, one: AbiType) -> str | None:
-        if one["type"].startswith("tuple"):
+    def _one(self, one: Mapping[str, Any]) -> str | None:
+        kind: str = one["type"]
+        if kind.startswith("tuple"):
             struct = self._struct(one)
-            return struct and struct + one["type"].removeprefix("tuple")
+            return struct and struct + kind.removeprefix("tuple")
         if one.get("internalType") == "address payable":
             return "address payable"
-        return one["type"] if _PLAIN.fullmatch(one["type"]) else None
+        return kind if _PLAIN.fullmatch(kind) else None
 
-    def _struct(self, one: AbiType) -> str | None:
+    def _struct(self, one: Mapping[str, Any]) -> str | None:
         fields = [(self._one(field), field["name"]) for field in one.get("components", [])]
         if any(kind is None for kind, _ in fields):
             return None

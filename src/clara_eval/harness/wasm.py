@@ -7,17 +7,17 @@ import os
 import struct
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from clara_eval.harness.model import RunLimits, RunOutcome
 
 if TYPE_CHECKING:
-    from wasmtime import Caller, Engine, FuncType, Linker, Memory, Module, TrapCode
+    from wasmtime import Caller, Engine, FuncType, Memory, Module, Store, TrapCode
 
 CLOCK_SECONDS = 1_767_225_600
 """What every clock says, always."""
@@ -50,33 +50,22 @@ class LoadFailed(Exception):
     """The source is no module that can be loaded; the text says why."""
 
 
-class Printed:
-    """What an instance wrote, up to a limit."""
+class Loaded(NamedTuple):
+    """An interpreter, compiled for this machine."""
 
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-        self.text = bytearray()
-
-    def write(self, part: bytes) -> None:
-        self.text += part
-        self.left -= max(len(part), LEAST_WRITE_BYTES)
-        if self.left < 0:
-            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
-
-    def lines(self) -> list[str]:
-        return self.text.decode("utf-8", "replace").splitlines()
+    engine: Engine
+    module: Module
 
 
 class Guest(ABC):
     """An instance with a source loaded: a store with limits and fuel, what it printed, and its own chance."""
 
-    def __init__(self, engine: Engine, limits: RunLimits, ask: Ask | None) -> None:
+    def __init__(self, loaded: Loaded, limits: RunLimits, ask: Ask | None) -> None:
         import wasmtime
 
-        self.printed = Printed(limits.output_bytes)
-        self._ask = ask
-        self._drawn = 0
-        self._store = wasmtime.Store(engine)
+        self._printed, self._output_left = bytearray(), limits.output_bytes
+        self._ask, self._drawn = ask, 0
+        self._store = wasmtime.Store(loaded.engine)
         self._store.set_limits(memory_size=limits.memory_bytes)
         self._store.set_fuel(UNMETERED)
 
@@ -95,6 +84,17 @@ class Guest(ABC):
         self._store.set_fuel(max(0, left))
         if left < 0:
             raise Stopped(RunOutcome.OUT_OF_FUEL)
+
+    def log(self, part: bytes) -> None:
+        """Keep what the guest prints, up to its limit."""
+        self._printed += part
+        self._output_left -= max(len(part), LEAST_WRITE_BYTES)
+        if self._output_left < 0:
+            raise Stopped(RunOutcome.TOO_MUCH_OUTPUT)
+
+    @property
+    def logs(self) -> list[str]:
+        return self._printed.decode("utf-8", "replace").splitlines()
 
     def random(self, length: int) -> bytes:
         """Bytes that are the same in every run."""
@@ -119,11 +119,15 @@ class Guest(ABC):
     def close(self) -> None: ...
 
 
-def find_npm_file(path: str, sha256: str) -> Path | None:
-    """A file of an npm package, wherever npm put it; one with other bytes is not it."""
+def npm_files(path: str) -> Iterator[Path]:
+    """A file of an npm package, wherever npm put it."""
     places = [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]
-    files = (place / "node_modules" / path for place in places)
-    return next((file for file in files if file.is_file() and _sha256(file, file.stat().st_mtime_ns) == sha256), None)
+    return (file for place in places if (file := place / "node_modules" / path).is_file())
+
+
+def find_npm_file(path: str, sha256: str) -> Path | None:
+    """A file of an npm package; one with other bytes is not it."""
+    return next((file for file in npm_files(path) if _sha256(file, file.stat().st_mtime_ns) == sha256), None)
 
 
 @lru_cache(maxsize=16)
@@ -149,42 +153,35 @@ def vectors_at(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
     return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
 
 
-def define(
-    linker: Linker, module: Module, given: Mapping[str, HostFunction], before: Callable[[], None] = lambda: None
-) -> None:
-    """Define every import of a module: what is given, and for all others the answer that it is not there."""
+def written(caller: Caller, vectors: int, count: int, at: int, take: Callable[[bytes], None]) -> int:
+    """Hand over what the guest writes, part by part, and tell it how much that was."""
+    parts = vectors_at(caller, vectors, count)
+    for start, length in parts:
+        take(bytes(memory_of(caller).read(caller, start, start + length)))
+    return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+
+
+def instantiate(
+    loaded: Loaded, store: Store, given: Mapping[str, HostFunction], before: Callable[[], None] = lambda: None
+) -> Mapping[str, object]:
+    """An instance; every import is defined: what is given, and for all others the answer that it is not there."""
+    import wasmtime
 
     def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
         before()
         return function(caller, *args)
 
-    for wanted in module.imports:
+    linker = wasmtime.Linker(loaded.engine)
+    for wanted in loaded.module.imports:
         function = partial(call, given.get(wanted.name or "", lambda *_: NOSYS))
         kind = cast("FuncType", wanted.type)
         linker.define_func(wanted.module, wanted.name or "", kind, function, access_caller=True)
-
-
-def wasmtime_version() -> str:
-    return version("wasmtime")
-
-
-def new_engine(stack_bytes: int = STACK_BYTES) -> Engine:
-    import wasmtime
-    from wasmtime import _ffi
-
-    config = wasmtime.Config()
-    config.consume_fuel = True
-    config.max_wasm_stack = stack_bytes
-    # One form of NaN on every processor; the binding has no word for it.
-    _ffi.wasmtime_config_cranelift_nan_canonicalization_set(config.ptr(), True)
-    config.wasm_threads = False
-    config.wasm_relaxed_simd = False
-    return wasmtime.Engine(config)
+    return linker.instantiate(store, loaded.module).exports(store)
 
 
 def compiled_file(cache: Path, name: str, sha256: str, stack_bytes: int = STACK_BYTES) -> Path:
     """Where a compiled module is kept: by its hash, the version of the compiler and the settings."""
-    return cache / f"{name}-{sha256[:32]}-{wasmtime_version()}-{stack_bytes}.cwasm"
+    return cache / f"{name}-{sha256[:32]}-{version('wasmtime')}-{stack_bytes}.cwasm"
 
 
 def is_own(file: Path) -> bool:
@@ -196,19 +193,33 @@ def is_own(file: Path) -> bool:
     return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
 
 
-def load_module(engine: Engine, source: Path, kept: Path) -> Module:
+def load(source: Path, kept: Path, stack_bytes: int = STACK_BYTES) -> Loaded:
     """Compile a module once for this machine; a folder that cannot be written only costs time."""
     import wasmtime
+    from wasmtime import _ffi
 
+    config = wasmtime.Config()
+    config.consume_fuel = True
+    config.max_wasm_stack = stack_bytes
+    # One form of NaN on every processor; the binding has no word for it.
+    _ffi.wasmtime_config_cranelift_nan_canonicalization_set(config.ptr(), True)
+    config.wasm_threads = False
+    config.wasm_relaxed_simd = False
+    engine = wasmtime.Engine(config)
     if is_own(kept):
-        return wasmtime.Module.deserialize_file(engine, str(kept))
+        return Loaded(engine, wasmtime.Module.deserialize_file(engine, str(kept)))
     module = wasmtime.Module(engine, source.read_bytes())
     with suppress(OSError):
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as part:
-            part.write(module.serialize())
-        Path(part.name).replace(kept)
-    return module
+        keep_file(kept, bytes(module.serialize()))
+    return Loaded(engine, module)
+
+
+def keep_file(file: Path, content: bytes) -> None:
+    """Write a file that only this user can write, whole or not at all."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
+        part.write(content)
+    Path(part.name).replace(file)
 
 
 def guarded(call: Callable[[], T]) -> T:

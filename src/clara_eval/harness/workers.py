@@ -1,4 +1,4 @@
-"""Worker processes: their JSON jobs and answers, a few processes kept between jobs, and one replaced if it is lost."""
+"""Worker processes: a few are kept between jobs, and one that is lost is replaced."""
 
 from __future__ import annotations
 
@@ -12,94 +12,11 @@ import tempfile
 import threading
 import time
 import weakref
-from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from clara_eval.harness.model import CallDocument, Kind, Language, ProgramText
-
-
-class Compiler(NamedTuple):
-    """Where the compiler is: a native binary, or node with the npm package."""
-
-    native: str | None
-    node: str | None = None
-    package: str | None = None
-    seconds: float = 120.0
-
-
-class CompileJob(TypedDict):
-    kind: Literal["compile"]
-    compiler: Compiler
-    """A list, once it was JSON."""
-    submission: str
-    harness: str | None
-
-
-class HarnessFunction(TypedDict):
-    name: str
-    kind: Kind
-    selector: str
-    returns: list[str]
-
-
-class CompiledHarness(TypedDict):
-    code: str
-    functions: list[HarnessFunction]
-
-
-class Compiled(TypedDict):
-    outcome: str | None
-    """None where all of it compiled."""
-    detail: str
-    compiler: str
-    submission: str | None
-    runtimeBytes: int
-    harness: CompiledHarness | None
-
-
-class EvmJob(TypedDict):
-    kind: Literal["evm"]
-    submission: str | None
-    runtimeBytes: int
-    harness: CompiledHarness | None
-    limits: dict[str, int]
-    """The fields of `RunLimits`; `seconds` may have a fraction."""
-
-
-class EvmAnswer(TypedDict):
-    deployGas: int | None
-    calls: list[CallDocument]
-    logs: list[str]
-
-
-class PrepareJob(TypedDict):
-    kind: Literal["prepare"]
-    module: str
-    cache: str
-
-
-class ScriptJob(TypedDict):
-    kind: Literal["script"]
-    language: Language
-    module: str
-    cache: str
-    harness: str | None
-    submission: ProgramText
-    seed: str
-    limits: dict[str, int]
-
-
-class ScriptAnswer(TypedDict):
-    outcome: str | None
-    """None where the functions say it."""
-    detail: str
-    loads: bool
-    calls: list[CallDocument]
-    logs: list[str]
-
-
-Job: TypeAlias = CompileJob | EvmJob | PrepareJob | ScriptJob
-
-
+T = TypeVar("T")
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 JOBS_PER_WORKER = 200
 """Then a new process takes over, so that nothing a library leaks adds up."""
@@ -118,12 +35,13 @@ class Workers:
         self._idle: list[_Worker] = []
         self._finalizer = weakref.finalize(self, _stop_all, self._idle, self._lock)
 
-    def ask(self, job: Job, seconds: float) -> Any:
+    def ask(self, function: Callable[..., T], seconds: float, **job: object) -> T:
+        """Call a function of ours in another process; arguments and answer are JSON. Raises WorkerLost."""
         with self._turn:
             with self._lock:
                 worker = self._idle.pop() if self._idle else _Worker()
             try:
-                found = worker.ask(job, seconds)
+                found: T = worker.ask([function.__module__, function.__name__, job], seconds)
             except BaseException:
                 worker.stop()
                 raise
@@ -158,41 +76,33 @@ class _Worker:
         )
         self.jobs = 0
 
-    def ask(self, job: Job, seconds: float) -> Any:
+    def ask(self, job: list[object], seconds: float) -> Any:
         self.jobs += 1
-        assert self._process.stdin is not None, "started with a pipe"
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None, "started with pipes"
+        assert stdout is not None, "started with pipes"
         try:
-            self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            self._process.stdin.flush()
+            stdin.write(json.dumps(job).encode() + b"\n")
+            stdin.flush()
         except OSError as bad:
             raise WorkerLost(f"The worker has ended: {bad.strerror}.") from None
-        return json.loads(self._line(time.monotonic() + seconds, seconds))
-
-    def _line(self, until: float, seconds: float) -> bytes:
-        assert self._process.stdout is not None, "started with a pipe"
-        pipe = self._process.stdout.fileno()
-        found = bytearray()
+        found, until = bytearray(), time.monotonic() + seconds
         while not found.endswith(b"\n"):
             left = until - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
                 raise WorkerLost(f"The run took longer than {seconds:g} s on this machine.")
-            part = os.read(pipe, 1 << 16)
+            part = os.read(stdout.fileno(), 1 << 16)
             if not part or len(found) > MAX_ANSWER_BYTES:
-                code = self._process.poll()
-                raise WorkerLost(f"The worker ended with code {code} before it answered.")
+                raise WorkerLost(f"The worker ended with code {self._process.poll()} before it answered.")
             found += part
-        return bytes(found)
+        return json.loads(found)
 
     def stop(self) -> None:
-        try:
+        with suppress(ProcessLookupError):  # it has ended by itself
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self._process.poll()  # it has ended by itself
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None, "started with pipes"
-            try:
+            with suppress(BrokenPipeError):  # a job that nobody reads any more
                 pipe.close()
-            except BrokenPipeError:
-                continue  # a job that nobody reads any more
         self._process.wait()
         self._folder.cleanup()
