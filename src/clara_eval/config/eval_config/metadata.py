@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from clara_eval.config.eval_config import shape
 from clara_eval.config.eval_config.catalogue import level_feature, typed
@@ -47,7 +47,12 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
             path="$.evalConfig",
             remedy="Metadata is a JSON object with title, problemStatement and evalConfig.",
         )
-    config_bytes, kind = _committed_bytes(document["evalConfig"])
+    written = document["evalConfig"]
+    if not isinstance(written, (str, dict)):
+        raise BadInput(
+            "evalConfig is neither a JSON string nor an object.", path="$.evalConfig", remedy="Write the config there."
+        )
+    config_bytes = written.encode() if isinstance(written, str) else canonical_json(written)
     computed = config_hash(config_bytes)
     if computed != eval_config_hash.lower():
         raise BadInput(
@@ -64,7 +69,7 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
         skills=tuple(item for item in skills if isinstance(item, str)) if isinstance(skills, list) else (),
         config_bytes=config_bytes,
         config=config,
-        hash_kind=kind,
+        hash_kind="string" if isinstance(written, str) else "canonical",
         adapted=adapted,
     )
 
@@ -96,16 +101,6 @@ def build_metadata(
             remedy="Shorten the problem statement.",
         )
     return "data:application/json;base64," + base64.b64encode(encoded).decode()
-
-
-def _committed_bytes(value: object) -> tuple[bytes, Literal["string", "canonical"]]:
-    if isinstance(value, str):
-        return value.encode(), "string"
-    if isinstance(value, dict):
-        return canonical_json(value), "canonical"
-    raise BadInput(
-        "evalConfig is neither a JSON string nor an object.", path="$.evalConfig", remedy="Write the config there."
-    )
 
 
 def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:

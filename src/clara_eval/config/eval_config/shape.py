@@ -40,7 +40,6 @@ MOST_TOLD = 20
 """How many errors one message lists."""
 _KINDS = get_args(FeatureType)
 _NO_NAME = "This is not a usable feature name. Lower-case letters, digits and _, starting with a letter, at most 40."
-_NO_PROGRAM = "The {} is not a text. Write the program, or leave it out."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +113,9 @@ def at(path: str, key: str | int) -> str:
 def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """`Did you mean "x"?`, or the list of what there is."""
     names = list(known)
-    folded = {_fold(name): name for name in names}
-    close = difflib.get_close_matches(_fold(word), folded, n=1, cutoff=likeness)
+    folded = {re.sub("[_-]", "", name.lower()): name for name in names}
+    close = difflib.get_close_matches(re.sub("[_-]", "", word.lower()), folded, n=1, cutoff=likeness)
     return f'Did you mean "{folded[close[0]]}"?' if close else f"Known: {', '.join(names)}."
-
-
-def _fold(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
 
 
 def _checked(said: Any, default: Any = ..., *, extra: Any = None, **rules: Any) -> Any:
@@ -143,6 +138,11 @@ def _no_boolean(value: object) -> object:
 def _bound(key: str, description: str) -> Any:
     said = f"{key} is not a number of reasonable size. Within ±1e12."
     return _checked(said, LEFT_OUT, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, description=description)
+
+
+def _program(key: str, description: str) -> Any:
+    said = f"The {key} is not a text. Write the program, or leave it out."
+    return _checked(said, LEFT_OUT, pattern=r"\S", description=description)
 
 
 FeatureName = Annotated[
@@ -247,19 +247,14 @@ class HarnessShape(_Document):
     language: HarnessLanguage = _checked(
         "This language cannot be executed. One of: solidity, javascript, python.", examples=["solidity"]
     )
-    source: str = _checked(_NO_PROGRAM.format("source"), LEFT_OUT, pattern=r"\S", description="The public harness.")
+    source: str = _program("source", "The public harness.")
     hidden: bool = _checked(
         "hidden is true or false. Write true, or leave it out.",
         LEFT_OUT,
         description="Committed by privateSetHash, revealed after the deadline.",
     )
     if_not_revealed: IfNotRevealed = Field(LEFT_OUT, description="`public`: go on without it; `fail`: do not post.")
-    reference: str = _checked(
-        _NO_PROGRAM.format("reference"),
-        LEFT_OUT,
-        pattern=r"\S",
-        description="A solution that passes: the harness is checked with it.",
-    )
+    reference: str = _program("reference", "A solution that passes: the harness is checked with it.")
 
 
 class ConfigShape(_Document):
