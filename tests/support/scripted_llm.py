@@ -20,7 +20,6 @@ from clara_eval.redteam.simulators import (
     ScriptedLlm,
     Task,
     answer_of,
-    best_value,
     bounds,
     capacity_bits,
     compromised_extractor,
@@ -31,7 +30,6 @@ from clara_eval.redteam.simulators import (
     shown_vectors,
     some_value,
     verdict_text,
-    worst_value,
 )
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "ScriptedLlm",
     "Task",
     "answer_of",
-    "best_value",
     "bounds",
     "capacity_bits",
     "compromised_extractor",
@@ -56,7 +53,6 @@ __all__ = [
     "shown_vectors",
     "some_value",
     "verdict_text",
-    "worst_value",
 ]
 
 

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.eval_config import EvalConfig, collect_problems, compile_schema, config_hash, parse_eval_config
-from clara_eval.config.eval_config.lint import is_hard_to_read
+from clara_eval.config.eval_config.reading import is_hard_to_read
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.costs.budgets import caps_of

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from clara_eval.core.accounts import Account, encode_defunct
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
-from clara_eval.core.http_body import TooLong, read_at_most
+from clara_eval.core.web import TooLong, read_at_most
 
 MAX_ANSWER_BYTES = 4 * 2**20
 """More than the draft of ten thousand submitters has."""

@@ -17,7 +17,7 @@ from clara_eval.core.address import ORDER, Address
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.http_body import TooLong, read_at_most
+from clara_eval.core.web import TooLong, read_at_most
 
 _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
 _MOST_ANSWER = 1_000_000

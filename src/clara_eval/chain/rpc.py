@@ -23,8 +23,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import aiohttp
 
 from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.core.http_body import TooLong, read_at_most
 from clara_eval.core.tasks import gather_or_raise
+from clara_eval.core.web import TooLong, read_at_most
 
 log = logging.getLogger(__name__)
 

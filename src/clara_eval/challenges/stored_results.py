@@ -18,7 +18,7 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.core.http_body import TooLong, pieces_at_most
+from clara_eval.core.web import TooLong, pieces_at_most
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import (
     AgentEntry,

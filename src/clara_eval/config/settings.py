@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from clara_eval.config.networks import NETWORKS, Network
 from clara_eval.core.address import to_address
 from clara_eval.core.constants import INTERFACES
 from clara_eval.core.errors import BadInput, ConfigError
-from clara_eval.core.web_origin import read_origin
+from clara_eval.core.web import read_origin
 
 
 def _address(value: object) -> object:
@@ -52,27 +52,30 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _proxies(text: str) -> str:
-    for part in listed(text):
-        try:
-            ipaddress.ip_network(part)
-        except ValueError:
-            raise ValueError(f"{part!r} is neither an IP address nor a network such as 10.0.0.0/8") from None
-    return text
+def _each(is_usable: Callable[[str], object], told: str) -> AfterValidator:
+    """Check every part of a comma list."""
+
+    def check(text: str) -> str:
+        for part in listed(text):
+            if not is_usable(part):
+                raise ValueError(f"{part!r} is {told}")
+        return text
+
+    return AfterValidator(check)
 
 
-def _host_names(text: str) -> str:
-    for part in listed(text):
-        if not _HOST_NAME.fullmatch(part):
-            raise ValueError(f"{part!r} is not a host name such as eval.example.org or eval.example.org:8443")
-    return text
+def _is_network(text: str) -> bool:
+    try:
+        return bool(ipaddress.ip_network(text))
+    except ValueError:
+        return False
 
 
-def _origins(text: str) -> str:
-    for part in listed(text):
-        if part != "*" and read_origin(part) is None:
-            raise ValueError(f"{part!r} is not an origin such as https://app.example.org, without a path")
-    return text
+_PROXIES = _each(_is_network, "neither an IP address nor a network such as 10.0.0.0/8")
+_HOSTS = _each(_HOST_NAME.fullmatch, "not a host name such as eval.example.org or eval.example.org:8443")
+_ORIGINS = _each(
+    lambda part: part == "*" or read_origin(part), "not an origin such as https://app.example.org, without a path"
+)
 
 
 def _long(key: SecretStr | None) -> SecretStr | None:
@@ -114,7 +117,7 @@ def _attested(name: str, said: Mapping[str, str]) -> str:
 
 
 class Settings(BaseModel):
-    """One field a setting; the environment name is the alias."""
+    """One field a setting; the environment name is the alias, and `env.example` says what it does."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore")
 
@@ -127,100 +130,69 @@ class Settings(BaseModel):
     evaluator_keystore: Path | None = Field(None, alias="CLARA_EVALUATOR_KEYSTORE")
     evaluator_password: SecretStr | None = Field(None, alias="CLARA_EVALUATOR_PASSWORD")
     signer_url: SecretStr | None = Field(None, alias="CLARA_SIGNER_URL")
-    """Where the evaluator's key is, if not here: a web3signer's http(s) address, or aws-kms:KEY; needs the address."""
     evaluator_address: OptionalAddress = Field(None, alias="CLARA_EVALUATOR_ADDRESS")
     wallet_key: SecretStr | None = Field(None, alias="CLARA_WALLET_KEY")
-    """The local key of a poster or agent, for `challenge …` and MCP; without it transactions come back unsigned."""
     wallet_limit_usd: Usd = Field(100.0, alias="CLARA_WALLET_LIMIT_USD")
     """The most a local wallet key may move in one transaction."""
     wallet_tokens: str = Field("", alias="CLARA_WALLET_TOKENS")
     """Further tokens, comma list, that a local wallet key may move; each counts as a dollar."""
     usdc_address: OptionalAddress = Field(None, alias="CLARA_USDC")
-    """The dollar token that prizes are paid in, where the network has no fixed one."""
 
     database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL", repr=False)
 
     judges_as_set: str = Field("rules", alias="CLARA_JUDGES")
     anthropic_api_key: SecretStr | None = Field(None, alias="ANTHROPIC_API_KEY")
     anthropic_base_url: str | None = Field(None, alias="ANTHROPIC_BASE_URL")
-    """A gateway for every judge anthropic:MODEL that names no address of its own."""
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
     endpoint_keys: SecretStr | None = Field(None, alias="CLARA_ENDPOINT_KEYS")
-    """Keys of endpoints that are not OpenAI's: comma list of URL=KEY, the URL as it stands in CLARA_JUDGES."""
     attestation: Annotated[str, AfterValidator(_attestation)] = Field("off", alias="CLARA_ATTESTATION")
-    """How endpoints sign their answers: `off`, `near` or `aci` for all that CLARA_JUDGES names, or URL=near,…"""
     pccs_url: str = Field("https://api.trustedservices.intel.com", alias="CLARA_PCCS_URL")
-    """Where the collateral of enclaves' quotes is fetched."""
     batches: Literal["auto", "never"] = Field("auto", alias="CLARA_BATCHES")
-    """Ask Claude in message batches, at half the price, where the scoring window leaves time for them."""
     prices: str = Field("", alias="CLARA_PRICES")
-    """Prices the public table does not know: comma list of JUDGE=INPUT/OUTPUT in dollars per million tokens."""
     answer_tokens: int = Field(16_384, alias="CLARA_ANSWER_TOKENS", ge=1_024, le=131_072)
-    """The largest limit of one answer, thinking included; a cut answer is asked for again up to it."""
     elo: Literal["order-free", "literal"] = Field("order-free", alias="CLARA_ELO")
-    """`literal`: the specification's single pass, every pair once in canonical order."""
     jury: Literal["together", "in-turn"] = Field("together", alias="CLARA_JURY")
-    """`in-turn`: the first judge compares all, each further one only what is still worth asking near the money."""
     max_concurrency: int = Field(64, alias="CLARA_MAX_CONCURRENCY", ge=1, le=1024)
-    """Calls of one judge in flight, of all evaluations of one process together."""
 
     budget_per_challenge_usd: Usd = Field(25.0, alias="CLARA_BUDGET_PER_CHALLENGE_USD")
     budget_per_poster_day_usd: Usd = Field(50.0, alias="CLARA_BUDGET_PER_POSTER_DAY_USD")
     budget_per_month_usd: Usd = Field(350.0, alias="CLARA_BUDGET_PER_MONTH_USD")
     new_posters_share: float = Field(0.5, alias="CLARA_NEW_POSTERS_SHARE", ge=0, le=1)
-    """What all posters without an evaluation older than a week may spend together of the month's budget."""
     min_prize_usd: Usd = Field(0.0, alias="CLARA_MIN_PRIZE_USD")
     review_above_usd: Usd = Field(1000.0, alias="CLARA_REVIEW_ABOVE_USD")
     review_doubt_usd: Usd = Field(50.0, alias="CLARA_REVIEW_DOUBT_USD")
     review_doubt_share: float = Field(0.2, alias="CLARA_REVIEW_DOUBT_SHARE", ge=0, le=1)
-    """A person decides if more than this, in dollars and as a share of the prize, is expected at wrong addresses."""
     calibration: Literal["known", "required", "off"] = Field("known", alias="CLARA_CALIBRATION")
-    """Whether judges need a calibration on people's labels to post alone: where one is known, always, or never."""
     calibration_floor: float = Field(0.85, alias="CLARA_CALIBRATION_FLOOR", ge=0, le=1)
-    """The least agreement with people on clear pairs for a judge that posts alone."""
     fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
 
     admin_api_key: Annotated[SecretStr | None, AfterValidator(_long)] = Field(None, alias="CLARA_ADMIN_API_KEY")
     host: str = Field("127.0.0.1", alias="CLARA_HOST")
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
     tick_seconds: Annotated[int, AfterValidator(_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
-    """How often the service looks for what is due."""
-    cors_origins: Annotated[str, AfterValidator(_origins)] = Field("", alias="CLARA_CORS_ORIGINS")
-    public_hosts: Annotated[str, AfterValidator(_host_names)] = Field("", alias="CLARA_PUBLIC_HOSTS")
-    """Names under which the service is reached from elsewhere, comma list: others cannot call the tools under /mcp."""
-    trusted_proxies: Annotated[str, AfterValidator(_proxies)] = Field("", alias="CLARA_TRUSTED_PROXIES")
-    """Addresses or networks, comma list, whose X-Forwarded-For is believed; from everybody else it is ignored."""
+    cors_origins: Annotated[str, _ORIGINS] = Field("", alias="CLARA_CORS_ORIGINS")
+    public_hosts: Annotated[str, _HOSTS] = Field("", alias="CLARA_PUBLIC_HOSTS")
+    trusted_proxies: Annotated[str, _PROXIES] = Field("", alias="CLARA_TRUSTED_PROXIES")
     traces_public: Literal["after_post", "never"] = Field("after_post", alias="CLARA_TRACES_PUBLIC")
     otlp_url: str | None = Field(None, alias="CLARA_OTLP_URL")
-    """Where an OpenTelemetry collector takes traces over HTTP, such as http://collector:4318/v1/traces."""
     webhook_url: str | None = Field(None, alias="CLARA_WEBHOOK_URL", repr=False)
     webhook_secret: SecretStr | None = Field(None, alias="CLARA_WEBHOOK_SECRET")
 
     objection_window: int = Field(0, alias="CLARA_OBJECTION_WINDOW", ge=0, le=30 * 86_400)
-    """For how many seconds a result is announced before it is posted, so that submitters can object; 0 is off."""
     objection_judge: str = Field("", alias="CLARA_OBJECTION_JUDGE")
-    """Who does disputed steps again, as in CLARA_JUDGES; without it a person looks."""
     reputation: Literal["off", "on", "winners"] = Field("off", alias="CLARA_REPUTATION")
-    """Give feedback on chain (ERC-8004) after a challenge is final: on every ranked agent, or on the winners only."""
     reputation_registry: OptionalAddress = Field(None, alias="CLARA_REPUTATION_REGISTRY")
-    """The registry of feedback, where the network has no fixed one."""
     reputation_gas: int = Field(6_000_000, alias="CLARA_REPUTATION_GAS", ge=0)
-    """The most gas that feedback may use in one tick; the rest is given at the next."""
 
     ipfs_gateway: str = Field("https://ipfs.io", alias="CLARA_IPFS_GATEWAY")
-    """A comma list: the next is asked where one cannot give the content."""
     ipfs_api: str | None = Field(None, alias="CLARA_IPFS_API")
-    """An IPFS node's HTTP API: submitted content is pinned there instead of going into a data: URI, as are traces."""
     kv_account: str | None = Field(None, alias="CLARA_KV_ACCOUNT")
-    """Cloudflare's account; with a namespace and a token, posted results go to its KV, too."""
     kv_namespace: str | None = Field(None, alias="CLARA_KV_NAMESPACE")
     kv_token: SecretStr | None = Field(None, alias="CLARA_KV_TOKEN")
     kv_url: str = Field("https://api.cloudflare.com/client/v4", alias="CLARA_KV_URL")
     trace_dir: Path = Field(Path("var/traces"), alias="CLARA_TRACE_DIR")
     solc: str | None = Field(None, alias="CLARA_SOLC")
-    """The Solidity compiler for harnesses: a binary, or the folder of the npm package; if empty, that is sought."""
     cache_dir: Path = Field(Path("~/.cache/clara-eval"), alias="CLARA_CACHE_DIR")
-    """What was compiled to run submissions; it may be removed at any time."""
     api_url: str | None = Field(None, alias="CLARA_API_URL")
     """Where a running service answers, for the agents' tools; without it they read store and chain themselves."""
 
@@ -301,8 +273,7 @@ class Settings(BaseModel):
         """Read, check, freeze; a wrong value ends here with its name, the reason and the remedy."""
         values = dict(_read_env_file(env_file)) if env_file and environ is None else {}
         values.update(os.environ if environ is None else environ)
-        wanted = {field.alias for field in cls.model_fields.values() if field.alias}
-        chosen = {name: value for name, value in values.items() if name in wanted and value != ""}
+        chosen = {name: value for name, value in values.items() if name in _NAMES and value != ""}
         for name in FROM_FILES:
             path = values.get(f"{name}_FILE")
             if path and name in SECRETS and name in chosen:
@@ -317,30 +288,27 @@ class Settings(BaseModel):
             raise ConfigError(_first_problem(bad), remedy="`clara-eval settings --example` has them all.") from None
 
 
+_NAMES = {str(field.alias) for field in Settings.model_fields.values()}
 SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)
 FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
 """What may be named by NAME_FILE: every secret, and addresses that may hold one."""
-
-
 _OTHERS = ("CLARA_DEVNET_", "CLARA_E2E_")
 """Names of our own tools, which are not settings."""
 
 
-def given_names(environ: Mapping[str, str] | None = None, *, env_file: Path = Path(".env")) -> dict[str, str]:
+def given_names() -> dict[str, str]:
     """Every CLARA_… name and known setting that has a value, with its source: the environment or `.env`."""
-    sources = (("environment", os.environ if environ is None else environ), (str(env_file), _read_env_file(env_file)))
-    known = {str(field.alias) for field in Settings.model_fields.values()}
     return {
         name: source
-        for source, values in reversed(sources)
+        for source, values in ((".env", _read_env_file(Path(".env"))), ("environment", os.environ))
         for name, value in values.items()
-        if value and (name.startswith("CLARA_") or name.removesuffix("_FILE") in known)
+        if value and (name.startswith("CLARA_") or name.removesuffix("_FILE") in _NAMES)
     }
 
 
 def unknown_names(given: Mapping[str, str]) -> list[str]:
     """The given names that no setting has, as a misspelt one."""
-    known = {str(field.alias) for field in Settings.model_fields.values()} | {f"{name}_FILE" for name in FROM_FILES}
+    known = _NAMES | {f"{name}_FILE" for name in FROM_FILES}
     return [name for name in given if name not in known and not name.startswith(_OTHERS)]
 
 
@@ -356,11 +324,9 @@ def _secret_from_file(name: str, path: str) -> str:
 
 def _first_problem(bad: ValidationError) -> str:
     problem = bad.errors(include_url=False, include_context=False)[0]
-    name = str(problem["loc"][0]) if problem["loc"] else ""
+    name = str(problem["loc"][0])
     shown = "(hidden)" if name in SECRETS else repr(problem["input"])
     reason = problem["msg"].removeprefix("Value error, ").removesuffix(".")
-    if not problem["loc"]:  # about several settings: what was given may hold a secret
-        return f"The settings do not fit together: {reason}."
     return f"{name}={shown} is not usable: {reason}."
 
 

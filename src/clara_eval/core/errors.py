@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 _RUN_OUT = {
@@ -14,18 +15,21 @@ _RUN_OUT = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class ClaraError(Exception):
     """The root of our errors; `remedy` says what to do.
 
     `see` is the code of an action that helps, about an address; each interface writes its own sentence for it.
     """
 
-    def __init__(self, message: str, *, remedy: str = "", see: str = "", about: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
-        self.see = see
-        self.about = about
+    message: str
+    _: KW_ONLY
+    remedy: str = ""
+    see: str = ""
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
@@ -35,13 +39,12 @@ class ConfigError(ClaraError):
     """A setting is wrong: the process ends with this sentence."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BadInput(ClaraError):
     """The input is unusable; `path` points into it, `value` is the offender."""
 
-    def __init__(self, message: str, *, path: str = "", value: object = None, remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy)
-        self.path = path
-        self.value = value
+    path: str = ""
+    value: object = None
 
 
 class NotFound(ClaraError):
@@ -56,14 +59,13 @@ class NotYet(ClaraError):
     """A deadline or status is not reached: look again at the next tick."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Temporary(ClaraError):
     """A node, gateway or model does not answer now: try again later. Never a verdict."""
 
-    def __init__(self, message: str, *, remedy: str = "", retry_after_seconds: float | None = None) -> None:
-        super().__init__(message, remedy=remedy)
-        self.retry_after_seconds = retry_after_seconds
-        self.longest_pause_seconds: float | None = None
-        """Whoever waits may not wait longer than this: a window would close meanwhile."""
+    retry_after_seconds: float | None = None
+    longest_pause_seconds: float | None = field(default=None, init=False)
+    """The longest wait that is allowed: after it a window would close."""
 
 
 class StoreDown(Temporary):
@@ -90,12 +92,11 @@ class BadAnswer(ClaraError):
     """The model's text is not what was asked for: ask again, then record it as undecided."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BadSubmission(ClaraError):
     """The submission cannot be judged: it is rejected with `code`, and the round continues."""
 
-    def __init__(self, message: str, *, code: str = "unreadable", remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy)
-        self.code = code
+    code: str = "unreadable"
 
 
 class CannotPublish(ClaraError):
@@ -110,36 +111,29 @@ class NotOurs(CannotPublish):
     """Another evaluator scores this challenge: its status is not ours to write."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Stalled(CannotPublish, Temporary):
     """Nothing can be sent now; it continues by itself once the cause is gone."""
 
-    def __init__(
-        self, message: str, *, cause: Literal["balance", "gas_cap", "nonces", "gap"], remedy: str = ""
-    ) -> None:
-        super().__init__(message, remedy=remedy)
-        self.cause = cause
+    cause: Literal["balance", "gas_cap", "nonces", "gap"]
 
 
 class Unscorable(CannotPublish):
     """No possible result can be posted, for example fewer submitters than winners."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Deferred(ClaraError):
     """A budget cap is reached: the challenge waits until `retry_at`."""
 
-    def __init__(self, message: str, *, remedy: str = "", retry_at: int | None = None) -> None:
-        super().__init__(message, remedy=remedy)
-        self.retry_at = retry_at
+    retry_at: int | None = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class OutOfBudget(Temporary):
     """The budget of a run is used up, by answers or (`is_lost`) by calls that were never answered."""
 
-    def __init__(
-        self, message: str, *, remedy: str = "", is_lost: bool = False, retry_after_seconds: float | None = None
-    ) -> None:
-        super().__init__(message, remedy=remedy, retry_after_seconds=retry_after_seconds)
-        self.is_lost = is_lost
+    is_lost: bool = False
 
 
 class NeedsReview(ClaraError):
@@ -150,9 +144,8 @@ class Disagrees(ClaraError):
     """A pure step gives another result than recorded: code or data changed during an evaluation."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BadTrace(ClaraError):
     """A trace is wrong; `entry` names the first wrong entry."""
 
-    def __init__(self, message: str, *, entry: str = "", remedy: str = "") -> None:
-        super().__init__(message, remedy=remedy)
-        self.entry = entry
+    entry: str = ""

@@ -37,18 +37,17 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
     decoded = _decode(text, limits, what)
     # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
     if _nesting(decoded) > limits.depth:
-        raise BadInput(f"{what} is nested deeper than {limits.depth} levels.", path="$", remedy="Flatten it.")
+        raise _refusal(f"{what} is nested deeper than {limits.depth} levels.", "Flatten it.")
     try:
         value = _DECODER.decode(decoded)
     except json.JSONDecodeError as bad:
-        raise BadInput(
+        raise _refusal(
             f"{what} is not valid JSON: {bad.msg} at line {bad.lineno}, column {bad.colno}.",
-            path="$",
-            value=decoded[max(0, bad.pos - 20) : bad.pos + 20],
-            remedy="Write one JSON document: double quotes, no comments, no trailing commas.",
+            "Write one JSON document: double quotes, no comments, no trailing commas.",
+            decoded[max(0, bad.pos - 20) : bad.pos + 20],
         ) from None
     if "\\u" in decoded and not is_encodable(value):  # UTF-8 holds none; only an escape can
-        raise BadInput(f"{what} holds half a surrogate pair.", path="$", remedy="Remove the \\ud800–\\udfff escape.")
+        raise _refusal(f"{what} holds half a surrogate pair.", "Remove the \\ud800–\\udfff escape.")
     return value
 
 
@@ -91,49 +90,43 @@ def _decode(text: str | bytes, limits: JsonLimits, what: str) -> str:
         raw = text.encode("utf-8") if isinstance(text, str) else text
         decoded = raw.decode("utf-8")
     except (UnicodeEncodeError, UnicodeDecodeError) as bad:
-        raise BadInput(
-            f"{what} is not UTF-8 text ({bad.reason} at {bad.start}).", path="$", remedy="Save it as UTF-8."
-        ) from None
+        raise _refusal(f"{what} is not UTF-8 text ({bad.reason} at {bad.start}).", "Save it as UTF-8.") from None
     if len(raw) > limits.bytes:
-        raise BadInput(
-            f"{what} has {len(raw):,} bytes; at most {limits.bytes:,} are read.", path="$", remedy="Shorten it."
-        )
+        raise _refusal(f"{what} has {len(raw):,} bytes; at most {limits.bytes:,} are read.", "Shorten it.")
     if decoded.startswith("\ufeff"):
-        raise BadInput(f"{what} starts with a byte order mark.", path="$", remedy="Save it as UTF-8 without BOM.")
+        raise _refusal(f"{what} starts with a byte order mark.", "Save it as UTF-8 without BOM.")
     return decoded
+
+
+def _refusal(message: str, remedy: str, value: object = None) -> BadInput:
+    return BadInput(message, path="$", value=value, remedy=remedy)
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
-            raise BadInput(
-                f"The key {key[:80]!r} appears twice in one object.", path="$", value=key, remedy="Keep one of them."
-            )
+            raise _refusal(f"The key {key[:80]!r} appears twice in one object.", "Keep one of them.", key)
         found[key] = value
     return found
 
 
 def _no_constant(name: str) -> object:
-    raise BadInput(f"{name} is not a JSON number.", path="$", value=name, remedy="Write a finite number.")
+    raise _refusal(f"{name} is not a JSON number.", "Write a finite number.", name)
 
 
 def _integer(digits: str) -> int:
     # Length first: converting a million digits is work for nothing.
     if len(digits) > 20 or abs(int(digits)) > SAFE_INTEGER:
-        raise BadInput(
-            f"The integer {digits[:30]} is larger than 2^53 − 1: readers of JSON disagree about it.",
-            path="$",
-            value=digits[:80],
-            remedy="Use a smaller number.",
-        )
+        told = f"The integer {digits[:30]} is larger than 2^53 − 1: readers of JSON disagree about it."
+        raise _refusal(told, "Use a smaller number.", digits[:80])
     return int(digits)
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise BadInput(f"The number {digits[:30]} is too large.", path="$", value=digits[:80], remedy="Use less.")
+        raise _refusal(f"The number {digits[:30]} is too large.", "Use less.", digits[:80])
     return value
 
 

@@ -117,19 +117,15 @@ def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], .
 def _errors(tree: Tree) -> tuple[int, int]:
     """Number of errors, and of the bytes in them; stops counting when there are too many."""
     errors = lost = 0
-    cursor = tree.walk()
-    while True:
-        node = cursor.node
-        assert node is not None
+    nodes = [tree.root_node]
+    while nodes and errors <= MAX_ERRORS:
+        node = nodes.pop()
         if node.is_error or node.is_missing:
             errors += 1
             lost += node.end_byte - node.start_byte
-        inside = node.has_error and not node.is_error and errors <= MAX_ERRORS and cursor.goto_first_child()
-        if inside:
-            continue
-        while errors > MAX_ERRORS or not cursor.goto_next_sibling():
-            if not cursor.goto_parent():
-                return errors, lost
+        else:
+            nodes += [child for child in node.children if child.has_error]
+    return errors, lost
 
 
 def walk(tree: Tree) -> Iterator[tuple[Node, int]]:

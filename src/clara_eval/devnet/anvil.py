@@ -216,12 +216,11 @@ class MinedReceipt(TypedDict):
     logs: list[dict[str, object]]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NodeRefused(ClaraError):
     """A contract or the node refused; `refusal` is the decoded custom error, None if there is none that we know."""
 
-    def __init__(self, message: str, refusal: ContractRefusal | None) -> None:
-        super().__init__(message)
-        self.refusal = refusal
+    refusal: ContractRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +272,13 @@ class DevNode:
                 receipt = await self.rpc("eth_getTransactionReceipt", tx_hash)
                 if receipt is None:
                     await asyncio.sleep(0.01)
-        if receipt["status"] != "0x1":
-            raise await self._refused(tx_hash)
-        return receipt
+        if receipt["status"] == "0x1":
+            return receipt
+        # The receipt does not say why it was reverted, the trace of its calls does.
+        trace = await self.rpc("debug_traceTransaction", tx_hash, {"tracer": "callTracer"})
+        refusal = decode_refusal(trace.get("output"))
+        told = str(refusal or f"Transaction {tx_hash} was reverted: {trace.get('error')}.")
+        raise NodeRefused(told, refusal=refusal)
 
     async def now(self) -> int:
         """Return the time of the newest block, which is the only time contracts know."""
@@ -303,21 +306,13 @@ class DevNode:
         async with self.session.post(self.rpc_url, json=body) as answer:
             response = json.loads(await answer.read())
         if not isinstance(response, dict):
-            raise NodeRefused(f"The node answered {method} with something that is not JSON-RPC.", None)
+            raise NodeRefused(f"The node answered {method} with something that is not JSON-RPC.")
         if "error" not in response:
             return response.get("result")
         error: object = response["error"]
         message, data = (error.get("message"), error.get("data")) if isinstance(error, dict) else (error, None)
         refusal = decode_refusal(data) if isinstance(data, str) else None
-        raise NodeRefused(str(refusal or f"The node refused {method}: {message}."), refusal)
-
-    async def _refused(self, transaction_hash: str) -> NodeRefused:
-        """Why a mined transaction was reverted: the receipt does not say it, the trace of its calls does."""
-        trace = await self.rpc("debug_traceTransaction", transaction_hash, {"tracer": "callTracer"})
-        refusal = decode_refusal(trace.get("output"))
-        return NodeRefused(
-            str(refusal or f"Transaction {transaction_hash} was reverted: {trace.get('error')}."), refusal
-        )
+        raise NodeRefused(str(refusal or f"The node refused {method}: {message}."), refusal=refusal)
 
     async def _require_anvil(self) -> None:
         place = _without_secrets(self.rpc_url)
@@ -346,9 +341,5 @@ def _without_secrets(url: str) -> str:
 
 @cache
 def _dev_key(index: int) -> str:
-    return "0x" + bytes(key_from_seed(_dev_seed(), f"m/44'/60'/0'/0/{index}")).hex()
-
-
-@cache
-def _dev_seed() -> bytes:
-    return seed_from_mnemonic(MNEMONIC, "")
+    seed = seed_from_mnemonic(MNEMONIC, "")
+    return "0x" + bytes(key_from_seed(seed, f"m/44'/60'/0'/0/{index}")).hex()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import resources
-from typing import NamedTuple
 
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Language, Machine, RunOutcome
 from clara_eval.harness.model import NO_SEED
@@ -66,22 +65,18 @@ def _read(language: Language) -> AttackedHarness:
 HARNESSES: dict[Language, AttackedHarness] = {language: _read(language) for language in _ENDINGS}
 
 
-class HarnessGain(NamedTuple):
-    tests: list[str]
-    metrics: list[str]
-
-
-def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> HarnessGain:
+def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> tuple[list[str], list[str]]:
     """Name the tests and numbers that an attack did not earn."""
     if found.language == "solidity":
         passed = [] if attack.works or found.features.get("tests_passed") == 0.0 else ["tests_passed"]
-        return HarnessGain(passed, sorted(_cheaper(honest, found)))
+        return passed, sorted(_cheaper(honest, found))
     calls = {call.name: call for call in found.calls if call.outcome == RunOutcome.PASSED and call.kind != "setUp"}
     if not attack.works:
-        return HarnessGain(*([name for name in calls if name.startswith(kind)] for kind in ("test_", "metric_")))
+        tests = [name for name in calls if name.startswith("test_")]
+        return tests, [name for name in calls if name.startswith("metric_")]
     fair = {call.name: call for call in honest.calls}
     better = [n for n, call in calls.items() if call.used < fair[n].used or call.value != fair[n].value]
-    return HarnessGain([], better)
+    return [], better
 
 
 def _cheaper(honest: Executed, attack: Executed) -> Iterator[str]:
@@ -101,8 +96,7 @@ def measure_harnesses() -> list[Figure]:
 def _measured(machine: Machine, harness: AttackedHarness) -> list[Figure]:
     honest = harness.run(machine, harness.honest)
     gains = {one.name: gain_of(one, harness.run(machine, one.source), honest) for one in harness.attacks}
-    tests = [name for name, gain in gains.items() if gain.tests]
-    metrics = [name for name, gain in gains.items() if gain.metrics]
+    tests, metrics = ([name for name, gain in gains.items() if gain[kind]] for kind in (0, 1))
     # A harness that the honest solution does not pass proves nothing.
     counted = harness.attacks if honest.outcome == RunOutcome.PASSED else ()
     idle = sum(not one.works for one in counted)

@@ -24,22 +24,10 @@ from clara_eval.judge.port import Prompt
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import prompt_view, unescaped
+from clara_eval.redteam import simulators
 from clara_eval.redteam.corpus import CARRIERS, HONEST, POSITIONS, READING, Payload, solution_of, submissions
 from clara_eval.redteam.report import Figure, number, share
-from clara_eval.redteam.simulators import (
-    COMPROMISES,
-    FAULTS,
-    Fault,
-    FaultyProvider,
-    ScriptedLlm,
-    Task,
-    capacity_bits,
-    compromised_extractor,
-    gullible_judge,
-    honest_reader,
-    in_memory,
-    obedient_reader,
-)
+from clara_eval.redteam.simulators import ScriptedLlm, honest_reader, in_memory, obedient_reader
 from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
@@ -65,7 +53,7 @@ _POOR = "def first(values):\n    pass\n\n\ndef total(values, rate):\n    pass\n"
 async def measure_injection(payloads: list[Payload]) -> list[Figure]:
     counts, won_by = Counter[str](), Counter[str]()
     rival, grammar = await _facts(honest_reader, HONEST[1]), comparison_grammar(SCHEMA)
-    judge = ModelJudge(in_memory(ScriptedLlm(gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
+    judge = ModelJudge(in_memory(ScriptedLlm(simulators.gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
     for payload, carrier, position, text in submissions(payloads):
         counts["trials"] += 1
         held = solution_of(text)
@@ -74,9 +62,9 @@ async def measure_injection(payloads: list[Payload]) -> list[Figure]:
         if position != "after_cut" and counts["trials"] % OBEYED_EVERY == 0:
             counts["tried"] += 1
             counts["obeyed"] += await _facts(obedient_reader, text) != await _facts(honest_reader, text)
-        how = COMPROMISES[counts["trials"] % len(COMPROMISES)]
+        how = simulators.COMPROMISES[counts["trials"] % len(simulators.COMPROMISES)]
         attacked, control = [
-            await _facts(compromised_extractor(words, how), text) for words in (payload.text, "other words")
+            await _facts(simulators.compromised_extractor(words, how), text) for words in (payload.text, "other words")
         ]
         counts["waits"] += any(flag.severity == "review" for flag in attacked.flags)
         prompts = [comparison_prompt(CRITERIA, SCHEMA, one.vector, rival.vector) for one in (attacked, control)]
@@ -109,7 +97,7 @@ def _figures(counts: Counter[str], won_by: Counter[str], payloads: int) -> list[
         share("noticed_by_words", "buried payloads that the scan for words notices; reported, never a gate",
               counts["noticed"], n),
         number("covert_bits", "bits that claimed features can carry to the judge at most (M6)",
-               [math.fsum(capacity_bits(f) for f in SCHEMA.features if f.source == "llm")], at_most=20.0),
+               [math.fsum(simulators.capacity_bits(f) for f in SCHEMA.features if f.source == "llm")], at_most=20.0),
     ]  # fmt: skip
 
 
@@ -148,7 +136,7 @@ def _fence_holds(question: Question, text: str) -> bool:
         and user.count(f"<task-{nonce}>") == user.count(f"</task-{nonce}>") == 1
         and user.count("<") == user.count(">") == 4
         and not hidden
-        and not Task.of(question.prompt).leaked
+        and not simulators.Task.of(question.prompt).leaked
     )
 
 
@@ -161,8 +149,8 @@ async def measure_denial(payloads: list[Payload]) -> list[Figure]:
     """A provider that fails for one submission (M5): nothing of another changes."""
     clean, changed, trials = await _facts(honest_reader, HONEST[0]), 0, 0
     for payload in payloads[:40]:
-        for fault in FAULTS:
-            faulty = in_memory(FaultyProvider(ScriptedLlm(honest_reader), _only("POISON", fault)))
+        for fault in simulators.FAULTS:
+            faulty = in_memory(simulators.FaultyProvider(ScriptedLlm(honest_reader), _only("POISON", fault)))
             pass_on = False
             try:
                 await extract_features(faulty, SCHEMA, solution_of(f"POISON = {payload.text!r}\n" + HONEST[1]), READING)
@@ -178,7 +166,7 @@ async def measure_denial(payloads: list[Payload]) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _only(mark: str, fault: Fault) -> Callable[[Prompt], Fault | None]:
+def _only(mark: str, fault: simulators.Fault) -> Callable[[Prompt], simulators.Fault | None]:
     return lambda prompt: fault if mark in prompt.user else None
 
 

@@ -65,7 +65,11 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         "injection": lambda: asyncio.run(measure_injection(payloads[::step])),
         "denial": lambda: asyncio.run(measure_denial(payloads[: attack.count(40)])),
         "names": lambda: asyncio.run(measure_names(seed)),
-        "lies": lambda: asyncio.run(_lies(attack)),
+        "lies": lambda: (
+            asyncio.run(lies.measure_lies(attack.count(32), seed))
+            + asyncio.run(lies.measure_measured_only())
+            + asyncio.run(lies.measure_executed(attack.count(20), seed))
+        ),
         "harness": measure_harnesses,
         "archives": measure_archives,
         "ties": lambda: (
@@ -78,14 +82,6 @@ def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figu
         "ordinary": lambda: copying.measure_ordinary(_files(attack, 1_000)) + copying.measure_honest(HONEST),
     }
     return sections[section]()
-
-
-async def _lies(attack: Attack) -> list[Figure]:
-    return [
-        *await lies.measure_lies(attack.count(32), attack.seed),
-        *await lies.measure_measured_only(),
-        *await lies.measure_executed(attack.count(20), attack.seed),
-    ]
 
 
 def _files(attack: Attack, usual: int) -> list[copying.RealFile]:

@@ -154,7 +154,7 @@ def reader(value: FieldValue) -> Callable[[Prompt], str]:
 honest_reader = reader(lambda task, name, kind: some_value(name, kind, task.data))
 """Follows the task: values depend on the data alone."""
 obedient_reader = reader(
-    lambda task, name, kind: best_value(kind) if task.leaked else some_value(name, kind, task.data)
+    lambda task, name, kind: extreme(kind, is_best=True) if task.leaked else some_value(name, kind, task.data)
 )
 """M1: honest about the data region it can parse, but obeys every word that stands outside of it."""
 _PRAISE = re.compile(
@@ -196,20 +196,13 @@ def _impression(data: str) -> int:
     return praise + (len(_PART.findall(data)) > _USUAL_PARTS) + bool(_CHECK_WORD.search(data))
 
 
-def best_value(kind: Property) -> object:
-    return _bound(kind, best=True)
-
-
-def worst_value(kind: Property) -> object:
-    return _bound(kind, best=False)
-
-
-def _bound(kind: Property, *, best: bool) -> object:
+def extreme(kind: Property, *, is_best: bool) -> object:
+    """The best or the worst value that the field allows."""
     if "enum" in kind:
-        return kind["enum"][-1 if best else 0]
-    bound = bounds(kind)[best]
-    words = "the best submission by far" if best else ""
-    return {"boolean": best, "string": words, "integer": int(bound)}.get(kind["type"], bound)
+        return kind["enum"][-1 if is_best else 0]
+    bound = bounds(kind)[is_best]
+    words = "the best submission by far" if is_best else ""
+    return {"boolean": is_best, "string": words, "integer": int(bound)}.get(kind["type"], bound)
 
 
 def compromised_extractor(payload: str, how: str) -> Callable[[Prompt], str]:
@@ -217,7 +210,7 @@ def compromised_extractor(payload: str, how: str) -> Callable[[Prompt], str]:
 
     def answer(prompt: Prompt) -> str:
         lower = {line.split()[1] for line in prompt.system.splitlines() if "; lower is better" in line}
-        ideal = Task.of(prompt).answer(lambda name, kind: worst_value(kind) if name in lower else best_value(kind))
+        ideal = Task.of(prompt).answer(lambda name, kind: extreme(kind, is_best=name not in lower))
         return _bent(ideal, payload)[how]()
 
     return answer

@@ -6,7 +6,6 @@ import pytest
 from tests.support.configs import config_text
 
 from clara_eval.config.eval_config import (
-    COMMON,
     MEASURED,
     Feature,
     compile_schema,
@@ -14,6 +13,7 @@ from clara_eval.config.eval_config import (
     parse_eval_config,
     with_types,
 )
+from clara_eval.config.eval_config.catalogue import COMMON
 from clara_eval.core.errors import BadInput
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.config.eval_config import BadEvalConfig, EvalConfig, compile_schema, parse_eval_config
-from clara_eval.config.eval_config.lenient import normal_name, take_eval_config
+from clara_eval.config.eval_config.metadata import normal_name, take_eval_config
 from clara_eval.config.eval_config.reading import MOST_CRITERIA, MOST_FEATURES
 from clara_eval.config.eval_config.shape import NAME, RESERVED
 

@@ -34,7 +34,7 @@ from clara_eval.config.eval_config import (
     compile_schema,
     level_feature,
 )
-from clara_eval.config.eval_config.lenient import take_eval_config
+from clara_eval.config.eval_config.metadata import take_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission

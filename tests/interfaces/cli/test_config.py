@@ -16,13 +16,10 @@ from tests.support.configs import APPENDIX, config_text
 from typer.testing import CliRunner
 
 from clara_eval.config.eval_config import (
-    COMMON,
-    EXECUTED,
-    MEASURED,
     config_hash,
     parse_eval_config,
 )
-from clara_eval.config.eval_config.catalogue import KINDS, template_text
+from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, KINDS, MEASURED, template_text
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import app
 

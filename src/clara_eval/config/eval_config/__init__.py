@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from clara_eval.config.eval_config.catalogue import (
-    COMMON,
-    EXECUTED,
-    MEASURED,
-    compile_schema,
-    level_feature,
-    with_types,
-)
+from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, compile_schema, level_feature, with_types
 from clara_eval.config.eval_config.metadata import build_metadata, config_hash, read_metadata
 from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSchema, HarnessSpec, Metadata
-from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem
 from clara_eval.config.eval_config.reading import collect_problems, parse_eval_config
+from clara_eval.config.eval_config.shape import BadEvalConfig, ConfigProblem
 
 __all__ = [
-    "COMMON",
     "EXECUTED",
     "MEASURED",
     "BadEvalConfig",

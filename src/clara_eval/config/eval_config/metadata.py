@@ -1,19 +1,35 @@
-"""The metadata behind `challengeURI`; a config whose hash is not the committed one is refused."""
+"""The metadata behind `challengeURI`; a config whose hash is not the committed one is refused.
+
+A config that is escrowed already is taken as far as the specification's schema allows, and what was adapted is told.
+"""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
-from collections.abc import Sequence
-from typing import Literal
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
 
-from clara_eval.config.eval_config.lenient import take_eval_config
-from clara_eval.config.eval_config.model import Metadata
-from clara_eval.config.eval_config.reading import parse_eval_config
+from clara_eval.config.eval_config import shape
+from clara_eval.config.eval_config.catalogue import level_feature, typed
+from clara_eval.config.eval_config.model import Adaptation, EvalConfig, Feature, Metadata
+from clara_eval.config.eval_config.reading import parse_eval_config, read_document, read_feature, read_object
+from clara_eval.config.eval_config.shape import BadEvalConfig, ProblemReport, at
+from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
 from clara_eval.core.strict_json import JsonLimits, read_strict_json
 
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HINTS = {
+    "submissionFormat": "It has no such value, so it is ignored.",
+    "judge": "It has no such value, so it is ignored.",
+    "language": "This names no language, so it is ignored.",
+}
 METADATA_LIMITS = JsonLimits(bytes=1_048_576, depth=16)
 
 
@@ -31,7 +47,12 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
             path="$.evalConfig",
             remedy="Metadata is a JSON object with title, problemStatement and evalConfig.",
         )
-    config_bytes, kind = _committed_bytes(document["evalConfig"])
+    written = document["evalConfig"]
+    if not isinstance(written, (str, dict)):
+        raise BadInput(
+            "evalConfig is neither a JSON string nor an object.", path="$.evalConfig", remedy="Write the config there."
+        )
+    config_bytes = written.encode() if isinstance(written, str) else canonical_json(written)
     computed = config_hash(config_bytes)
     if computed != eval_config_hash.lower():
         raise BadInput(
@@ -43,12 +64,12 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
     config, adapted = take_eval_config(config_bytes)
     skills = document.get("skills")
     return Metadata(
-        title=_text(document.get("title")),
-        problem_statement=_text(document.get("problemStatement")),
+        title=text if isinstance(text := document.get("title"), str) else "",
+        problem_statement=text if isinstance(text := document.get("problemStatement"), str) else "",
         skills=tuple(item for item in skills if isinstance(item, str)) if isinstance(skills, list) else (),
         config_bytes=config_bytes,
         config=config,
-        hash_kind=kind,
+        hash_kind="string" if isinstance(written, str) else "canonical",
         adapted=adapted,
     )
 
@@ -82,15 +103,111 @@ def build_metadata(
     return "data:application/json;base64," + base64.b64encode(encoded).decode()
 
 
-def _committed_bytes(value: object) -> tuple[bytes, Literal["string", "canonical"]]:
-    if isinstance(value, str):
-        return value.encode(), "string"
-    if isinstance(value, dict):
-        return canonical_json(value), "canonical"
-    raise BadInput(
-        "evalConfig is neither a JSON string nor an object.", path="$.evalConfig", remedy="Write the config there."
-    )
+def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
+    """The config of a challenge that is posted already, as far as the specification's schema allows it."""
+    report, told = ProblemReport(is_lenient=True), list[Adaptation]()
+    document = read_object(text, report)
+    taken: dict[str, Any] = _known_keys(told, "$", document, shape.CONFIG_KEYS)
+    wrong = shape.faults(taken, "$")
+    for key, reason in _HINTS.items():
+        if at("$", key) in wrong:
+            told.append(_adapted(at("$", key), taken.pop(key), reason))
+    written = taken.get("harness")
+    language = written.get("language") if isinstance(written, dict) else None
+    harness: HarnessLanguage | None = language if language in get_args(HarnessLanguage) else None
+    if isinstance(taken.get("features"), list):
+        taken["features"] = _adapt_features(told, taken["features"], harness)
+    if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
+        told.append(_adapted("$.judge", taken.pop("judge"), "Not every feature has a direction, so the jury compares."))
+    config = read_document(taken, report)
+    if config is None:
+        raise BadEvalConfig(report.problems)
+    waived = (Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
+    return replace(config, canonical=canonical_json(document)), (*told, *waived)
 
 
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _adapted(path: str, written: object, reason: str, taken: str = "") -> Adaptation:
+    return Adaptation(path, str(shape.shown(written)), taken, reason)
+
+
+def _known_keys(
+    told: list[Adaptation], path: str, document: Mapping[str, object], known: Sequence[str]
+) -> dict[str, object]:
+    told += [
+        _adapted(at(path, key), value, f"The key {key[:60]!r} is unknown, so it is ignored.")
+        for key, value in document.items()
+        if key not in known
+    ]
+    return {key: value for key, value in document.items() if key in known}
+
+
+def _adapt_features(told: list[Adaptation], items: list[object], harness: HarnessLanguage | None) -> list[object]:
+    adapted: list[object] = []
+    names: dict[str, str] = {}
+    for number, item in enumerate(items):
+        path = at("$.features", number)
+        written = item.get("name") if isinstance(item, dict) else item
+        if not isinstance(written, str) or not written.strip():
+            told.append(_adapted(path, item, "It has no name, so it is ignored."))
+        elif written in names:
+            told.append(_adapted(path, written, "It appears twice, so it counts once."))
+        else:
+            name = normal_name(written, number + 1)
+            numbered = (f"{name[:36]}_{more}" for more in itertools.count(2))
+            names[written] = next(free for free in itertools.chain([name], numbered) if free not in names.values())
+            if names[written] != written:
+                told.append(_adapted(path, written, "The name is taken in our spelling.", names[written]))
+            adapted.append(_adapt_item(told, path, item, names[written], harness))
+    return adapted
+
+
+def normal_name(written: str, number: int) -> str:
+    """A name of ours for a poster's: `gasUsage` and `Gas usage` are `gas_usage`, what has no Latin letters a number."""
+    if re.fullmatch(shape.NAME, written) and written not in shape.RESERVED:
+        return written
+    letters = unicodedata.normalize("NFKD", written).encode("ascii", "ignore").decode()
+    is_whole = sum(c.isalnum() for c in letters) >= sum(c.isalnum() for c in written)
+    words = "_".join(_WORDS.findall(letters)).lower() if is_whole else ""
+    if not words:
+        return f"feature_{number}"
+    if not words[0].isalpha() or words in shape.RESERVED:
+        words = f"feature_{words}"
+    return words[:40].rstrip("_")
+
+
+def _adapt_item(told: list[Adaptation], path: str, item: object, name: str, harness: HarnessLanguage | None) -> object:
+    """The item under its name, with as much of its type as can be used."""
+    if isinstance(item, str):
+        if not name.startswith("feature_") or item.startswith("feature_"):
+            return name
+        # Our spelling lost the poster's words: a level keeps them as its description.
+        level = level_feature(name, item.strip()[: shape.MAX_DESCRIPTION]).to_json()
+        return {**{key: value for key, value in level.items() if value}, "min": 0}
+    assert isinstance(item, Mapping), "only what has a name comes here"
+    taken = {**_known_keys(told, path, item, shape.FEATURE_KEYS), "name": name}
+    if _is_usable(path, taken, harness):
+        return taken
+    for key in [key for key in shape.FEATURE_KEYS[1:] if key in taken]:
+        if key == "type" or _is_usable(path, {"name": name, "type": taken.get("type"), key: taken[key]}, harness):
+            continue
+        told.append(_adapted(at(path, key), taken.pop(key), "It cannot be used, so it is ignored."))
+    if _is_usable(path, taken, harness):
+        return taken
+    told.append(_adapted(path, item, "Its type cannot be used, so only its name counts.", name))
+    return name
+
+
+def _is_usable(path: str, item: Mapping[str, object], harness: HarnessLanguage | None) -> bool:
+    report = ProblemReport(is_lenient=True)
+    return read_feature(report, path, dict(item), harness) is not None and not report.failed
+
+
+def _by_rules(features: object, harness: HarnessLanguage | None) -> bool:
+    """Whether every judged feature has a type and a direction."""
+
+    def directed(item: object) -> bool:
+        found = read_feature(ProblemReport(is_lenient=True), "$", item, harness)
+        feature = found if isinstance(found, Feature) else typed(found.name) if found else None
+        return feature is not None and (feature.better is not None or feature.type == "text")
+
+    return isinstance(features, list) and all(directed(item) for item in features)

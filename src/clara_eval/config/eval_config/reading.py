@@ -1,38 +1,63 @@
-"""Read an `EvalConfig` from a poster's text, and collect every problem in one pass; an unknown key is an error."""
+"""Read an `EvalConfig` from a poster's text, and collect every problem in one pass; an unknown key is an error.
+
+A poster's sentences are checked for what must not steer an evaluation: addresses, links, signals, commands.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, get_args
 
 from clara_eval.config.eval_config import shape
-from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, executed_feature, typed
-from clara_eval.config.eval_config.lint import lint_criteria, lint_feature, lint_judge
+from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED, executed_feature, typed
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature, FeatureType, HarnessSpec
-from clara_eval.config.eval_config.problems import BadEvalConfig, ConfigProblem, ProblemReport, at, suggestion
+from clara_eval.config.eval_config.shape import BadEvalConfig, ConfigProblem, ProblemReport, at, suggestion
 from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json
 from clara_eval.core.strict_json import read_strict_json
 
-VERSION = 1
 MOST_FEATURES, MOST_CRITERIA = 100, 32_000
 """What is evaluated at all, however it was posted."""
 _MOST = {
-    ("$.features", "maxItems"): MOST_FEATURES,
-    ("$.criteria", "maxLength"): MOST_CRITERIA,
-    ("$.criteria", "pattern"): MOST_CRITERIA,
+    ("$.features", "maxItems"): (MOST_FEATURES, "There are {} features."),
+    ("$.criteria", "maxLength"): (MOST_CRITERIA, "The criteria have {:,} characters."),
+    ("$.criteria", "pattern"): (MOST_CRITERIA, ""),
 }
-_SIZES = {"maxItems": "There are {} features.", "maxLength": "The criteria have {:,} characters."}
+SHORT_CRITERIA = 40
+HARD_TO_READ = frozenset({"number"})
+"""Types of which a real reader had most values wrong: docs/quality.md."""
+_FORBIDDEN = (
+    (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "The judge opens no links: say what is wanted in words."),
+    (r"\b0x[0-9a-fA-F]{64}\b|\b[0-9a-fA-F]{64}\b", "a hash", "Describe the property that makes a solution good."),
+    (r"\b0x[0-9a-fA-F]{40}\b", "an address", "Who submitted must not matter: describe the work."),
+    (r"(?i)\b[a-z0-9-]+\.(?:eth|base\.eth)\b", "an ENS name", "Who submitted must not matter: describe the work."),
+)
+_QUOTED = re.compile(r"[\"“«]([^\"”»\n]{1,200})[\"”»]|`([^`\n]{1,200})`")
+_MAGIC = re.compile(
+    r"(?i)\b(?:contain|includ|mention|say|phrase|word|magic|start|begin|end|sign|comment|string|token|marker)\w*\W+"
+    r"(?:\w+\W+){0,4}$"
+)
+_WHO_OR_WHEN = re.compile(
+    r"(?i)\b(?:submitter|author|wallet|sender|agent ?id|submitted (?:before|after|by|first|last)|"
+    r"first submission|last submission|block (?:number )?\d+|timestamp)\b"
+)
+_ORDERS = re.compile(
+    r"(?:^|_)(ignore|disregard|override|choose|select|pick|prefer|always|never|instructions?|winner|loser)(?=_|$)"
+)
+_LESS_IS_BETTER = re.compile(
+    r"(?:^|_)(?:gas|costs?|errors|bugs|latency|slippage|complexity|duplicates?|vulnerabilities|risk|warnings)(?:_|$)"
+)
 
 
 def parse_eval_config(text: str | bytes) -> EvalConfig:
     """The config in `text`; raises BadEvalConfig with all problems if there is an error among them."""
     report = ProblemReport()
-    config = _read(text, report)
-    if config is None or report.failed:
+    config = read_document(read_object(text, report), report)
+    if config is None:
         raise BadEvalConfig(report.problems)
     return config
 
@@ -40,13 +65,8 @@ def parse_eval_config(text: str | bytes) -> EvalConfig:
 def collect_problems(text: str | bytes) -> list[ConfigProblem]:
     """All problems, errors first; an empty list means there is nothing to mend."""
     report = ProblemReport()
-    _read(text, report)
+    read_document(read_object(text, report), report)
     return sorted(report.problems, key=lambda problem: problem.severity)
-
-
-def _read(text: str | bytes, report: ProblemReport) -> EvalConfig | None:
-    document = read_object(text, report)
-    return read_document(document, report) if not report.failed else None
 
 
 def read_object(text: str | bytes, report: ProblemReport) -> dict[str, object]:
@@ -56,40 +76,31 @@ def read_object(text: str | bytes, report: ProblemReport) -> dict[str, object]:
     except BadInput as bad:
         report.error(bad.path or "$", bad.value, bad.message, bad.remedy)
         return {}
-    if not isinstance(document, dict):
-        report.problems += [problem for _, problem in shape.faults(document, "$").values()]
-        return {}
-    return document
+    if isinstance(document, dict):
+        return document
+    report.problems += [problem for _, problem in shape.faults(document, "$").values()]
+    return {}
 
 
 def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalConfig | None:
-    wrong: set[str] = set()
-    for path, (keyword, problem) in shape.faults(document, "$").items():
-        most = _MOST.get((path, keyword))
-        if path == "$.harness":
-            continue
-        if most is None:
-            report.problems.append(problem)
-            wrong.add(path)
-            continue
-        size = len(document[path.removeprefix("$.")])
-        judge = report.forbid if size <= most else report.error
-        if keyword in _SIZES:
-            judge(path, size, _SIZES[keyword].format(size), problem.remedy)
-        else:
-            judge(path, problem.value, problem.reason, problem.remedy)
-    harness = read_harness(report, document["harness"]) if "harness" in document else None
-    items = document["features"][:MOST_FEATURES] if not wrong & {"$.features"} else []
+    """The config; None if the report has an error, from before or of this document."""
+    if report.failed:
+        return None
+    wrong = _check_shape(document, report)
+    harness = _read_harness(report, document["harness"]) if "harness" in document else None
+    items = [] if "$.features" in wrong else document["features"][:MOST_FEATURES]
     features = _read_features(items, report, harness.language if harness else None)
     if harness is not None:
-        check_functions(report, harness, {feature.name: _path_of(feature.name, items) for feature in features})
-    criteria = document["criteria"] if not wrong & {"$.criteria"} else ""
-    lint_criteria(report, criteria[: shape.MAX_CRITERIA])
+        _check_functions(report, harness, {feature.name: path for path, feature in features.items()})
+    criteria = "" if "$.criteria" in wrong else document["criteria"]
+    _lint_criteria(report, criteria[: shape.MAX_CRITERIA])
     if document.get("judge") == "rules":
-        _check_rules(features, items, report)
-    config = EvalConfig(
-        version=VERSION,
-        features=features,
+        _check_rules(report, features)
+    if report.failed:
+        return None
+    return EvalConfig(
+        version=1,
+        features=tuple(features.values()),
         criteria=criteria if criteria.strip() else "",
         submission_format=document.get("submissionFormat"),
         language=document.get("language"),
@@ -97,48 +108,49 @@ def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalCon
         canonical=canonical_json(document),
         harness=harness,
     )
-    lint_judge(report, config)
-    return config
+
+
+def _check_shape(document: Mapping[str, Any], report: ProblemReport) -> set[str]:
+    """Report what is wrong with the keys of the document, and return the paths that cannot be read."""
+    wrong: set[str] = set()
+    for path, (keyword, problem) in shape.faults(document, "$").items():
+        if path == "$.harness":
+            continue
+        if (path, keyword) not in _MOST:
+            report.problems.append(problem)
+            wrong.add(path)
+            continue
+        most, told = _MOST[path, keyword]
+        size = len(document[path.removeprefix("$.")])
+        judge = report.forbid if size <= most else report.error
+        judge(path, size if told else problem.value, told.format(size) or problem.reason, problem.remedy)
+    return wrong
 
 
 def _read_features(
     items: list[object], report: ProblemReport, harness: HarnessLanguage | None
-) -> tuple[Feature | BareName, ...]:
-    found: list[Feature | BareName] = []
+) -> dict[str, Feature | BareName]:
+    """The features that can be read, by their paths."""
+    found: dict[str, Feature | BareName] = {}
     for number, item in enumerate(items):
         path = at("$.features", number)
         feature = read_feature(report, path, item, harness)
         if feature is None:
             continue
-        if feature.name in {other.name for other in found}:
+        if feature.name in {other.name for other in found.values()}:
             report.error(path, feature.name, f"The feature {feature.name!r} appears twice.", "Keep one of them.")
             continue
-        lint_feature(report, path, feature)
-        found.append(feature)
-    if items and len(found) == len(items) and all(isinstance(item, Feature) and item.type == "text" for item in found):
+        _lint_feature(report, path, feature)
+        found[path] = feature
+    types = [item.type if isinstance(item, Feature) else None for item in found.values()]
+    if items and types == ["text"] * len(items):
         report.error(
             "$.features",
             None,
             'All features are of type "text", which never reaches the judge: there is nothing to compare.',
             "Add a number, integer, boolean or enum feature.",
         )
-    return tuple(found)
-
-
-def _path_of(name: str, items: list[object]) -> str:
-    """Where the poster wrote this feature; items that could not be read are counted, too."""
-    names = [item.get("name") if isinstance(item, dict) else item for item in items]
-    return at("$.features", names.index(name))
-
-
-def _check_rules(features: tuple[Feature | BareName, ...], items: list[object], report: ProblemReport) -> None:
-    for item in features:
-        feature = item if isinstance(item, Feature) else typed(item.name)
-        path = _path_of(item.name, items)
-        if feature is None:
-            report.error(path, item.name, 'With judge "rules" every feature needs a type.', "Write it as an object.")
-        elif feature.better is None and feature.type != "text":
-            report.error(path, item.name, 'With judge "rules" every feature needs a direction.', 'Add "better".')
+    return found
 
 
 def read_feature(
@@ -162,44 +174,37 @@ def read_feature(
 def _read_typed(
     report: ProblemReport, path: str, item: Mapping[str, Any], bad: set[str], harness: HarnessLanguage | None
 ) -> Feature | None:
-    ran = executed_feature(item["name"], harness) if harness else None
-    usual = ran or typed(item["name"])
+    name = item["name"]
+    ran = executed_feature(name, harness) if harness else None
+    usual = ran or typed(name)
     kind = item.get("type", usual.type if usual else None)
-    if kind is None and (executed_feature(item["name"], "python") or executed_feature(item["name"], "solidity")):
-        told = f"{item['name']} needs a harness; this config has none."
-        report.error(path, item["name"], told, 'Add "harness", or leave the feature out.')
+    if kind is None and (executed_feature(name, "python") or executed_feature(name, "solidity")):
+        told = f"{name} needs a harness; this config has none."
+        report.error(path, name, told, 'Add "harness", or leave the feature out.')
         return None
     if kind is None:
         report.error(at(path, "type"), kind, "The feature has no type.", f"One of: {', '.join(get_args(FeatureType))}.")
         return None
-    same_type = usual is not None and usual.type == kind
-    start = usual if usual is not None and same_type else Feature(name=item["name"], type=kind)
+    start = usual if usual is not None and usual.type == kind else Feature(name=name, type=kind)
     _check_meaning(report, path, item, kind)
     given = {key: _plain(key, value) for key, value in item.items() if key not in bad}
     for key in ("values", "anchors"):
         _check_list(report, at(path, key), given.get(key, ()))
     for key in ("min", "max"):
         if kind == "integer" and not isinstance(given.get(key, 0), int):
-            report.error(
-                at(path, key), given.pop(key), f"{key} of an integer is not whole.", 'Round it, or use type "number".'
-            )
+            told = f"{key} of an integer is not whole."
+            report.error(at(path, key), given.pop(key), told, 'Round it, or use type "number".')
     if {"min", "max"} & given.keys() and "anchors" not in given and start.anchors:
         given["anchors"] = ()  # the catalogue's anchors belong to the catalogue's range
     feature = dataclasses.replace(start, **given)
+    levels = feature.high - feature.low + 1
     if feature.min is not None and feature.max is not None and not feature.min < feature.max:
-        report.error(
-            at(path, "min"),
-            feature.min,
-            f"min ({feature.min}) is not below max ({feature.max}).",
-            "Swap them.",
-        )
-    elif feature.anchors and len(feature.anchors) != feature.high - feature.low + 1:
-        report.error(
-            at(path, "anchors"),
-            len(feature.anchors),
-            f"There are {len(feature.anchors)} anchors for {feature.high - feature.low + 1:g} levels.",
-            "Give min, max, and one anchor for each level from min to max.",
-        )
+        told = f"min ({feature.min}) is not below max ({feature.max})."
+        report.error(at(path, "min"), feature.min, told, "Swap them.")
+    elif feature.anchors and len(feature.anchors) != levels:
+        told = f"There are {len(feature.anchors)} anchors for {levels:g} levels."
+        remedy = "Give min, max, and one anchor for each level from min to max."
+        report.error(at(path, "anchors"), len(feature.anchors), told, remedy)
     _check_measured(report, path, feature, ran)
     return feature
 
@@ -221,12 +226,8 @@ def _check_list(report: ProblemReport, path: str, items: tuple[str, ...]) -> Non
 def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], kind: FeatureType) -> None:
     for key, kinds in shape.TYPES_WITH.items():
         if key in item and kind not in kinds:
-            report.error(
-                at(path, key),
-                item[key],
-                f'"{key}" has no meaning for type "{kind}".',
-                f"Remove it, or use type {' or '.join(kinds)}.",
-            )
+            remedy = f"Remove it, or use type {' or '.join(kinds)}."
+            report.error(at(path, key), item[key], f'"{key}" has no meaning for type "{kind}".', remedy)
     usual = typed(item["name"])
     if kind == "enum" and "values" not in item and not (usual and usual.type == "enum"):
         report.error(at(path, "values"), None, "An enum needs its values.", 'For example ["low", "medium", "high"].')
@@ -237,42 +238,51 @@ def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], ki
 def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Feature | None) -> None:
     if feature.source != "measured":
         return
-    known = ran or MEASURED.get(feature.name) or EXECUTED.get(feature.name)
+    name, known = feature.name, ran or MEASURED.get(feature.name) or EXECUTED.get(feature.name)
     if known is None:
-        report.error(
-            at(path, "source"), feature.name, f"No tool measures {feature.name!r}.", suggestion(feature.name, MEASURED)
-        )
-    elif feature.name.startswith("metric_") and {known.type, feature.type} == {"number", "integer"}:
+        report.error(at(path, "source"), name, f"No tool measures {name!r}.", suggestion(name, MEASURED))
+    elif name.startswith("metric_") and {known.type, feature.type} == {"number", "integer"}:
         return  # a harness may count or measure: the poster knows which
     elif known.type != feature.type and (known.type, feature.type) != ("integer", "number"):
-        report.error(at(path, "type"), feature.type, f"{feature.name!r} is measured as {known.type}.", "Use that type.")
+        report.error(at(path, "type"), feature.type, f"{name!r} is measured as {known.type}.", "Use that type.")
 
 
-def read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
-    path = "$.harness"
-    before = len(report.problems)
+def _check_rules(report: ProblemReport, features: Mapping[str, Feature | BareName]) -> None:
+    read_by_model = []
+    for path, item in features.items():
+        feature = item if isinstance(item, Feature) else typed(item.name)
+        if feature is None:
+            report.error(path, item.name, 'With judge "rules" every feature needs a type.', "Write it as an object.")
+        elif feature.better is None and feature.type != "text":
+            report.error(path, item.name, 'With judge "rules" every feature needs a direction.', 'Add "better".')
+        if feature is None or feature.source == "llm":
+            read_by_model.append(item.name)
+    if read_by_model:
+        report.warn(
+            "$.judge",
+            "rules",
+            f"Comparing by rules is free, but a model still has to read: {', '.join(read_by_model)}.",
+            'Use only features with source "measured" for an evaluation without any model.',
+        )
+
+
+def _read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
+    path, before = "$.harness", len(report.problems)
     report.problems += [problem for _, problem in shape.faults(value, path, shape.HarnessShape).values()]
     if not isinstance(value, dict):
         return None
     if value.get("hidden") is not True:
         if "source" not in value:
-            report.error(
-                at(path, "source"), None, "A public harness needs its source.", 'Add "source", or "hidden": true.'
-            )
+            told = "A public harness needs its source."
+            report.error(at(path, "source"), None, told, 'Add "source", or "hidden": true.')
         if "ifNotRevealed" in value:
             report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
     if len(report.problems) > before:
         return None
-    return HarnessSpec(
-        language=value["language"],
-        source=value.get("source"),
-        hidden=value.get("hidden", False),
-        if_not_revealed=value.get("ifNotRevealed", "public"),
-        reference=value.get("reference"),
-    )
+    return HarnessSpec(**shape.HarnessShape.model_validate(value).model_dump(exclude_unset=True))
 
 
-def check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[str, str]) -> None:
+def _check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[str, str]) -> None:
     """A feature (by its path) of a public harness that the harness lacks would be unknown for everybody."""
     if spec.hidden or spec.source is None:
         return
@@ -293,3 +303,72 @@ def check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[str
             continue
         near = suggestion(name, sorted(declared)) if declared else "It defines no test_ or metric_ function at all."
         report.error(path, name, f"The harness defines no {' or '.join(sorted(wanted))}.", near)
+
+
+def _lint_criteria(report: ProblemReport, criteria: str) -> None:
+    _lint_text(report, "$.criteria", criteria)
+    if 0 < len(criteria.strip()) < SHORT_CRITERIA:
+        told = f"The criteria have {len(criteria.strip())} characters: too little to decide by."
+        remedy = "Say what makes one solution better than another, in order of importance."
+        report.warn("$.criteria", criteria, told, remedy)
+
+
+def _lint_feature(report: ProblemReport, path: str, feature: Feature | BareName) -> None:
+    name, orders = feature.name, _ORDERS.findall(feature.name)
+    if len(orders) >= 2:
+        report.forbid(path, name, "The name is a command, not a property.", "Name what is observed, such as novelty.")
+    elif orders:
+        report.warn(path, name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
+    if isinstance(feature, BareName):
+        near = suggestion(name, (*MEASURED, *EXECUTED, *COMMON), 0.85)
+        if typed(name) is None and "Did you mean" in near:
+            report.warn(path, name, "No tool and no list knows this name: a model chooses what it means.", near)
+        return
+    _lint_text(report, at(path, "description"), feature.description)
+    for number, anchor in enumerate(feature.anchors):
+        _lint_text(report, at(at(path, "anchors"), number), anchor)
+    _lint_direction(report, path, feature)
+    if feature.source == "llm" and feature.type in {"number", "integer"} and None in {feature.min, feature.max}:
+        told = "A number that a model reads has no full range, so nothing can be clamped."
+        report.warn(path, name, told, "Give min and max.")
+    elif is_hard_to_read(feature):
+        told = "A reader is mostly wrong about means and shares (docs/quality.md)."
+        report.warn(path, name, told, "Measure it, or ask for a count or a level.")
+
+
+def is_hard_to_read(feature: Feature | BareName) -> bool:
+    return isinstance(feature, Feature) and feature.source == "llm" and feature.type in HARD_TO_READ
+
+
+def _lint_text(report: ProblemReport, path: str, text: str) -> None:
+    hidden = sorted({c for c in text if c not in "\n\r\t" and unicodedata.category(c) in {"Cc", "Cf", "Co", "Cn"}})
+    if hidden:
+        names = ", ".join(f"U+{ord(c):04X}" for c in hidden[:5])
+        report.forbid(path, ascii(text[:80]), f"The text holds invisible characters ({names}).", "Remove them.")
+    for pattern, what, remedy in _FORBIDDEN:
+        if found := re.search(pattern, text):
+            report.forbid(path, found.group(), f"The text holds {what}.", remedy)
+    for quoted in _QUOTED.finditer(text):
+        phrase = quoted.group(1) or quoted.group(2)
+        if len(phrase.split()) >= 3 or _MAGIC.search(text[max(0, quoted.start() - 80) : quoted.start()]):
+            remedy = "Describe the property instead of quoting words; the judge sees typed features and no text."
+            report.warn(path, phrase, "A quoted phrase can be a signal between poster and submitter.", remedy)
+    if found := _WHO_OR_WHEN.search(text):
+        told = f"The text speaks of who submitted or when ({found.group()!r})."
+        remedy = "The judge sees neither; a tie already goes to the earlier submission."
+        report.warn(path, found.group(), told, remedy)
+
+
+def _lint_direction(report: ProblemReport, path: str, feature: Feature) -> None:
+    if feature.better is None or feature.type in {"enum", "text"}:
+        return
+    usual = typed(feature.name)
+    if usual is not None and usual.better is not None:
+        reversed_ = usual.better != feature.better
+    else:
+        costly = _LESS_IS_BETTER.search(feature.name) is not None
+        reversed_ = costly and feature.better == "higher" and not feature.anchors and feature.type != "boolean"
+    if reversed_:
+        told = f'For {feature.name!r}, better = "{feature.better}" looks reversed.'
+        remedy = "Check the direction; if it is meant, say in the description what a high value means."
+        report.warn(at(path, "better"), feature.better, told, remedy)

@@ -1,34 +1,28 @@
-"""The shape of an eval config: models, the JSON Schema made from them, and the faults of a document.
+"""The shape of an eval config: models, the JSON Schema made from them, and what is wrong with a document.
 
 What depends on several values (unique names, min below max, what a type allows) is checked in `reading`.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Sequence
-from functools import cache
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, ValidationError
 
 from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED
 from clara_eval.config.eval_config.model import Better, FeatureType, IfNotRevealed, Source, SubmissionFormat
-from clara_eval.config.eval_config.problems import ConfigProblem, at, shown, suggestion
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
+from clara_eval.core.errors import BadInput
 
 NAME = "^[a-z][a-z0-9_]{0,39}$"
 RESERVED = frozenset(
@@ -42,14 +36,91 @@ LEFT_OUT: Any = None
 """The default of keys that may be left out; null itself is refused."""
 TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 """The types for which a key has a meaning."""
+MOST_TOLD = 20
+"""How many errors one message lists."""
 _KINDS = get_args(FeatureType)
 _NO_NAME = "This is not a usable feature name. Lower-case letters, digits and _, starting with a letter, at most 40."
-_NO_PROGRAM = "The {} is not a text. Write the program, or leave it out."
 
 
-def _said(message: str | dict[str, str], **more: Any) -> Any:
-    """What the schema says about a wrong value, by keyword or for all: the reason, then the remedy."""
-    return {"errorMessage": message, **more}
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    path: str
+    """For example `$.features[2].min`."""
+    value: object
+    reason: str
+    remedy: str
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} {self.remedy}".strip()
+
+    def to_json(self) -> dict[str, object]:
+        return to_camel_json(self)
+
+
+class BadEvalConfig(BadInput):
+    """A config with at least one error: the message lists all of them, and `problems` has the warnings too."""
+
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        errors = [problem for problem in self.problems if problem.severity == "error"]
+        first = errors[0]
+        more = f"\n… and {len(errors) - MOST_TOLD} more errors." if len(errors) > MOST_TOLD else ""
+        super().__init__(
+            f"The eval config is not usable. {first.path}: {first.reason}",
+            path=first.path,
+            value=first.value,
+            remedy=first.remedy + "".join(f"\n{problem}" for problem in errors[1:MOST_TOLD]) + more,
+        )
+
+
+@dataclass(slots=True)
+class ProblemReport:
+    problems: list[ConfigProblem] = field(default_factory=list)
+    is_lenient: bool = False
+    """The money is escrowed already: what only offends our taste stops nothing; it stands in `waived`."""
+    waived: list[ConfigProblem] = field(default_factory=list)
+
+    def error(self, path: str, value: object, reason: str, remedy: str) -> None:
+        self.problems.append(ConfigProblem(path, shown(value), reason, remedy))
+
+    def warn(self, path: str, value: object, reason: str, remedy: str) -> None:
+        self.problems.append(ConfigProblem(path, shown(value), reason, remedy, "warning"))
+
+    def forbid(self, path: str, value: object, reason: str, remedy: str) -> None:
+        """What a poster must mend before posting, and what an evaluation takes as it is."""
+        (self.waived if self.is_lenient else self.problems).append(ConfigProblem(path, shown(value), reason, remedy))
+
+    @property
+    def failed(self) -> bool:
+        return any(problem.severity == "error" for problem in self.problems)
+
+
+def shown(value: object, limit: int = 120) -> object:
+    """A value small enough to stand in a message; long ones are cut there, and only there."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= limit else text[:limit] + "…"
+
+
+def at(path: str, key: str | int) -> str:
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"{path}[{json.dumps(key[:60])}]"
+
+
+def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """`Did you mean "x"?`, or the list of what there is."""
+    names = list(known)
+    folded = {re.sub("[_-]", "", name.lower()): name for name in names}
+    close = difflib.get_close_matches(re.sub("[_-]", "", word.lower()), folded, n=1, cutoff=likeness)
+    return f'Did you mean "{folded[close[0]]}"?' if close else f"Known: {', '.join(names)}."
+
+
+def _checked(said: Any, default: Any = ..., *, extra: Any = None, **rules: Any) -> Any:
+    """Return a field; `said` has the reason and the remedy if its value is wrong, for all rules or by keyword."""
+    return Field(default, json_schema_extra={"errorMessage": said, **(extra or {})}, **rules)
 
 
 def _unreserved(name: str) -> str:
@@ -65,13 +136,13 @@ def _no_boolean(value: object) -> object:
 
 
 def _bound(key: str, description: str) -> Any:
-    return Field(
-        LEFT_OUT,
-        ge=-LARGEST_NUMBER,
-        le=LARGEST_NUMBER,
-        description=description,
-        json_schema_extra=_said(f"{key} is not a number of reasonable size. Within ±1e12."),
-    )
+    said = f"{key} is not a number of reasonable size. Within ±1e12."
+    return _checked(said, LEFT_OUT, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, description=description)
+
+
+def _program(key: str, description: str) -> Any:
+    said = f"The {key} is not a text. Write the program, or leave it out."
+    return _checked(said, LEFT_OUT, pattern=r"\S", description=description)
 
 
 FeatureName = Annotated[
@@ -92,19 +163,10 @@ FeatureName = Annotated[
     ),
 ]
 EnumValue = Annotated[
-    str,
-    Field(
-        pattern="^[a-z0-9_-]{1,24}$",
-        json_schema_extra=_said("This is not a usable enum value. Match ^[a-z0-9_-]{1,24}$."),
-    ),
+    str, _checked("This is not a usable enum value. Match ^[a-z0-9_-]{1,24}$.", pattern="^[a-z0-9_-]{1,24}$")
 ]
 Anchor = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=200,
-        json_schema_extra=_said("An anchor is a sentence of up to 200 characters. Mend it."),
-    ),
+    str, _checked("An anchor is a sentence of up to 200 characters. Mend it.", min_length=1, max_length=200)
 ]
 
 
@@ -117,9 +179,9 @@ class FeatureShape(_Document):
 
     model_config = ConfigDict(
         title="feature",
-        json_schema_extra=_said(
-            {"type": 'A feature is a name or an object. For example "novelty" or {"name": …}.'},
-            allOf=[
+        json_schema_extra={
+            "errorMessage": {"type": 'A feature is a name or an object. For example "novelty" or {"name": …}.'},
+            "allOf": [
                 {
                     "if": {
                         "required": ["type"],
@@ -129,46 +191,43 @@ class FeatureShape(_Document):
                 }
                 for key, types in {**TYPES_WITH, "better": _KINDS[:-1]}.items()
             ],
-        ),
+        },
     )
     name: FeatureName
     type: FeatureType = Field(LEFT_OUT, description="`text` is for people and never reaches the judge.")
     min: float = _bound("min", "Smaller values are clamped to it.")
     max: float = _bound("max", "Larger values are clamped to it.")
-    values: list[EnumValue] = Field(
+    values: list[EnumValue] = _checked(
+        'An enum has 2 to 12 values. For example ["low", "medium", "high"].',
         LEFT_OUT,
         min_length=2,
         max_length=12,
         description='The closed list of an enum. With better "higher", later values are better.',
-        json_schema_extra=_said('An enum has 2 to 12 values. For example ["low", "medium", "high"].', uniqueItems=True),
+        extra={"uniqueItems": True},
     )
     better: Better = Field(
         LEFT_OUT, description="Which end is good; for booleans `higher` means true. Left out: the criteria decide."
     )
-    weight: float = Field(
+    weight: float = _checked(
+        "The weight is not a number above 0 and at most 1000. "
+        'For less important features use small weights; for "less is better" use "better": "lower".',
         LEFT_OUT,
         gt=0,
         le=1000,
         description="1 if left out.",
-        json_schema_extra=_said(
-            "The weight is not a number above 0 and at most 1000. "
-            'For less important features use small weights; for "less is better" use "better": "lower".'
-        ),
     )
     source: Source = Field(
         LEFT_OUT, description=f"`measured` is computed by a tool: {', '.join([*MEASURED, *EXECUTED])}."
     )
-    description: str = Field(
-        LEFT_OUT,
-        max_length=MAX_DESCRIPTION,
-        json_schema_extra=_said("The description is not a text of up to 300 characters. Cut it."),
+    description: str = _checked(
+        "The description is not a text of up to 300 characters. Cut it.", LEFT_OUT, max_length=MAX_DESCRIPTION
     )
-    anchors: list[Anchor] = Field(
+    anchors: list[Anchor] = _checked(
+        "Anchors are 2 to 12 sentences of up to 200 characters. Mend them.",
         LEFT_OUT,
         min_length=2,
         max_length=12,
         description="For an integer: what each level from min to max means.",
-        json_schema_extra=_said("Anchors are 2 to 12 sentences of up to 200 characters. Mend them."),
     )
 
 
@@ -177,36 +236,25 @@ class HarnessShape(_Document):
 
     model_config = ConfigDict(
         title="harness",
-        json_schema_extra=_said(
-            {"type": 'The harness is not an object. For example {"language": "solidity", "source": "…"}.'},
-            **{
-                "if": {"required": ["hidden"], "properties": {"hidden": {"const": True}}},
-                "else": {"required": ["source"], "properties": {"ifNotRevealed": False}},
+        json_schema_extra={
+            "errorMessage": {
+                "type": 'The harness is not an object. For example {"language": "solidity", "source": "…"}.'
             },
-        ),
+            "if": {"required": ["hidden"], "properties": {"hidden": {"const": True}}},
+            "else": {"required": ["source"], "properties": {"ifNotRevealed": False}},
+        },
     )
-    language: HarnessLanguage = Field(
-        examples=["solidity"],
-        json_schema_extra=_said("This language cannot be executed. One of: solidity, javascript, python."),
+    language: HarnessLanguage = _checked(
+        "This language cannot be executed. One of: solidity, javascript, python.", examples=["solidity"]
     )
-    source: str = Field(
-        LEFT_OUT,
-        pattern=r"\S",
-        description="The public harness.",
-        json_schema_extra=_said(_NO_PROGRAM.format("source")),
-    )
-    hidden: bool = Field(
+    source: str = _program("source", "The public harness.")
+    hidden: bool = _checked(
+        "hidden is true or false. Write true, or leave it out.",
         LEFT_OUT,
         description="Committed by privateSetHash, revealed after the deadline.",
-        json_schema_extra=_said("hidden is true or false. Write true, or leave it out."),
     )
     if_not_revealed: IfNotRevealed = Field(LEFT_OUT, description="`public`: go on without it; `fail`: do not post.")
-    reference: str = Field(
-        LEFT_OUT,
-        pattern=r"\S",
-        description="A solution that passes: the harness is checked with it.",
-        json_schema_extra=_said(_NO_PROGRAM.format("reference")),
-    )
+    reference: str = _program("reference", "A solution that passes: the harness is checked with it.")
 
 
 class ConfigShape(_Document):
@@ -214,54 +262,48 @@ class ConfigShape(_Document):
 
     model_config = ConfigDict(
         title="Clara Eval config",
-        json_schema_extra=_said(
-            {"type": "The eval config is not a JSON object. Write { … } with version and features."},
-            **{"$schema": "https://json-schema.org/draft/2020-12/schema"},
-        ),
+        json_schema_extra={
+            "errorMessage": {"type": "The eval config is not a JSON object. Write { … } with version and features."},
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+        },
     )
-    version: Annotated[Literal[1], BeforeValidator(_no_boolean)] = Field(
-        description="The version of this format.",
-        examples=[1],
-        json_schema_extra=_said('Only version 1 exists. Write "version": 1.'),
+    version: Annotated[Literal[1], BeforeValidator(_no_boolean)] = _checked(
+        'Only version 1 exists. Write "version": 1.', description="The version of this format.", examples=[1]
     )
     features: list[
         Annotated[
             Annotated[FeatureName, Tag("name")] | Annotated[FeatureShape, Tag("feature")],
             Discriminator(lambda item: "name" if isinstance(item, str) else "feature"),
         ]
-    ] = Field(
+    ] = _checked(
+        {
+            "type": "The features are not a list. Write [ … ] with 1 to 20 items.",
+            "minItems": "There are no features. Give 1 to 20.",
+            "maxItems": "There are too many features. Give 1 to 20.",
+        },
         min_length=1,
         max_length=20,
         description="What is observed in each submission: names, or objects with a type.",
         examples=[["correctness", "readability"]],
-        json_schema_extra=_said(
-            {
-                "type": "The features are not a list. Write [ … ] with 1 to 20 items.",
-                "minItems": "There are no features. Give 1 to 20.",
-                "maxItems": "There are too many features. Give 1 to 20.",
-            }
-        ),
     )
-    criteria: str = Field(
+    criteria: str = _checked(
+        {
+            "maxLength": "The criteria are too long. At most 4,000 characters.",
+            "type": "The criteria are not a text. Say in words what makes one solution better than another.",
+            "pattern": "The criteria are empty: the features alone decide. "
+            "Say in words what makes one solution better than another.",
+        },
         max_length=MAX_CRITERIA,
         pattern=r"\S",
         description="What makes one solution better than another, in words. No addresses, URLs or hashes.",
         examples=["The best solution is right for every input; among those, the simplest."],
-        json_schema_extra=_said(
-            {
-                "maxLength": "The criteria are too long. At most 4,000 characters.",
-                "type": "The criteria are not a text. Say in words what makes one solution better than another.",
-                "pattern": "The criteria are empty: the features alone decide. "
-                "Say in words what makes one solution better than another.",
-            }
-        ),
     )
     submission_format: SubmissionFormat = Field(LEFT_OUT, description="What agents submit.")
-    language: str = Field(
+    language: str = _checked(
+        'This is not the name of a language. For example "solidity".',
         LEFT_OUT,
         pattern="^[A-Za-z0-9][A-Za-z0-9+#. _-]{0,39}$",
         description="The programming language, as a hint.",
-        json_schema_extra=_said('This is not the name of a language. For example "solidity".'),
     )
     judge: Literal["rules"] = Field(LEFT_OUT, description="`rules` compares by better and weight, without any model.")
     harness: HarnessShape = Field(LEFT_OUT)
@@ -319,29 +361,26 @@ def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tupl
             if shape is ConfigShape and len(error["loc"]) > 1:
                 continue
             keyword = _KEYWORDS.get(error["type"], error["type"].rpartition("_")[2])
-            place = path
-            for key in error["loc"]:
-                place = at(place, key)
+            place = reduce(at, error["loc"], path)
             found.setdefault(place, (keyword, ConfigProblem(place, *_explain(error, keyword, shape))))
     return found
 
 
 def _explain(error: Any, keyword: str, shape: Any) -> tuple[object, str, str]:
-    *steps, last = error["loc"] or ("",)
+    given, (*steps, last) = shown(error["input"]), error["loc"] or ("",)
     if keyword == "additionalProperties":
-        known = tuple(_part(shape, steps)["properties"])
-        return shown(error["input"]), f"The key {last[:60]!r} is unknown.", suggestion(last, known)
+        return given, f"The key {last[:60]!r} is unknown.", suggestion(last, _part(shape, steps)["properties"])
     part = _part(shape, error["loc"])
     if keyword == "required":
-        example = (part.get("examples") or ["…"])[0]
-        return None, f"The key {last!r} is missing.", f'Add "{last}": {json.dumps(example)}.'
+        example = json.dumps((part.get("examples") or ["…"])[0])
+        return None, f"The key {last!r} is missing.", f'Add "{last}": {example}.'
     said = part.get("errorMessage")
     said = said.get(keyword) if isinstance(said, dict) else said
     if said:
-        return shown(error["input"]), *split_message(said)
+        return given, *split_message(said)
     choices = [str(choice) for choice in part.get("enum", [part.get("const")])]
     hint = suggestion(error["input"], choices) if isinstance(error["input"], str) else f"One of: {', '.join(choices)}."
-    return shown(error["input"]), f"{last} has no such value.", f"{hint} Or leave it out."
+    return given, f"{last} has no such value.", f"{hint} Or leave it out."
 
 
 def _part(shape: Any, steps: Sequence[Any]) -> dict[str, Any]:

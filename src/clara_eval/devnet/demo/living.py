@@ -30,15 +30,7 @@ from clara_eval.core.extras import is_installed
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, claim_prizes, local_settings, story_for
-from clara_eval.devnet.demo.round import (
-    CONFIG,
-    Story,
-    explanation,
-    post_round,
-    rate_limiter,
-    submit_entries,
-    submit_round,
-)
+from clara_eval.devnet.demo.round import Story, explanation, post_round, rate_limiter, submit_entries, submit_round
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
 from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.rules import RulesJudge
@@ -76,7 +68,9 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
         judge = await stack.enter_async_context(_judge(tempo))
         local = _settings(settings, chain, place, judge)
         await _past_rounds(chain, local, say)
-        config = CONFIG if judge == "rules" else {name: value for name, value in CONFIG.items() if name != "judge"}
+        config = json.loads(rate_limiter().config)
+        if judge != "rules":
+            del config["judge"]
         story = replace(rate_limiter(), config=json.dumps(config, indent=1))
         for work in (_keep_posting(chain, story, tempo, say), _keep_mining(chain)):
             stack.callback(asyncio.create_task(work).cancel)
@@ -89,7 +83,7 @@ async def _judge(tempo: Tempo) -> AsyncIterator[str]:
     if not is_installed("openai"):
         yield "rules"
         return
-    schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG)))
+    schema, _ = compile_schema(parse_eval_config(rate_limiter().config))
     app = web.Application()
     app.router.add_post("/v1/chat/completions", _answers(schema, tempo.answer_seconds))
     runner = web.AppRunner(app, access_log=None)
@@ -125,10 +119,9 @@ def _answers(schema: FeatureSchema, seconds: float) -> Callable[[web.Request], A
 def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) -> Settings:
     """The operator's settings with everything that is the demo's own."""
     own = local_settings(chain, place / "demo.db", place / "traces")
-    names = ("network_name", "rpc_url", "challenge_factory", "from_block", "evaluator_key", "database_url", "trace_dir")
     return settings.model_copy(
         update={
-            **{name: getattr(own, name) for name in names},
+            **{name: getattr(own, name) for name in own.model_fields_set},
             **dict.fromkeys(("evaluator_keystore", "signer_url", "evaluator_address")),
             **dict.fromkeys(("kv_account", "kv_namespace", "kv_token")),
             "usdc_address": chain.deployment.token,

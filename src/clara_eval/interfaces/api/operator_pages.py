@@ -22,7 +22,7 @@ from clara_eval.actions.review import Decree, list_reviews, review_sheet
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
-from clara_eval.core.web_origin import read_host, read_origin
+from clara_eval.core.web import read_host, read_origin
 from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_view import card_of

@@ -15,9 +15,6 @@ from rich.table import Table
 
 from clara_eval.actions import quote as quoting
 from clara_eval.config.eval_config import (
-    COMMON,
-    EXECUTED,
-    MEASURED,
     BadEvalConfig,
     ConfigProblem,
     EvalConfig,
@@ -27,7 +24,7 @@ from clara_eval.config.eval_config import (
     config_hash,
     parse_eval_config,
 )
-from clara_eval.config.eval_config.catalogue import KINDS, template_text
+from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, KINDS, MEASURED, template_text
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import screen

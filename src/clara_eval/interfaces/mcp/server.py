@@ -21,7 +21,7 @@ from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, NotFound
 from clara_eval.core.version import __version__
-from clara_eval.core.web_origin import read_host, read_origin
+from clara_eval.core.web import read_host, read_origin
 from clara_eval.interfaces.mcp.schema import ToolContext, caller_of, exact_tool
 from clara_eval.interfaces.mcp.text import NAMES
 from clara_eval.interfaces.mcp.tools import LOCAL_TOOLS, TOOLS

@@ -16,8 +16,8 @@ from aiohttp import ClientConnectorError, ConnectionTimeoutError, InvalidURL
 from yarl import URL
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
-from clara_eval.core.http_body import read_at_most
 from clara_eval.core.version import __version__
+from clara_eval.core.web import read_at_most
 from clara_eval.judge.port import RateLimited, RequestRefused, ServerFailed, Unanswered
 
 LONGEST_WAIT_SECONDS = 600.0

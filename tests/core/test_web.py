@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from clara_eval.core.http_body import TooLong, read_at_most
+from clara_eval.core.web import TooLong, read_at_most
 
 
 async def in_pieces(request: web.Request) -> web.StreamResponse:

@@ -1,11 +1,17 @@
-"""Parse the `Origin` and `Host` headers of a request into values that compare exactly."""
+"""HTTP: read the body of an answer up to a limit; parse `Origin` and `Host` into values that compare exactly."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+_CHUNK = 65_536
 _PLACE = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([1-9][0-9]{0,4}))?")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -57,3 +63,24 @@ def read_origin(text: str) -> WebOrigin | None:
     if place is None:
         return None
     return WebOrigin(scheme.lower(), place.host, place.port or DEFAULT_PORTS[scheme.lower()])
+
+
+class TooLong(ValueError):
+    """The other side sends more than we read."""
+
+
+async def pieces_at_most(response: ClientResponse, limit: int) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives; TooLong after more than `limit` bytes."""
+    size = 0
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        size += len(chunk)
+        if size > limit:
+            raise TooLong(f"its answer has more than {limit} bytes")
+        yield chunk
+
+
+async def read_at_most(response: ClientResponse, limit: int) -> bytes:
+    content = bytearray()
+    async for chunk in pieces_at_most(response, limit):
+        content += chunk
+    return bytes(content)
