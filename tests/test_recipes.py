@@ -108,9 +108,9 @@ async def main():
     judge = ModelJudge(StructuredLlm(line), "Fast is better.", schema)
     decision = await judge.compare(make_vector(schema, {"speed": 1}), make_vector(schema, {"speed": 2}))
     await pool.close()
-    most = line.gate._most
+    most = line.llm.gate._most
     await store.close()
-    print(json.dumps({"winner": decision.verdict.winner, "spent": budget.spent, "forms": forms(), "most": most}))
+    print(json.dumps({"winner": decision.value.winner, "spent": budget.spent, "forms": forms(), "most": most}))
 
 asyncio.run(main())
 """

@@ -30,6 +30,7 @@ from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.port import Answer, Llm, Prompt
+from clara_eval.judge.retrying_llm import RetryingLlm
 
 CONFIG = {
     "version": 1,
@@ -90,9 +91,7 @@ class ScriptedModels(ModelPool):
     ) -> AsyncIterator[RunModels]:
         budget = RunBudget(None)
         lines = {
-            name: CachedLlm(
-                self.llms[name], self.store, run=challenge.run, budget=budget, card=FREE, policy=self.patience
-            )
+            name: CachedLlm(RetryingLlm(self.llms[name], budget, FREE, self.patience), self.store, challenge.run)
             for name in plan.models
         }
         yield RunModels(lines, budget, challenge.run, no_report, None)

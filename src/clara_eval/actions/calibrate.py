@@ -286,7 +286,7 @@ async def look(judge: Judge, pairs: Sequence[Label]) -> list[Looked]:
 def _side(decision: Decision, sides: Mapping[str, Side]) -> Side | None:
     if decision.outage:
         raise Temporary(f"The judges did not answer: {decision.reason}", remedy="Run it again: paid answers are kept.")
-    return sides[decision.verdict.winner] if decision.verdict else None
+    return sides[decision.value.winner] if decision.value else None
 
 
 @dataclass(frozen=True, slots=True)

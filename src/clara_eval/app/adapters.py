@@ -35,8 +35,7 @@ class Connections:
         return self.settings.network.chain_id
 
 
-SERVICE_RETRIES = NodeRetries()
-"""Of the service's questions to nodes: each ends within a minute."""
+SERVICE_RETRIES = NodeRetries()  # of the service's questions to nodes: each ends within a minute
 PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
 """Of a person's commands: somebody waits for the answer."""
 

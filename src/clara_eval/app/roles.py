@@ -15,6 +15,7 @@ from clara_eval.app.adapters import (
     evaluator_address,
     evaluator_policy_of,
     factory_of,
+    open_fetch,
     open_machine,
     person_account,
     publication_places,
@@ -35,19 +36,17 @@ from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.store.open import StoreOnDemand, open_store
 from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.submissions.fetch import IpfsContents, UriFetch
+from clara_eval.submissions.fetch import IpfsContents
 
 
 @dataclass(frozen=True, slots=True)
 class App(Connections):
-    store: SqlStore
     sender: TransactionSender
     ports: Ports
     models: ModelPool
     places: tuple[Publication, ...] = ()
     """Where posted results are published; what gives a trace its address comes first."""
-    wallet: Wallet | None = None
-    """The evaluator's key with its policy; None is a dry run."""
+    wallet: Wallet | None = None  # the evaluator's key with its policy; None is a dry run
 
     @property
     def evaluator(self) -> Address:
@@ -85,11 +84,9 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     account = EthereumAccount(chain, wallet, factory=factory_of(settings), dry_address=dry_address)
     sender = TransactionSender(account, store, pace or SendTimeouts())
-    models = ModelPool(settings, store)
-    fetch = UriFetch(settings.ipfs_gateway)
-    machine = open_machine(settings)
+    models, machine = ModelPool(settings, store), open_machine(settings)
     try:
-        ports = Ports(chain, fetch, store, sender, models, machine)
+        ports = Ports(chain, open_fetch(settings), store, sender, models, machine)
         yield App(settings, chain, store, sender, ports, models, publication_places(settings), wallet)
     finally:
         machine.close()
@@ -104,8 +101,7 @@ class Caller:
 
     settings: Settings
     chain: EthereumChain
-    account: EthereumAccount | None
-    """The local wallet; without it transactions come back unsigned."""
+    account: EthereumAccount | None  # the local wallet; without it transactions come back unsigned
     store: StoreOnDemand
     records: StoreRecords | ApiRecords
     contents: IpfsContents
@@ -115,8 +111,7 @@ class Caller:
     pace: SendTimeouts
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One wallet does one thing at a time, so that two calls do not post twice."""
-    known: list[Address] = field(default_factory=list)
-    """Challenges of the factory met so far, oldest first."""
+    known: list[Address] = field(default_factory=list)  # challenges of the factory met so far, oldest first
     seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)
     """When a challenge was read last, with its state; only for remote callers."""
 
@@ -127,9 +122,6 @@ class Caller:
     @property
     def chain_id(self) -> int:
         return self.settings.network.chain_id
-
-    async def connected(self) -> Connections:
-        return Connections(self.settings, self.chain, await self.store.opened())
 
     def is_dollar(self, token: Address) -> bool:
         """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""

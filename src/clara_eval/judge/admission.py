@@ -1,16 +1,14 @@
-"""When a model may be called: bounds of a request, a gate, a circuit breaker, and pauses that a provider asks for."""
+"""How much a model may be asked: bounds of a request, a circuit breaker, and a gate that finds the pace."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-
-from clara_eval.core.errors import ConfigError, Temporary
-from clara_eval.judge.port import JudgeDown, JudgeWaits, OutOfTime
 
 SLOWEST_TOKENS_PER_SECOND = 40
 """A long answer has the time that a slow model needs for all of its tokens; a short one has `call_seconds`."""
@@ -29,7 +27,6 @@ class RetryPolicy:
     """If a provider asks for a longer pause, the run ends and comes back then, instead of holding its place."""
     most_probes: int = 6
     """After this many failed probes in a row, about two minutes, a model is not asked again in this run."""
-    most_in_flight: int = 64
     ask_seconds: float = 1800.0
     """One request ends after this time, whatever it waits for: a place, a pause, the breaker or an answer."""
 
@@ -54,8 +51,7 @@ class RetryPolicy:
 
 
 START = 8
-OPEN_AFTER = 8
-"""Failures in a row, over all callers, after which the judge counts as down."""
+OPEN_AFTER = 8  # failures in a row, over all callers, after which the judge counts as down
 FIRST_COOLDOWN_SECONDS = 2.0
 LONGEST_COOLDOWN_SECONDS = 60.0
 PROBE_LOOK_SECONDS = 0.25
@@ -108,11 +104,9 @@ class CircuitBreaker:
 class Gate:
     """Admits as many callers as the provider takes, in order: halves after a rate limit, grows with answers."""
 
-    def __init__(self, most: int, *, clock: Callable[[], float]) -> None:
-        self.limit = float(min(START, most))
-        self.in_flight = 0
-        self._most = float(most)
-        self._clock = clock
+    def __init__(self, most: int = 64, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit, self._most = float(min(START, most)), float(most)
+        self.clock, self.in_flight = clock, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._limited_at = -1.0
         self._was_limited = False
@@ -130,7 +124,7 @@ class Gate:
                 raise
         else:
             self.in_flight += 1
-        return self._clock()
+        return self.clock()
 
     def leave(self) -> None:
         self.in_flight -= 1
@@ -150,61 +144,4 @@ class Gate:
         self._was_limited = True
         if entered_at >= self._limited_at:
             self.limit = max(1.0, self.limit / 2)
-            self._limited_at = self._clock()
-
-
-Sleep = Callable[[float], Awaitable[None]]
-
-
-class Admission:
-    def __init__(self, name: str, policy: RetryPolicy, gate: Gate, clock: Callable[[], float], sleep: Sleep) -> None:
-        self._name, self.policy, self.clock, self.sleep = name, policy, clock, sleep
-        self.gate = gate
-        self.breaker = CircuitBreaker()
-        self.tell: Callable[[str], None] = lambda _trouble: None
-        """Called with each outage, while the call is still tried again."""
-        self.broken: ConfigError | None = None
-        """Why no call can succeed: a wrong key, model or account."""
-        self._held_until = 0.0
-
-    def hold(self, seconds: float) -> None:
-        """Hold back every caller of this run: a Retry-After is not only for the caller that received it."""
-        self._held_until = max(self._held_until, self.clock() + seconds)
-
-    async def enter(self, until: float, *, yields: bool) -> float:
-        """Wait for a place and return the moment of entry. A caller that waits for the model holds no place."""
-        while True:
-            await self._until_callable(until, yields=yields)
-            try:
-                async with asyncio.timeout(until - self.clock()):
-                    entered_at = await self.gate.enter()
-            except TimeoutError:
-                raise OutOfTime(f"{self._name} was not asked: no place became free in time.") from None
-            if self.broken is None and max(self._pauses()) <= 0:
-                return entered_at
-            self.gate.leave()
-
-    async def rest(self, seconds: float, until: float) -> None:
-        """Sleep, unless the pause is too long to hold a place for, or the time ends before."""
-        if seconds > self.policy.longest_wait_seconds:
-            raise JudgeWaits(f"{self._name} asks for a pause of {seconds:.0f} s.", retry_after_seconds=seconds)
-        if self.clock() + seconds >= until:
-            raise OutOfTime(f"{self._name} cannot answer before the time is over.", retry_after_seconds=seconds)
-        await self.sleep(seconds)
-
-    async def _until_callable(self, until: float, *, yields: bool) -> None:
-        while True:
-            if self.broken is not None:
-                raise self.broken
-            if self.breaker.failed_probes >= self.policy.most_probes:
-                raise JudgeDown(f"{self._name} is down: {self.breaker.failed_probes} probes in a row failed.")
-            held, down = self._pauses()
-            if held <= 0 and down <= 0:
-                return
-            if yields and down > 0:
-                raise Temporary(f"{self._name} is down.", retry_after_seconds=down)
-            await self.rest(max(held, down), until)
-
-    def _pauses(self) -> tuple[float, float]:
-        now = self.clock()
-        return self._held_until - now, self.breaker.wait(now)
+            self._limited_at = self.clock()

@@ -12,11 +12,10 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.judge.comparison import Decision, JudgeVector, Side, Value, Verdict
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.provider import Provider
+from clara_eval.judge.structured_llm import AskOutcome
 
-TIE_BAND = 0.0001
-"""A ten-thousandth of the whole scale: closer than that, the facts do not say who is better."""
-KNOWN = 0.05
-"""What the worst known value is worth: unknown is worth nothing."""
+TIE_BAND = 0.0001  # a ten-thousandth of the whole scale: closer than that, the facts do not say who is better
+KNOWN = 0.05  # what the worst known value is worth: unknown is worth nothing
 WIDEST_LINEAR = 100
 
 
@@ -48,7 +47,7 @@ class RulesJudge:
         return self.decide(first, second)
 
     def decide(self, first: JudgeVector, second: JudgeVector) -> Decision:
-        return Decision(self.verdict(first, second), "", ())
+        return AskOutcome(self.verdict(first, second), "", ())
 
     def verdict(self, first: JudgeVector, second: JudgeVector) -> Verdict:
         gap = self.merit(first) - self.merit(second)

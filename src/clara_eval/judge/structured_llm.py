@@ -38,7 +38,7 @@ class AskOutcome(Generic[T]):
     value: T | None
     reason: str
     requests: tuple[str, ...]
-    outage: Temporary | None = None
+    outage: Temporary | None = None  # why no answer came: later there may be one
 
 
 @dataclass(slots=True)
@@ -57,8 +57,7 @@ class StructuredLlm:
     asker: Asker
     limits: TokenLimits | None = None
     """None for rounds that were planned before limits grew: a cut answer is asked again like an unreadable one."""
-    others: tuple[Asker, ...] = ()
-    """Asked in turn when the answers of those before were cut at the largest limit."""
+    others: tuple[Asker, ...] = ()  # asked in turn when the answers of those before were cut at the largest limit
     log: AnswerLog | None = None
     share: EntryShare | None = None
 

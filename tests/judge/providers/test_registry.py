@@ -24,7 +24,7 @@ def test_every_form() -> None:
         JudgeName("local:smollm2", "local", "smollm2"),
         JudgeName("anthropic:m@http://h", "anthropic", "m", "http://h"),
     )
-    assert [price_card(judge) == FREE for judge in jury] == [True, False, False, False, True, False]
+    assert [price_card(judge, {}) == FREE for judge in jury] == [True, False, False, False, True, False]
 
 
 @pytest.mark.parametrize(

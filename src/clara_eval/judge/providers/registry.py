@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import entry_points
@@ -22,14 +23,12 @@ from clara_eval.judge.reading import THINKING_ROOM, TokenLimits
 from clara_eval.judge.rules import PROVIDER as RULES
 
 ENTRY_POINTS = "clara_eval.judges"
-NO_KEY = "no-key"
-"""Sent to endpoints of one's own that ask for none."""
+NO_KEY = "no-key"  # sent to endpoints of one's own that ask for none
 
 
 def provider_of(judge: JudgeName) -> Provider:
     found = _provider(judge.provider)
-    if found is None:
-        raise _unknown(judge.text)
+    assert found is not None, "a parsed name has a provider"
     return found
 
 
@@ -39,12 +38,11 @@ def parse_jury(text: str) -> tuple[JudgeName, ...]:
     if not names:
         raise ConfigError("CLARA_JUDGES names no judge.", remedy=f"Use one or more of: {forms()}.")
     jury = tuple(parse_judge(name) for name in names)
-    for judge in jury:
-        if sum(other == judge for other in jury) > 1:
-            raise ConfigError(
-                f"CLARA_JUDGES names {judge.text} twice; the second would repeat the first's recorded answers.",
-                remedy="Name each judge once.",
-            )
+    if twice := [judge.text for judge in jury if jury.count(judge) > 1]:
+        raise ConfigError(
+            f"CLARA_JUDGES names {twice[0]} twice; the second would repeat the first's recorded answers.",
+            remedy="Name each judge once.",
+        )
     return jury
 
 
@@ -79,14 +77,10 @@ def models_of(jury: Iterable[JudgeName]) -> list[JudgeName]:
     return [judge for judge in jury if provider_of(judge).build is not None]
 
 
-def price_card(
-    judge: JudgeName, given: Mapping[str, PriceCard] | None = None, at: datetime | None = None
-) -> PriceCard | None:
+def price_card(judge: JudgeName, given: Mapping[str, PriceCard]) -> PriceCard | None:
     """Return the operator's price, else the provider's; None if unknown."""
-    for text in (judge.text, judge.text.partition("#")[0]):
-        if given and text in given:
-            return given[text]
-    return provider_of(judge).price(judge, at or datetime.now(UTC))
+    known = given.get(judge.text) or given.get(judge.text.partition("#")[0])
+    return known or provider_of(judge).price(judge, datetime.now(UTC))
 
 
 def price_cards(settings: Settings, jury: Iterable[JudgeName]) -> dict[str, PriceCard | None]:
@@ -159,19 +153,14 @@ def _unknown(name: str) -> ConfigError:
 
 
 def _checked_url(url: str) -> str:
-    reason = ""
-    try:
+    reason = "it is not http(s)://host/path"
+    with suppress(ValueError):
         parts = urlsplit(url)
-        port_is_good = parts.port is None or parts.port > 0
-        if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
-            reason = "it is not http(s)://host/path"
-        elif parts.username or parts.password or parts.query or parts.fragment:
+        if parts.username or parts.password or parts.query or parts.fragment:
             reason = "it holds a user, a password or a query, and judges' names are public"
-    except ValueError:
-        reason = "it cannot be read"
-    if reason:
-        raise ConfigError(
-            f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
-            remedy="Write openai:MODEL@https://host/v1, and the key in CLARA_ENDPOINT_KEYS or the provider's setting.",
-        )
-    return url.rstrip("/")
+        elif parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return url.rstrip("/")
+    raise ConfigError(
+        f"CLARA_JUDGES: the address after @ is not usable: {reason}.",
+        remedy="Write openai:MODEL@https://host/v1, and the key in CLARA_ENDPOINT_KEYS or the provider's setting.",
+    )
