@@ -94,7 +94,7 @@ from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import make_vector
-from clara_eval.judge.providers.registry import forms, parse_judge, price_card
+from clara_eval.judge.provider import forms, parse_judge, price_card
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.config.settings import Settings

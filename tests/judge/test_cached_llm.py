@@ -15,7 +15,6 @@ from tests.support.model_calls import Book, Clock, Model
 from clara_eval.core.errors import BadAnswer, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge import cached_llm
-from clara_eval.judge.admission import CircuitBreaker, Gate, RetryPolicy
 from clara_eval.judge.cached_llm import READ_AT_ONCE, CachedLlm, FallbackLlm
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE, PriceCard
@@ -29,7 +28,7 @@ from clara_eval.judge.port import (
     Unanswered,
     request_hash,
 )
-from clara_eval.judge.retrying_llm import CONTROL, MOST_BEYOND_LIMIT, RetryingLlm
+from clara_eval.judge.retrying_llm import CONTROL, MOST_BEYOND_LIMIT, CircuitBreaker, Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.structured_llm import StructuredLlm
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)

@@ -15,14 +15,13 @@ from tests.support.scripted_llm import verdict_text
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.admission import Gate, RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.comparison import ModelJudge, make_vector
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, RateLimited, ServerFailed, TooSlow
 from clara_eval.judge.reading import TokenLimits
-from clara_eval.judge.retrying_llm import CONTROL, RetryingLlm
+from clara_eval.judge.retrying_llm import CONTROL, Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 
 MOST_FRAMES = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,22 +17,21 @@ from clara_eval.app.adapters import (
     factory_of,
     open_fetch,
     open_machine,
-    person_account,
     publication_places,
 )
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge, is_dollar
-from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.wallet import Wallet, open_wallet
-from clara_eval.challenges.context import Options, Ports
+from clara_eval.chain.sender import SendTimeouts, TransactionSender
+from clara_eval.chain.wallet import Wallet, agent_policy, open_wallet
+from clara_eval.challenges.context import Ports
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.providers.registry import parse_jury
+from clara_eval.judge.provider import parse_jury
 from clara_eval.store.open import StoreOnDemand, open_store
 from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.store.sql_store import SqlStore
@@ -62,17 +61,6 @@ class App(Connections):
         judges = tuple(judge.text for judge in parse_jury(self.settings.judges))
         plan = EvaluationPlan(judges, schedule, max_games, elo="literal" if self.settings.elo == "literal" else None)
         return replace(plan, jury="in-turn") if self.settings.jury == "in-turn" else plan
-
-    def options(
-        self,
-        plan: EvaluationPlan,
-        *,
-        seconds: float,
-        sent: Callable[[Receipt], None],
-        dry_run: bool = False,
-        gives_up: bool = False,
-    ) -> Options:
-        return Options(self.settings, plan, seconds, gives_up=gives_up, dry_run=dry_run, sent=sent)
 
 
 @asynccontextmanager
@@ -147,10 +135,17 @@ def make_caller(settings: Settings, *, is_local: bool, store: SqlStore | None = 
     evaluator = evaluator_address(settings)
     on_demand, chain_id = StoreOnDemand(settings.database_url, store), settings.network.chain_id
     is_remote = settings.api_url is not None and store is None
+    account = None
+    if is_local and settings.wallet_key is not None:
+        factory, contracts = factory_of(settings), settings.network.contracts
+        policy = agent_policy(chain_id, factory=factory, evaluator=evaluator, contracts=contracts)
+        wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
+        # A poster's or agent's transaction counts when it is in a block.
+        account = EthereumAccount(chain, wallet, factory=factory, confirmations=1)
     return Caller(
         settings=settings,
         chain=chain,
-        account=person_account(settings, chain, evaluator) if is_local else None,
+        account=account,
         store=on_demand,
         records=ApiRecords(settings.api_url or "", chain_id) if is_remote else StoreRecords(on_demand, chain_id),
         contents=IpfsContents(settings.ipfs_api if is_local else None, settings.ipfs_gateway),

@@ -23,9 +23,8 @@ from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudg
 from clara_eval.judge.costs.prices import FREE, PriceCard, no_price, parse_prices
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, NothingJudged, Prompt
-from clara_eval.judge.provider import BatchRun
-from clara_eval.judge.providers.attested import Attested, SigningOpenAi
-from clara_eval.judge.providers.registry import (
+from clara_eval.judge.provider import (
+    BatchRun,
     build_llm,
     parse_judge,
     price_card,
@@ -33,6 +32,7 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
+from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192

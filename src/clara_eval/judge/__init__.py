@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from clara_eval.judge.admission import Gate, RetryPolicy
 from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.comparison import Judge, JudgeVector, ModelJudge
 from clara_eval.judge.extraction import type_names
-from clara_eval.judge.retrying_llm import CallListener, RetryingLlm
+from clara_eval.judge.retrying_llm import CallListener, Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.templates import prompt_files
 

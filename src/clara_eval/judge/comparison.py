@@ -224,7 +224,6 @@ class ModelJudge:
 
 
 LETTERS = ("A", "B", "C", "D")
-EQUAL_FACTS = "Their facts are the same."
 ORDER_SCHEMA = object_schema(
     order={
         "type": "array",
@@ -253,7 +252,7 @@ class OrderingJudge:
 
     async def order(self, vectors: Sequence[JudgeVector]) -> AskOutcome[Ordered]:
         if are_equal(vectors):
-            return AskOutcome(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
+            return AskOutcome(Ordered(tuple(range(len(vectors))), "Their facts are the same."), "", ())
         asked = await self._llm.ask(self._prompts.prompt(vectors), read_order)
         is_cut = isinstance(asked.outage, AnswerCut)  # a judge that cannot order is asked for pairs
         return replace(asked, outage=None) if is_cut else asked

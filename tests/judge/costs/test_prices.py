@@ -14,7 +14,7 @@ from clara_eval.core.errors import ConfigError, OutOfBudget
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
 from clara_eval.judge.port import Answer, Prompt
-from clara_eval.judge.providers.registry import parse_judge, price_card
+from clara_eval.judge.provider import parse_judge, price_card
 
 SONNET = "anthropic:claude-sonnet-4-5"
 CARD = PriceCard(input=3_000_000, output=15_000_000, cached=300_000, cache_write=3_750_000)

@@ -18,13 +18,12 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
 from clara_eval.judge.providers.openai import OpenAiLlm
-from clara_eval.judge.retrying_llm import CONTROL, RetryingLlm
+from clara_eval.judge.retrying_llm import CONTROL, RetryingLlm, RetryPolicy
 from clara_eval.store.sqlite import SqliteStore
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)

@@ -198,12 +198,6 @@ class ReadingBudget:
         texts = (prompt.system + prompt.user + prompt.schema_json for prompt in prompts)
         return sum(self.card.cost(Tokens(estimated_tokens(text), answer)) for text in texts)
 
-    def cost(self, prompt: Prompt, answer: Answer | Tokens, *, is_slow: bool = False) -> int:
-        """Count an answer. A slow one without tokens may have been charged in full."""
-        if is_slow and not answer.input_tokens and not answer.output_tokens:
-            return SLOW_CALLS * self.card.worst(prompt)
-        return self.card.cost(answer)
-
 
 @dataclass(slots=True)
 class EntryShare:
@@ -214,10 +208,6 @@ class EntryShare:
     needs: int
     tokens: int = 0
     spent: int = 0
-
-    def check_tokens(self, name: str, most: int, requests: Sequence[str]) -> None:
-        if self.tokens > most:
-            raise AnswerCut(f"{name} used {self.tokens:,} tokens for one entry, thinking included", requests)
 
     def check_money(self, prompt: Prompt, requests: Sequence[str], answer_tokens: int | None) -> None:
         """Raise AnswerCut unless the share pays for this request, by default with an answer of usual length."""
@@ -233,8 +223,12 @@ class EntryShare:
             )
 
     def count(self, prompt: Prompt, answer: Answer) -> None:
+        """Count an answer. A slow one without tokens may have been charged in full."""
         self.tokens += answer.output_tokens
-        self.spent += self.money.cost(prompt, answer, is_slow=answer.stop == "max_tokens") if self.money else 0
+        if self.money is not None:
+            is_slow = answer.stop == "max_tokens" and not answer.input_tokens and not answer.output_tokens
+            card = self.money.card
+            self.spent += SLOW_CALLS * card.worst(prompt) if is_slow else card.cost(answer)
 
 
 def next_to_read(left: int, usual: Mapping[str, int]) -> dict[str, int]:

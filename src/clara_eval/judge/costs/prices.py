@@ -6,14 +6,10 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.extras import require
 from clara_eval.judge.port import Answer, Prompt
-
-if TYPE_CHECKING:
-    from genai_prices.types import ModelPrice
 
 PICO = 1_000_000  # rates are whole picodollars a token: a dollar per million tokens is a million of them
 BATCH_DIVISOR = 2  # Message Batches cost half of the single call's price
@@ -122,22 +118,19 @@ def public_price(model: str, provider: str, at: datetime, address: str | None = 
     prices = known.get_prices(at)
     if prices.input_mtok is None or prices.output_mtok is None:
         return None
-    starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
-    card: PriceCard | None = None
-    # From the highest tier down, so that each card knows the one beyond it.
-    for start, up_to in reversed(list(zip([0, *starts], [*starts, None], strict=True))):
-        card = _card_at(prices, start, up_to, card)
-    return card
 
-
-def _card_at(prices: ModelPrice, start: int, up_to: int | None, beyond: PriceCard | None) -> PriceCard:
-    def rate(name: str, instead: int = 0) -> int:
+    def rate(name: str, start: int, instead: int = 0) -> int:
         price = getattr(prices, name)
         if price is None:
             return instead
         tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
         return _pico(Fraction(tiers[-1] if tiers else getattr(price, "base", price)))
 
-    normal = rate("input_mtok")
-    cached, written = rate("cache_read_mtok", normal), rate("cache_write_mtok", normal)
-    return PriceCard(normal, rate("output_mtok"), cached, written, up_to, beyond)
+    starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
+    card: PriceCard | None = None
+    # From the highest tier down, so that each card knows the one beyond it.
+    for start, up_to in reversed(list(zip([0, *starts], [*starts, None], strict=True))):
+        normal = rate("input_mtok", start)
+        cached, written = rate("cache_read_mtok", start, normal), rate("cache_write_mtok", start, normal)
+        card = PriceCard(normal, rate("output_mtok", start), cached, written, up_to, card)
+    return card

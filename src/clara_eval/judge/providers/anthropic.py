@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import partial
@@ -18,8 +18,7 @@ from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, described, request_hash
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider
-from clara_eval.judge.providers.registry import endpoint_key
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider, endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
 
 ANTHROPIC = "https://api.anthropic.com"
@@ -302,27 +301,17 @@ class MessageBatches(BatchRun):
         plans = []
         for key, value in kept.items():
             if key.startswith("plan/"):
-                name, (requests, planned_at) = key.removeprefix("plan/"), json.loads(value)
-                plans.append(
-                    _Planned(name, tuple(requests), planned_at, kept.get(f"id/{name}"), f"done/{name}" in kept)
-                )
+                name, (requests, at) = key.removeprefix("plan/"), json.loads(value)
+                plans.append(_Planned(name, tuple(requests), at, kept.get(f"id/{name}"), f"done/{name}" in kept))
         return plans
 
 
-def _chunks(missing: dict[str, Prompt]) -> Iterator[tuple[str, ...]]:
-    """Split in order of hash, so that equal requests make equal batches."""
-    chunk: list[str] = []
-    size = 0
-    for request in sorted(missing):
-        prompt = missing[request]
-        needed = len(prompt.system.encode()) + len(prompt.user.encode()) + len(prompt.schema_json) + 1000
-        if chunk and (len(chunk) == MOST_IN_A_BATCH or size + needed > MOST_BYTES):
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(request)
-        size += needed
-    if chunk:
-        yield tuple(chunk)
+def _chunks(missing: dict[str, Prompt]) -> list[tuple[str, ...]]:
+    """Split in order of hash, so that equal requests make equal batches; each is as if all were of the largest size."""
+    sizes = (len((p.system + p.user + p.schema_json).encode()) + 1000 for p in missing.values())
+    count = min(MOST_IN_A_BATCH, max(1, MOST_BYTES // max(sizes, default=1)))
+    requests = sorted(missing)
+    return [tuple(requests[start : start + count]) for start in range(0, len(requests), count)]
 
 
 PROVIDER = Provider(

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
@@ -88,7 +88,6 @@ class Attested:
     run: str
     store: JudgeStore
     quotes: attestation.Quotes = field(default_factory=attestation.Quotes)
-    now: Callable[[], float] = time.time
     _keys: dict[str, tuple[attestation.KeyReport, attestation.SigningKey]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -134,7 +133,7 @@ class Attested:
         text = await self.llm.report(key, attestation.nonce_for(self.run, self.name))
         with _checking(f"{self.name}: the key {key} is not attested"):
             collateral = await self.quotes.collateral(attestation.quote_of(self.llm.interface, key, text))
-        report = attestation.KeyReport(self.run, self.name, key, text, collateral, int(self.now()))
+        report = attestation.KeyReport(self.run, self.name, key, text, collateral, int(time.time()))
         self._checked(report)
         return report
 

@@ -15,8 +15,7 @@ from clara_eval.core.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered, described
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
-from clara_eval.judge.providers.registry import endpoint_key
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider, endpoint_key
 from clara_eval.judge.providers.wire import TOO_LONG, ModelReply, Wire, said_by
 
 OPENAI = "https://api.openai.com/v1"
