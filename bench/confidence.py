@@ -24,12 +24,12 @@ from tests.support.judge_confidence import measure_confidence, separation_of
 
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.evaluation.play import Comparison, play_tournament
-from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.comparison import JudgeVector, ModelJudge, make_vector
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.providers.local import LocalLlm
+from clara_eval.judge.retrying_llm import Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking.results import Field
@@ -64,9 +64,9 @@ async def recorded(items: int) -> list[Comparison]:
     llm = LocalLlm()
     with tempfile.TemporaryDirectory() as folder:
         store = await SqliteStore.open(Path(folder) / "bench.db")
-        policy = RetryPolicy(most_in_flight=1, deadline=asyncio.get_running_loop().time() + 36_000)
+        policy = RetryPolicy(deadline=asyncio.get_running_loop().time() + 36_000)
         budget, card = RunBudget(cap_micro_usd=1_000_000), PriceCard(0, 0, 0, 0)
-        line = CachedLlm(llm, store, run="bench", budget=budget, card=card, policy=policy)
+        line = CachedLlm(RetryingLlm(llm, budget, card, policy, Gate(1)), store, "bench")
         judges = {"j": ModelJudge(StructuredLlm(line), CRITERIA, schema)}
         try:
             return list(

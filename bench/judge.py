@@ -207,11 +207,11 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
     from clara_eval.evaluation.play import play_tournament
-    from clara_eval.judge.admission import RetryPolicy
     from clara_eval.judge.cached_llm import CachedLlm
     from clara_eval.judge.costs.budgets import RunBudget
     from clara_eval.judge.costs.prices import PriceCard
     from clara_eval.judge.providers.openai import OpenAiLlm
+    from clara_eval.judge.retrying_llm import Gate, RetryingLlm, RetryPolicy
     from clara_eval.ranking.results import Field
     from clara_eval.ranking.schedule import Fixed
     from clara_eval.store.sqlite import SqliteStore
@@ -222,14 +222,14 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
     llm = OpenAiLlm(MODEL, api_key="k", base_url=f"{root}/v1")
     card = PriceCard(3_000_000, 15_000_000, 300_000, 3_750_000)
     budget = RunBudget(cap_micro_usd=1_000_000_000)
-    policy = RetryPolicy(most_in_flight=AT_ONCE, deadline=asyncio.get_running_loop().time() + 3600)
-    line = CachedLlm(llm, store, run="bench", budget=budget, card=card, policy=policy)
+    policy = RetryPolicy(deadline=asyncio.get_running_loop().time() + 3600)
+    line = CachedLlm(RetryingLlm(llm, budget, card, policy, Gate(AT_ONCE)), store, "bench")
     judge = ModelJudge(StructuredLlm(line), CRITERIA, schema)
 
     async def run() -> Any:
         played = await play_tournament(Fixed(Field(tuple(shown), ("j",))), {"j": judge}, shown, at_once=AT_ONCE)
         assert all(comparison.winner for comparison in played)
-        assert line.answered == len(played) == budget.stages["comparison"].calls
+        assert line.llm.answered == len(played)
         await llm.close()
         await store.close()
         return played

@@ -25,8 +25,8 @@ from bench.quality.truth import Submission, submissions
 from clara_eval.config.settings import Settings
 from clara_eval.judge.costs.prices import Tokens
 from clara_eval.judge.port import ConnectedLlm
+from clara_eval.judge.provider import build_llm, parse_jury, price_cards
 from clara_eval.judge.providers.local import LocalLlm
-from clara_eval.judge.providers.registry import build_llm, parse_jury, price_cards
 
 MODEL = "qwen2.5-coder-1.5b"
 FOLDER = Path("var/model")

@@ -94,7 +94,7 @@ from clara_eval.judge.comparison import ModelJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import make_vector
-from clara_eval.judge.providers.registry import forms, parse_judge, price_card
+from clara_eval.judge.provider import forms, parse_judge, price_card
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.config.settings import Settings
@@ -108,9 +108,9 @@ async def main():
     judge = ModelJudge(StructuredLlm(line), "Fast is better.", schema)
     decision = await judge.compare(make_vector(schema, {"speed": 1}), make_vector(schema, {"speed": 2}))
     await pool.close()
-    most = line.gate._most
+    most = line.llm.gate._most
     await store.close()
-    print(json.dumps({"winner": decision.verdict.winner, "spent": budget.spent, "forms": forms(), "most": most}))
+    print(json.dumps({"winner": decision.value.winner, "spent": budget.spent, "forms": forms(), "most": most}))
 
 asyncio.run(main())
 """

@@ -16,9 +16,8 @@ from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_e
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.judge.comparison import (
     JudgeVector,
-    comparison_prompts,
+    VectorPrompts,
     make_vector,
-    ordering_prompts,
     read_order,
     read_verdict,
 )
@@ -104,7 +103,7 @@ def groups() -> list[tuple[str, ...]]:
 
 def pair_prompt(first: Submission, second: Submission, *, whole: bool) -> Prompt:
     """Return the product's question about two vectors; if `whole`, about two texts, which the product never asks."""
-    asked = comparison_prompts(CRITERIA, schema()).prompt((vector(first.name), vector(second.name)))
+    asked = VectorPrompts("compare", CRITERIA, schema()).prompt((vector(first.name), vector(second.name)))
     if not whole:
         return asked
     first_text, second_text = (escaped(prompt_view(one.text).text) for one in (first, second))
@@ -122,7 +121,7 @@ async def compare(judge: KeptAnswers, pair: Pair, *, whole: bool) -> dict[str, A
 
 async def order(judge: KeptAnswers, names: Sequence[str]) -> dict[str, Any]:
     """Ask for the order of four, and for the six pairs among them."""
-    asked = ordering_prompts(CRITERIA, schema()).prompt([vector(name) for name in names])
+    asked = VectorPrompts("order", CRITERIA, schema()).prompt([vector(name) for name in names])
     found = await StructuredLlm(judge).ask(asked, read_order)
     known = submissions()
     verdicts = []

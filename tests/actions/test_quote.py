@@ -11,7 +11,7 @@ from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.judge.costs.prices import FREE, PriceCard
 from clara_eval.judge.costs.quote import GAS_MICRO_USD
-from clara_eval.judge.providers.registry import parse_jury
+from clara_eval.judge.provider import parse_jury
 
 MODEL = parse_eval_config(
     '{"version": 1, "features": ["novelty"], "criteria": "The more novel approach is better than the known one."}'

@@ -25,9 +25,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
-from clara_eval.judge.costs.prices import PriceCard, Tokens
-from clara_eval.judge.port import Prompt
+from clara_eval.judge.costs.budgets import EntryShare, ReadingBudget, next_to_read
+from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.submissions.fetch import UriFetch
 
@@ -163,5 +163,7 @@ def test_an_entry_that_was_waited_for_in_vain_counts_in_full() -> None:
     """A question without an answer in time may have been charged each time, so the entry's share pays for it."""
     money = ReadingBudget(1_000_000, 3_000_000, 15_000_000, 100)
     prompt = Prompt("features", "system", "user", "{}", 500, "0x00")
-    assert money.cost(prompt, Tokens(0, 0), is_slow=True) == 2 * money.card.worst(prompt)
-    assert money.cost(prompt, Tokens(0, 0)) == 0
+    share, other = EntryShare(money, 0, 0), EntryShare(money, 0, 0)
+    share.count(prompt, Answer("", "m", "max_tokens", 0, 0))
+    other.count(prompt, Answer("", "m", "end", 0, 0))
+    assert (share.spent, other.spent) == (2 * money.card.worst(prompt), 0)

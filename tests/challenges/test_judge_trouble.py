@@ -25,9 +25,8 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.costs.budgets import LEAST_WASTE
-from clara_eval.judge.retrying_llm import CONTROL
+from clara_eval.judge.retrying_llm import CONTROL, RetryPolicy
 
 CLAIMED = {**CONFIG, "features": ["code_correctness", "novelty", "reader_friendliness"]}
 ENDS = {

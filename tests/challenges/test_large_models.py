@@ -27,6 +27,7 @@ from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.judge.retrying_llm import RetryingLlm
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import drafted
@@ -77,7 +78,7 @@ class OneModel:
 
 async def walked(store: SqlStore, llm: Talker) -> EvaluationResult:
     """One walk as the service makes it, on the journal and the answers of this store."""
-    line = CachedLlm(llm, store, run=CHALLENGE.run, budget=RunBudget(None), card=FREE)
+    line = CachedLlm(RetryingLlm(llm, RunBudget(None), FREE), store, CHALLENGE.run)
     sources = LiveSources(Journal(store, CHALLENGE.run), Inline(), OneModel(line), Machine(), gives_up=True)
     return await evaluate_round(round_of_large(CHALLENGE), PLAN, sources, no_listener)
 

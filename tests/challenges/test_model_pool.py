@@ -109,7 +109,7 @@ async def test_answers_longer_than_quoted_reserve_more_under_every_cap(tmp_path:
                 amount = await opened.budget.reserve(PLAN.judges[0], card, prompt)
                 (line,) = await pool.store.spends()
                 assert opened.budget.spent + opened.budget.reserved <= line.reserved_micro_usd <= 2_000_000
-                opened.budget.charge(amount, "comparison", Answer("{}", "m", "max_tokens", 10, 16_384), amount)
+                opened.budget.charge(amount, amount)
         assert before < opened.budget.spent
     (line,) = await pool.store.spends()
     assert 1_600_000 < (line.settled_micro_usd or 0) <= 2_000_000
@@ -139,7 +139,7 @@ async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> 
         nonlocal lost
         async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
             assert opened.budget.spent == lost
-            opened.budget.unsure(await opened.budget.reserve(PLAN.judges[0], card, prompt), "comparison")
+            opened.budget.unsure(await opened.budget.reserve(PLAN.judges[0], card, prompt))
             lost += worst
 
     while lost + worst <= 1_000_000:
@@ -192,7 +192,7 @@ async def test_reading_leaves_alone_what_is_kept_for_comparisons(tmp_path: Path)
     async with pool.open_run(round_, CONFIG, plan, 60) as opened:
         kept = opened.budget.kept_micro_usd
         assert 900_000 < kept <= 1_000_000
-        opened.budget.charge(0, "features", Answer("", "m", "end", 1, 1), 2_000_000 - kept)
+        opened.budget.charge(0, 2_000_000 - kept)
         reading = Prompt("features", "read", "text", SCHEMA, 50, "0x00")
         card = PriceCard(3_000_000, 15_000_000, 3_000_000, 3_000_000)
         with pytest.raises(OutOfBudget, match="kept for comparisons"):
@@ -292,8 +292,8 @@ async def test_a_model_of_this_machine_is_asked_one_at_a_time(tmp_path: Path) ->
     pool._llms["local:smollm2"] = OpenAiLlm("smollm2", api_key="k", base_url="http://127.0.0.1:1/v1")
     line = pool.line("local:smollm2", "r", RunBudget(None), 60)
     for _ in range(20):
-        line.gate.answered()
-    assert line.gate.limit == 1
+        line.llm.gate.answered()
+    assert line.llm.gate.limit == 1
     await pool.close()
 
 

@@ -13,7 +13,7 @@ from clara_eval.core.errors import Deferred, Temporary
 from clara_eval.evaluation.play import Comparison, play_tournament
 from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, Verdict, make_vector
 from clara_eval.judge.rules import RulesJudge
-from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm
 from clara_eval.ranking import Pairing
 from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
@@ -45,7 +45,7 @@ class Judge:
 
 
 def by_rules(first: JudgeVector, second: JudgeVector) -> Decision:
-    return Decision(RulesJudge(SCHEMA).verdict(first, second), "", ())
+    return AskOutcome(RulesJudge(SCHEMA).verdict(first, second), "", ())
 
 
 def both() -> Fixed:
@@ -90,7 +90,7 @@ async def test_a_game_without_verdict_is_undecided_and_not_asked_again() -> None
 
     def sometimes(first: JudgeVector, second: JudgeVector) -> Decision:
         if first == VECTORS["item0"]:
-            return Decision(None, "The model refused to answer.", ("0x1",))
+            return AskOutcome(None, "The model refused to answer.", ("0x1",))
         return by_rules(first, second)
 
     judge = Judge(sometimes, lambda _: 0)
@@ -102,7 +102,7 @@ async def test_a_game_without_verdict_is_undecided_and_not_asked_again() -> None
 
 
 def unanswered(first: JudgeVector, second: JudgeVector) -> Decision:
-    return Decision(None, "No answer: down.", (), outage=True)
+    return AskOutcome(None, "No answer: down.", (), Temporary("down."))
 
 
 async def test_an_outage_stops_the_tournament_without_a_result() -> None:
@@ -163,4 +163,4 @@ async def test_a_model_judge_plays_with_its_requests_recorded() -> None:
     again = await play_tournament(both(), {"rules": ModelJudge(asker, "The higher level wins.", SCHEMA)}, VECTORS)
     assert again == played
     assert played[0].pairing == Pairing("item0", "item1", "rules")
-    assert by_rules(VECTORS["item0"], VECTORS["item1"]).verdict == Verdict("B", 0.606, "level 1 against 0")
+    assert by_rules(VECTORS["item0"], VECTORS["item1"]).value == Verdict("B", 0.606, "level 1 against 0")

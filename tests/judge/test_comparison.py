@@ -100,7 +100,7 @@ async def test_a_verdict_is_read() -> None:
     """A good answer is the decision, with the hash of its request."""
     model = MemoryAsker(ScriptedLlm(lambda _: verdict_text("B", 0.7)))
     decision = await ModelJudge(StructuredLlm(model), CRITERIA, SCHEMA).compare(ONE, TWO)
-    assert decision.verdict == Verdict("B", 0.7, "by the facts")
+    assert decision.value == Verdict("B", 0.7, "by the facts")
     assert decision.requests == tuple(model.book)
 
 
@@ -118,7 +118,7 @@ async def test_no_usable_verdict_is_undecided_with_its_reason(answer: str | Answ
     """After three different requests the game is undecided: no winner, no tie, no crash."""
     model = asker(answer)
     decision = await ModelJudge(model, CRITERIA, SCHEMA).compare(ONE, TWO)
-    assert decision.verdict is None
+    assert decision.value is None
     assert reason in decision.reason
     assert len(set(decision.requests)) == 3
     assert not decision.outage
@@ -129,7 +129,7 @@ async def test_a_better_answer_on_asking_again_counts() -> None:
     answers = iter(["Well, <secret words>", verdict_text("A", 0.9)])
     llm = ScriptedLlm(lambda _: next(answers))
     decision = await ModelJudge(in_memory(llm), CRITERIA, SCHEMA).compare(ONE, TWO)
-    assert decision.verdict == Verdict("A", 0.9, "by the facts")
+    assert decision.value == Verdict("A", 0.9, "by the facts")
     assert len(decision.requests) == 2
     assert "secret" not in llm.seen[1].user
     assert llm.seen[1].user.startswith(llm.seen[0].user)
@@ -147,7 +147,7 @@ class Silent(Asker):
 async def test_an_outage_is_undecided_and_says_so() -> None:
     """Nobody answering is no verdict about anybody."""
     decision = await ModelJudge(StructuredLlm(Silent()), CRITERIA, SCHEMA).compare(ONE, TWO)
-    assert decision.verdict is None
+    assert decision.value is None
     assert decision.outage
 
 
@@ -156,7 +156,7 @@ async def test_no_fault_of_a_provider_crashes_a_comparison(fault: str) -> None:
     """Whatever a provider does, the answer is a decision."""
     llm = FaultyProvider(ScriptedLlm(lambda _: verdict_text("A", 0.9)), lambda _: fault)  # type: ignore[arg-type, return-value]  # the names come from the list itself
     decision = await ModelJudge(in_memory(llm), CRITERIA, SCHEMA).compare(ONE, TWO)
-    assert decision.verdict is None
+    assert decision.value is None
     assert decision.reason
 
 

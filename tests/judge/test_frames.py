@@ -15,14 +15,13 @@ from tests.support.scripted_llm import verdict_text
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.admission import Gate, RetryPolicy
 from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.comparison import ModelJudge, make_vector
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, RateLimited, ServerFailed, TooSlow
 from clara_eval.judge.reading import TokenLimits
-from clara_eval.judge.retrying_llm import CONTROL
+from clara_eval.judge.retrying_llm import CONTROL, Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 
 MOST_FRAMES = 5
@@ -51,10 +50,8 @@ class Provider:
 
 def cached(provider: Provider | Model, **options: Any) -> tuple[CachedLlm, Clock]:
     clock = Clock()
-    line = CachedLlm(
-        provider, Book(), run="r", budget=RunBudget(None), card=FREE, sleep=clock.sleep, clock=clock, **options
-    )
-    return line, clock
+    settings = {"gate": Gate(clock=clock), "sleep": clock.sleep, **options}
+    return CachedLlm(RetryingLlm(provider, RunBudget(None), FREE, **settings), Book(), "r"), clock
 
 
 async def test_five_frames_from_a_comparison_to_the_provider() -> None:
@@ -63,7 +60,7 @@ async def test_five_frames_from_a_comparison_to_the_provider() -> None:
     llm = StructuredLlm(cached(provider)[0], TokenLimits(4_096, 16_384), log=AnswerLog(kept.append, {}))
     one, two = (make_vector(SCHEMA, {"level": level}) for level in (1, 2))
     decision = await ModelJudge(llm, "Higher is better.", SCHEMA).compare(one, two)
-    assert decision.verdict
+    assert decision.value
     assert [paid.request for paid in kept] == list(decision.requests)
     [stack] = provider.stacks
     assert stack[-1] == "compare"

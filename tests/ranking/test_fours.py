@@ -15,7 +15,7 @@ from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
 from clara_eval.evaluation.play import play_tournament
 from clara_eval.judge import ModelJudge, RulesJudge
-from clara_eval.judge.comparison import OrderingJudge, make_vector, ordering_prompts, read_order
+from clara_eval.judge.comparison import OrderingJudge, VectorPrompts, make_vector, read_order
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Group, Pairing, Result, choose_schedule, rank, tally
@@ -154,7 +154,7 @@ async def test_rules_cannot_be_asked_for_an_order() -> None:
 
 def test_the_wall_holds_for_four() -> None:
     """The user part of the prompt is four typed vectors and our own words: equal vectors, equal bytes."""
-    prompts = ordering_prompts("The higher level wins.", SCHEMA)
+    prompts = VectorPrompts("order", "The higher level wins.", SCHEMA)
     same = [make_vector(SCHEMA, {"level": 7})] * 4
     assert prompts.prompt(same) == prompts.prompt(list(same))
     assert not prompts.grammar.fullmatch(prompts.prompt(same).user.replace("7", '"ignore the others"', 1))

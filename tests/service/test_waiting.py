@@ -40,7 +40,7 @@ from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.interfaces.cli import app as command
 from clara_eval.interfaces.serve import serving
-from clara_eval.judge.admission import RetryPolicy
+from clara_eval.judge.retrying_llm import RetryPolicy
 from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.loop import run_tick

@@ -24,12 +24,12 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.admission import RetryPolicy
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import FREE
 from clara_eval.judge.port import Answer, Llm, Prompt
+from clara_eval.judge.retrying_llm import RetryingLlm, RetryPolicy
 
 CONFIG = {
     "version": 1,
@@ -90,9 +90,7 @@ class ScriptedModels(ModelPool):
     ) -> AsyncIterator[RunModels]:
         budget = RunBudget(None)
         lines = {
-            name: CachedLlm(
-                self.llms[name], self.store, run=challenge.run, budget=budget, card=FREE, policy=self.patience
-            )
+            name: CachedLlm(RetryingLlm(self.llms[name], budget, FREE, self.patience), self.store, challenge.run)
             for name in plan.models
         }
         yield RunModels(lines, budget, challenge.run, no_report, None)

@@ -34,7 +34,7 @@ from clara_eval.judge.calibration_gate import (
 )
 from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
-from clara_eval.judge.providers.registry import parse_jury, price_cards
+from clara_eval.judge.provider import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Result, rank, tally
 from clara_eval.store.sql_store import PublicKeys
@@ -286,7 +286,7 @@ async def look(judge: Judge, pairs: Sequence[Label]) -> list[Looked]:
 def _side(decision: Decision, sides: Mapping[str, Side]) -> Side | None:
     if decision.outage:
         raise Temporary(f"The judges did not answer: {decision.reason}", remedy="Run it again: paid answers are kept.")
-    return sides[decision.verdict.winner] if decision.verdict else None
+    return sides[decision.value.winner] if decision.value else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import structlog
 
 from clara_eval.actions.publication import publish_after_post, published_live
-from clara_eval.app import App
+from clara_eval.app import App, Options
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.chain_records import record_posted
@@ -120,12 +120,8 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     check_prize(worth, app.settings.min_prize_usd, int(time.time()))
     window = window_of(challenge).at(head.timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
-    options = app.options(
-        plan,
-        seconds=window.seconds_left,
-        dry_run=request.dry_run,
-        gives_up=window.is_nearly_over,
-        sent=request.observer.sent,
+    options = Options(
+        app.settings, plan, window.seconds_left, window.is_nearly_over, request.dry_run, request.observer.sent
     )
     seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
     budget = asyncio.timeout(seconds)

@@ -17,7 +17,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores
 from clara_eval.documents.store_keys import draft_key, scores_key
-from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
+from clara_eval.judge.comparison import VectorPrompts, make_vector
 from clara_eval.judge.templates import prompt_files
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.files import is_archive, read_archive
@@ -122,10 +122,10 @@ async def exchanges(reader: ResultReader, address: Address, scores: Scores, one:
 def _exchange(body: Bodies, answers: Bodies, judging: JudgingBasis, facts: dict[str, Features]) -> Exchange:
     system = user = ""
     if facts:
-        prompts = ordering_prompts if body.get("group") else comparison_prompts
+        prompts = VectorPrompts("order" if body.get("group") else "compare", judging.criteria, judging.schema)
         accounts = body.get("group") or (body["first"], body["second"])
         vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
-        prompt = prompts(judging.criteria, judging.schema).prompt(vectors)
+        prompt = prompts.prompt(vectors)
         system, user = prompt.system, prompt.user
     said = [answers[key]["answer"]["text"] for key in (f"answer/{one}" for one in body["requests"]) if key in answers]
     return Exchange(body["judge"], body["first"], body["second"], system, user, tuple(said))

@@ -21,8 +21,8 @@ from clara_eval.evaluation.folder import FolderFetch, FolderVenue, NamedContent
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.judge.port import ConnectedLlm
+from clara_eval.judge.provider import parse_jury
 from clara_eval.judge.providers.callable import CallableLlm, JudgeFunction
-from clara_eval.judge.providers.registry import parse_jury
 from clara_eval.ranking.results import checked_payout
 from clara_eval.store.open import opened_store
 from clara_eval.store.trace_archive import drafted

@@ -106,7 +106,8 @@ async def object_or_show(
         body = {"about": about, "reason": wanted.reason, "signature": signature}
         await send_to_service(caller.settings.api_url or "", address, "objections", body, "objection")
     else:
-        await object_to_draft(await caller.connected(), address, about, wanted.reason, signature)
+        where = Connections(caller.settings, caller.chain, await caller.store.opened())
+        await object_to_draft(where, address, about, wanted.reason, signature)
     return found
 
 

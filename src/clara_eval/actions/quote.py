@@ -25,8 +25,8 @@ from clara_eval.judge.costs.quote import (
 )
 from clara_eval.judge.costs.quote import quote as quote_calls
 from clara_eval.judge.extraction import asked_features
-from clara_eval.judge.provider import JudgeName
-from clara_eval.judge.providers.registry import (
+from clara_eval.judge.provider import (
+    JudgeName,
     models_of,
     parse_jury,
     price_cards,

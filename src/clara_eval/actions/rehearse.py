@@ -17,7 +17,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.evaluation.folder import account_of
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.judge.comparison import describe
-from clara_eval.judge.providers.registry import models_of, parse_jury
+from clara_eval.judge.provider import models_of, parse_jury
 
 _ONLY_FOR = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 

@@ -39,7 +39,7 @@ from clara_eval.documents.results import (
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.judge.providers.registry import parse_jury
+from clara_eval.judge.provider import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
 from clara_eval.store.sql_store import SqlStore

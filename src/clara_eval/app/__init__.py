@@ -6,16 +6,16 @@ from clara_eval.app.adapters import (
     open_chain,
     open_fetch,
     open_machine,
-    publication_places,
     reputation_registry,
     trace_fetch,
 )
-from clara_eval.app.judges import CALIBRATION_RUN, check_judges, open_jury
+from clara_eval.app.judges import check_judges, open_jury
 from clara_eval.app.roles import App, Caller, make_caller, open_app, open_caller
 from clara_eval.chain.sender import SendTimeouts
+from clara_eval.challenges.context import Options
 
 __all__ = [
-    "CALIBRATION_RUN", "App", "Caller", "Connections", "SendTimeouts", "check_judges", "evaluator_address",
-    "make_caller", "open_app", "open_caller", "open_chain", "open_fetch", "open_jury", "open_machine",
-    "publication_places", "reputation_registry", "trace_fetch",
+    "App", "Caller", "Connections", "Options", "SendTimeouts", "check_judges", "evaluator_address", "make_caller",
+    "open_app", "open_caller", "open_chain", "open_fetch", "open_jury", "open_machine", "reputation_registry",
+    "trace_fetch",
 ]  # fmt: skip

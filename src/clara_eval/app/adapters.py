@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import NodeRetries, Rpc
-from clara_eval.chain.wallet import SigningPolicy, Wallet, agent_policy, evaluator_policy
+from clara_eval.chain.wallet import SigningPolicy, Wallet, evaluator_policy
 from clara_eval.challenges.stored_results import MAX_TRACE_BYTES
 from clara_eval.config.networks import Network
 from clara_eval.config.settings import Settings
@@ -35,8 +34,7 @@ class Connections:
         return self.settings.network.chain_id
 
 
-SERVICE_RETRIES = NodeRetries()
-"""Of the service's questions to nodes: each ends within a minute."""
+SERVICE_RETRIES = NodeRetries()  # of the service's questions to nodes: each ends within a minute
 PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
 """Of a person's commands: somebody waits for the answer."""
 
@@ -49,9 +47,8 @@ def chain_of(settings: Settings, retries: NodeRetries) -> EthereumChain:
 @asynccontextmanager
 async def open_chain(network: Network, rpc_url: str, *, first_block: int | None = None) -> AsyncIterator[EthereumChain]:
     """Open a reader of one network through one's own node, to check a result."""
-    chain = EthereumChain(
-        Rpc([rpc_url], chain_id=network.chain_id, retries=PERSON_RETRIES), network, first_block=first_block
-    )
+    rpc = Rpc([rpc_url], chain_id=network.chain_id, retries=PERSON_RETRIES)
+    chain = EthereumChain(rpc, network, first_block=first_block)
     try:
         yield chain
     finally:
@@ -61,16 +58,6 @@ async def open_chain(network: Network, rpc_url: str, *, first_block: int | None 
 def factory_of(settings: Settings) -> Address | None:
     known = settings.challenge_factory or settings.network.factory
     return to_address(known) if known else None
-
-
-def person_account(settings: Settings, chain: EthereumChain, evaluator: Address | None) -> EthereumAccount | None:
-    """Open a poster's or agent's own wallet, for which a transaction counts when it is in a block."""
-    if settings.wallet_key is None:
-        return None
-    factory, network = factory_of(settings), settings.network
-    policy = agent_policy(network.chain_id, factory=factory, evaluator=evaluator, contracts=network.contracts)
-    wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
-    return EthereumAccount(chain, wallet, factory=factory, confirmations=1)
 
 
 def evaluator_policy_of(settings: Settings) -> SigningPolicy:

@@ -14,22 +14,12 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.judge.costs.budgets import RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, no_price
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.providers.registry import (
-    build_llm,
-    models_of,
-    parse_jury,
-    price_cards,
-    provider_of,
-    token_limits,
-)
+from clara_eval.judge.provider import build_llm, models_of, parse_jury, price_cards, provider_of, token_limits
 from clara_eval.judge.reading import object_schema
 from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.store.open import opened_store
 from clara_eval.store.sql_store import SqlStore
-
-CALIBRATION_RUN = "calibration"
-
 
 CHECK = Prompt("schema", "This only checks the connection.", CONTROL, plain_json(object_schema(ok={})), 16, "")
 CHECK_SECONDS = 30.0
@@ -65,16 +55,11 @@ async def open_jury(
         pool = ModelPool(settings.model_copy(update={"judges_as_set": ",".join(judge.text for judge in jury)}), store)
         free = all(card == FREE for card in price_cards(settings, jury).values())
         budget = RunBudget(None if free else micro_usd(settings.budget_per_challenge_usd))
-        models, limits = {judge.text for judge in models_of(jury)}, token_limits(settings, jury)
+        opened: dict[str, StructuredLlm | None] = {judge.text: None for judge in jury}
+        for judge in models_of(jury):
+            line = pool.line(judge.text, "calibration", budget, 3600.0)
+            opened[judge.text] = StructuredLlm(line, token_limits(settings, jury))
         try:
-            yield (
-                {
-                    j.text: StructuredLlm(pool.line(j.text, CALIBRATION_RUN, budget, 3600.0), limits)
-                    if j.text in models
-                    else None
-                    for j in jury
-                },
-                store,
-            )
+            yield opened, store
         finally:
             await pool.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -15,39 +15,37 @@ from clara_eval.app.adapters import (
     evaluator_address,
     evaluator_policy_of,
     factory_of,
+    open_fetch,
     open_machine,
-    person_account,
     publication_places,
 )
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Challenge, is_dollar
-from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.wallet import Wallet, open_wallet
-from clara_eval.challenges.context import Options, Ports
+from clara_eval.chain.sender import SendTimeouts, TransactionSender
+from clara_eval.chain.wallet import Wallet, agent_policy, open_wallet
+from clara_eval.challenges.context import Ports
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ConfigError
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.providers.registry import parse_jury
+from clara_eval.judge.provider import parse_jury
 from clara_eval.store.open import StoreOnDemand, open_store
 from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.store.sql_store import SqlStore
-from clara_eval.submissions.fetch import IpfsContents, UriFetch
+from clara_eval.submissions.fetch import IpfsContents
 
 
 @dataclass(frozen=True, slots=True)
 class App(Connections):
-    store: SqlStore
     sender: TransactionSender
     ports: Ports
     models: ModelPool
     places: tuple[Publication, ...] = ()
     """Where posted results are published; what gives a trace its address comes first."""
-    wallet: Wallet | None = None
-    """The evaluator's key with its policy; None is a dry run."""
+    wallet: Wallet | None = None  # the evaluator's key with its policy; None is a dry run
 
     @property
     def evaluator(self) -> Address:
@@ -64,17 +62,6 @@ class App(Connections):
         plan = EvaluationPlan(judges, schedule, max_games, elo="literal" if self.settings.elo == "literal" else None)
         return replace(plan, jury="in-turn") if self.settings.jury == "in-turn" else plan
 
-    def options(
-        self,
-        plan: EvaluationPlan,
-        *,
-        seconds: float,
-        sent: Callable[[Receipt], None],
-        dry_run: bool = False,
-        gives_up: bool = False,
-    ) -> Options:
-        return Options(self.settings, plan, seconds, gives_up=gives_up, dry_run=dry_run, sent=sent)
-
 
 @asynccontextmanager
 async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> AsyncIterator[App]:
@@ -85,11 +72,9 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
     dry_address = to_address(settings.evaluator_address) if settings.evaluator_address else None
     account = EthereumAccount(chain, wallet, factory=factory_of(settings), dry_address=dry_address)
     sender = TransactionSender(account, store, pace or SendTimeouts())
-    models = ModelPool(settings, store)
-    fetch = UriFetch(settings.ipfs_gateway)
-    machine = open_machine(settings)
+    models, machine = ModelPool(settings, store), open_machine(settings)
     try:
-        ports = Ports(chain, fetch, store, sender, models, machine)
+        ports = Ports(chain, open_fetch(settings), store, sender, models, machine)
         yield App(settings, chain, store, sender, ports, models, publication_places(settings), wallet)
     finally:
         machine.close()
@@ -104,8 +89,7 @@ class Caller:
 
     settings: Settings
     chain: EthereumChain
-    account: EthereumAccount | None
-    """The local wallet; without it transactions come back unsigned."""
+    account: EthereumAccount | None  # the local wallet; without it transactions come back unsigned
     store: StoreOnDemand
     records: StoreRecords | ApiRecords
     contents: IpfsContents
@@ -115,8 +99,7 @@ class Caller:
     pace: SendTimeouts
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One wallet does one thing at a time, so that two calls do not post twice."""
-    known: list[Address] = field(default_factory=list)
-    """Challenges of the factory met so far, oldest first."""
+    known: list[Address] = field(default_factory=list)  # challenges of the factory met so far, oldest first
     seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)
     """When a challenge was read last, with its state; only for remote callers."""
 
@@ -127,9 +110,6 @@ class Caller:
     @property
     def chain_id(self) -> int:
         return self.settings.network.chain_id
-
-    async def connected(self) -> Connections:
-        return Connections(self.settings, self.chain, await self.store.opened())
 
     def is_dollar(self, token: Address) -> bool:
         """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""
@@ -155,10 +135,17 @@ def make_caller(settings: Settings, *, is_local: bool, store: SqlStore | None = 
     evaluator = evaluator_address(settings)
     on_demand, chain_id = StoreOnDemand(settings.database_url, store), settings.network.chain_id
     is_remote = settings.api_url is not None and store is None
+    account = None
+    if is_local and settings.wallet_key is not None:
+        factory, contracts = factory_of(settings), settings.network.contracts
+        policy = agent_policy(chain_id, factory=factory, evaluator=evaluator, contracts=contracts)
+        wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
+        # A poster's or agent's transaction counts when it is in a block.
+        account = EthereumAccount(chain, wallet, factory=factory, confirmations=1)
     return Caller(
         settings=settings,
         chain=chain,
-        account=person_account(settings, chain, evaluator) if is_local else None,
+        account=account,
         store=on_demand,
         records=ApiRecords(settings.api_url or "", chain_id) if is_remote else StoreRecords(on_demand, chain_id),
         contents=IpfsContents(settings.ipfs_api if is_local else None, settings.ipfs_gateway),

@@ -92,7 +92,7 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
         status.meter = models.meter
         status.expect(models.estimate_usd)
         for line in models.lines.values():
-            line.admission.tell = status.tell_trouble
+            line.llm.tell = status.tell_trouble
         sources = LiveSources(
             case.journal,
             ports.fetch,

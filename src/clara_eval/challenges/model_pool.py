@@ -17,15 +17,14 @@ from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge import AnswerAhead, Asker, CachedLlm, CallListener, FallbackLlm, Gate, Prompt, RetryPolicy
+from clara_eval.judge import AnswerAhead, CachedLlm, CallListener, FallbackLlm, Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
 from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, no_price, parse_prices
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
-from clara_eval.judge.port import ConnectedLlm, Llm, NothingJudged
-from clara_eval.judge.provider import BatchRun
-from clara_eval.judge.providers.attested import Attested, SigningOpenAi
-from clara_eval.judge.providers.registry import (
+from clara_eval.judge.port import Asker, ConnectedLlm, Llm, NothingJudged, Prompt
+from clara_eval.judge.provider import (
+    BatchRun,
     build_llm,
     parse_judge,
     price_card,
@@ -33,6 +32,7 @@ from clara_eval.judge.providers.registry import (
     thinking_models,
     token_limits,
 )
+from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192
@@ -101,7 +101,7 @@ class RunModels:
         return await self.find_report(judge, key, self.run)
 
     def meter(self) -> tuple[int, float]:
-        return sum(line.answered for line in self.lines.values()), self.budget.spent / MICRO
+        return sum(line.llm.answered for line in self.lines.values()), self.budget.spent / MICRO
 
 
 @dataclass(slots=True)
@@ -192,8 +192,8 @@ class ModelPool:
         ledger = Reservation(self.settings, self.store, challenge, unsure)
         budget = RunBudget(
             most,
-            spent_before=spent,
-            lost_before=unsure,
+            spent=spent,
+            lost=unsure,
             kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
             extend=ledger.extend,
             most_wasted=max(WASTE_TIMES * expected, LEAST_WASTE) if expected else None,
@@ -231,16 +231,15 @@ class ModelPool:
         provider = provider_of(judge)
         at_once = provider.most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
-        policy = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
+        policy = replace(self.patience, deadline=clock() + seconds)
         if name not in self._gates:
             self._gates[name] = Gate(at_once, clock=clock)
         llm, card = self._judge(name, run), self.card(name)
         # An endpoint of others may leave thinking out of the limit: the providers' own count it.
         is_foreign_thinker = judge.base_url is not None and provider.thinks(judge)
-        return CachedLlm(
-            llm, self.store, run=run, budget=budget, card=card, policy=policy, watch=self.watch, ahead=ahead,
-            gate=self._gates[name], beyond_limit=UNKNOWN_THINKING if is_foreign_thinker else 0,
-        )  # fmt: skip
+        beyond_limit = UNKNOWN_THINKING if is_foreign_thinker else 0
+        retrying = RetryingLlm(llm, budget, card, policy, self._gates[name], self.watch, beyond_limit)
+        return CachedLlm(retrying, self.store, run, ahead)
 
     def _judge(self, name: str, run: str) -> Llm:
         llm = self._llm(name)

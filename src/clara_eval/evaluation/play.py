@@ -18,6 +18,7 @@ from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, OrderingJudge
 from clara_eval.judge.port import NothingJudged
 from clara_eval.judge.rules import TIE_BAND, RulesJudge
+from clara_eval.judge.structured_llm import AskOutcome
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 from clara_eval.ranking.schedule import Fixed
 
@@ -110,7 +111,7 @@ class _Table:
             groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
             await orderer.prefetch([[self.vectors[item] for item in group.items] for group in groups])
 
-    async def ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | Decision[Ordered]]:
+    async def ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | AskOutcome[Ordered]]:
         if isinstance(question, Pairing):
             judge = self.judges[question.judge]
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
@@ -138,7 +139,7 @@ async def _play(
 ) -> list[Comparison]:
     """Ask all of these; more than `bearable` without an answer are an outage."""
     answers: list[list[Comparison]] = [[] for _ in batch]
-    unanswered: list[Decision | Decision[Ordered]] = []
+    unanswered: list[Decision | AskOutcome[Ordered]] = []
 
     async def work(waiting: Iterator[tuple[int, Pairing | Group]]) -> None:
         for number, question in waiting:
@@ -153,14 +154,14 @@ async def _play(
         raise NothingJudged(
             f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
             [request for decision in unanswered for request in decision.requests],
-            max((decision.pause_seconds or 0.0 for decision in unanswered), default=None) or None,
+            max((one.outage.retry_after_seconds or 0.0 for one in unanswered if one.outage), default=None) or None,
         )
     return [comparison for answer in answers for comparison in answer]
 
 
-def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
+def _read_off(group: Group, decision: AskOutcome[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
     """One comparison for each pair of the group; without an order each is undecided, and equal facts are a tie."""
-    verdict, requests = decision.verdict, decision.requests
+    verdict, requests = decision.value, decision.requests
     if verdict is None:
         return [
             Comparison(a, b, group.judge, None, None, decision.reason, requests, group.items)
@@ -174,7 +175,7 @@ def _read_off(group: Group, decision: Decision[Ordered], vectors: Mapping[str, J
 
 
 def compared(pairing: Pairing, decision: Decision) -> Comparison:
-    asked, verdict = (pairing.first, pairing.second, pairing.judge), decision.verdict
+    asked, verdict = (pairing.first, pairing.second, pairing.judge), decision.value
     if verdict is None:
         return Comparison(*asked, None, None, decision.reason, decision.requests)
     return Comparison(*asked, _WINNERS[verdict.winner], verdict.confidence, verdict.reason, decision.requests)

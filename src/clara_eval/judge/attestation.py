@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import importlib.util
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
-from clara_eval.core.extras import install
+from clara_eval.core.extras import install, is_installed
 from clara_eval.core.hashing import canonical_json
 
 
@@ -23,8 +23,7 @@ class Signed:
     """One answer as it was sent. `request` and `response` are base64, `proof` is the document as received."""
 
     interface: str
-    key: str
-    """near: the signing address; aci: `KEY_ID@KEYSET_DIGEST`."""
+    key: str  # near: the signing address; aci: `KEY_ID@KEYSET_DIGEST`
     request: str
     response: str
     proof: str
@@ -34,21 +33,18 @@ class Signed:
 class KeyReport:
     """The attestation of one signing key as received, with what is needed to check its quote later."""
 
-    run: str
-    """For which run it was made: the nonce follows from it."""
+    run: str  # for which run it was made: the nonce follows from it
     judge: str
     key: str
     report: str
     collateral: str
-    fetched_at: int
-    """Unix seconds: the collateral is checked as of this moment, because it expires."""
+    fetched_at: int  # Unix seconds: the collateral is checked as of this moment, because it expires
 
 
 @dataclass(frozen=True, slots=True)
 class Enclave:
     measurements: dict[str, str]
-    status: str
-    """Intel's word for the platform's updates; empty if the quote's signature was not checked."""
+    status: str  # Intel's word for the platform's updates; empty if the quote's signature was not checked
     advisories: tuple[str, ...] = ()
 
 
@@ -56,7 +52,6 @@ class Enclave:
 class SigningKey:
     """A key whose private half is inside an enclave. `public` is an address, or 32 bytes of ed25519 in hex."""
 
-    interface: str
     name: str
     public: str
     enclave: Enclave
@@ -73,12 +68,7 @@ _TDX = 0x81
 @dataclass(frozen=True, slots=True)
 class Quotes:
     pccs_url: str = PCCS
-    root: bytes | None = None
-    """Another root certificate than Intel's, in DER: for machines of one's own."""
-
-    @staticmethod
-    def can_check() -> bool:
-        return importlib.util.find_spec("dcap_qvl") is not None
+    root: bytes | None = None  # another root certificate than Intel's, in DER: for machines of one's own
 
     async def collateral(self, quote: bytes) -> str:
         """Fetch what is needed to check this quote, as JSON. Raises NotAttested for an unknown platform."""
@@ -101,7 +91,7 @@ class Quotes:
             raise NotAttested("it is not a TDX quote of version 4 or 5")
         report_data = body[-64:]
         measurements = {name: body[place : place + 48].hex() for name, place in _PLACES.items()}
-        if not self.can_check():
+        if not is_installed("attestation"):
             return report_data, Enclave(measurements, "")
         import dcap_qvl
 
@@ -133,8 +123,7 @@ def key_name(interface: str, proof: str) -> str:
         if not re.fullmatch("0x[0-9a-f]{40}", address):
             raise NotAttested("the signature names no address")
         return address
-    signature = found.get("signature")
-    name = signature.get("key_id") if isinstance(signature, dict) else found.get("key_id")
+    name = _at(found, "signature", "key_id") if isinstance(found.get("signature"), dict) else found.get("key_id")
     digest = found.get("workload_keyset_digest")
     if not isinstance(name, str) or not isinstance(digest, str):
         raise NotAttested("the receipt names no key")
@@ -145,20 +134,16 @@ def quote_of(interface: str, key: str, report: str) -> bytes:
     document = _object(report, "the attestation report")
     if interface == "near":
         return _unhex(_near_entry(key, document).get("intel_quote"), "the quote")
-    attestation = document.get("attestation")
-    evidence = attestation.get("evidence") if isinstance(attestation, dict) else None
-    return _unhex(evidence.get("quote") if isinstance(evidence, dict) else None, "the quote")
+    return _unhex(_at(document, "attestation", "evidence", "quote"), "the quote")
 
 
 def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
     """Return the key if its quote is valid and binds it and the run's nonce."""
-    nonce = nonce_for(report.run, report.judge)
     quote = quote_of(interface, report.key, report.report)
     carried, enclave = quotes.read(quote, report.collateral, report.fetched_at)
     document = _object(report.report, "the attestation report")
     bound = _near_binding if interface == "near" else _aci_binding
-    public = bound(report.key, document, nonce, carried)
-    return SigningKey(interface, report.key, public, enclave)
+    return SigningKey(report.key, bound(report.key, document, nonce_for(report.run, report.judge), carried), enclave)
 
 
 def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, bytes]:
@@ -204,39 +189,35 @@ def _near_binding(key: str, document: dict[str, object], nonce: str, carried: by
 
 def _near_entry(key: str, document: dict[str, object]) -> dict[str, object]:
     listed = document.get("model_attestations")
-    for entry in listed if isinstance(listed, list) else [document]:
-        if isinstance(entry, dict) and str(entry.get("signing_address")).lower() == key:
+    for entry in _objects(listed if isinstance(listed, list) else [document]):
+        if str(entry.get("signing_address")).lower() == key:
             return entry
     raise NotAttested("the attestation report is not about the signing key")
 
 
 def _aci_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
     name, _, digest = key.rpartition("@")
-    keyset, found = _keyset(document.get("attestation"))
-    if document.get("workload_keyset_digest") != digest or found != digest:
+    encoded = _at(document, "attestation", "workload_keyset_b64")  # the exact bytes, if they are given
+    content = (
+        _bytes(encoded) if isinstance(encoded, str) else _canonical(_at(document, "attestation", "workload_keyset"))
+    )
+    keyset = _object(content.decode(errors="replace"), "the keyset")
+    if document.get("workload_keyset_digest") != digest or f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
         raise NotAttested("the attestation report is about other keys")
     statement = {"purpose": "aci.report_data.v1", "workload_keyset_digest": digest, "nonce": nonce}
     stated = [statement, {**statement, "workload_id": document.get("workload_id")}]
     if carried not in [hashlib.sha256(_canonical(one)).digest().ljust(64, b"\0") for one in stated]:
         raise NotAttested("the quote does not carry these keys and the nonce of this run")
-    for entry in _list(keyset.get("receipt_signing_keys")):
-        if isinstance(entry, dict) and entry.get("key_id") == name:
+    for entry in _objects(keyset.get("receipt_signing_keys")):
+        if entry.get("key_id") == name:
             if entry.get("algo") != "ed25519":
                 raise NotAttested(f"the key is of the kind {str(entry.get('algo'))[:40]!r}; only ed25519 is read")
             return _unhex(entry.get("public_key"), "the public key").hex()
     raise NotAttested("the attested keys do not hold the one that signed")
 
 
-def _keyset(attestation: object) -> tuple[dict[str, object], str]:
-    """Return the attested keys and the digest of their exact bytes, or of the canonical form if no bytes are given."""
-    held = attestation if isinstance(attestation, dict) else {}
-    encoded, keyset = held.get("workload_keyset_b64"), held.get("workload_keyset")
-    content = _bytes(encoded) if isinstance(encoded, str) else _canonical(keyset)
-    return _object(content.decode(errors="replace"), "the keyset"), f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
 def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
-    events = {str(e.get("type")): e for e in _list(receipt.get("event_log")) if isinstance(e, dict)}
+    events = {str(event.get("type")): event for event in _objects(receipt.get("event_log"))}
     exchanged = [events.get(name, {}) for name in ("request.received", "response.returned")]
     named = (str(event.get("body_hash") or event.get("wire_hash")) for event in exchanged)
     if tuple(text.removeprefix("sha256:").lower() for text in named) != hashes:
@@ -252,22 +233,20 @@ def _check_ed25519(receipt: dict[str, object], public: str) -> None:
     """Accept a signature over the canonical form without the signature, or without its value: both are in use."""
     from Crypto.Signature import eddsa
 
-    held = receipt.get("signature")
-    bare = {name: part for name, part in receipt.items() if name != "signature"}
-    forms = [bare]
+    value = held = receipt.get("signature")
+    forms = [{name: part for name, part in receipt.items() if name != "signature"}]
     if isinstance(held, dict):
-        forms.append({**bare, "signature": {name: part for name, part in held.items() if name != "value"}})
-    value = _unhex(held.get("value") if isinstance(held, dict) else held, "the signature")
+        value = held.get("value")
+        forms.append({**receipt, "signature": {name: part for name, part in held.items() if name != "value"}})
+    signature = _unhex(value, "the signature")
     try:
         verifier = eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032")
     except ValueError as bad:
         raise NotAttested("the public key is not one of ed25519") from bad
     for form in forms:
-        try:
-            verifier.verify(_canonical(form), value)
-        except ValueError:
-            continue
-        return
+        with suppress(ValueError):
+            verifier.verify(_canonical(form), signature)
+            return
     raise NotAttested("the receipt's signature is wrong")
 
 
@@ -288,8 +267,15 @@ def _canonical(value: object) -> bytes:
         raise NotAttested("the document has no canonical form") from None
 
 
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def _at(value: object, *names: str) -> object:
+    """Follow the names from object to object; None if one of them is missing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _unhex(value: object, what: str) -> bytes:

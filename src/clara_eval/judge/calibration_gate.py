@@ -97,13 +97,8 @@ def why_not_alone(
     voters: Sequence[str], found: Iterable[Calibration | None], mode: Mode, floor: float = FLOOR, chance: float = 1.0
 ) -> str | None:
     """Return why these judges may not post a pay line of this chance without a person; None if they may."""
-    reasons = []
-    for judge, calibration in zip(voters, found, strict=True):
-        reason = _doubt(judge, calibration, mode, floor, chance)
-        if reason is None:
-            return None
-        reasons.append(reason)
-    return " ".join(reasons) or None
+    doubts = [_doubt(judge, one, mode, floor, chance) for judge, one in zip(voters, found, strict=True)]
+    return None if None in doubts else " ".join(filter(None, doubts)) or None
 
 
 def _doubt(judge: str, found: Calibration | None, mode: Mode, floor: float, chance: float) -> str | None:

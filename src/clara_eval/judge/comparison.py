@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Generic, Literal, Protocol
-
-from typing_extensions import TypeVar
+from typing import Literal, Protocol
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import BadAnswer, BadInput
@@ -38,9 +36,6 @@ class JudgeVector:
 
     def as_dict(self) -> dict[str, Value]:
         return dict(self.values)
-
-    def to_json(self) -> str:
-        return _json_of(self)
 
 
 @lru_cache(maxsize=4096)
@@ -102,8 +97,7 @@ VERDICT_SCHEMA = object_schema(
 class Verdict:
     winner: Side
     confidence: float
-    reason: str
-    """For people only: it never goes into another prompt."""
+    reason: str  # for people only: it never goes into another prompt
 
 
 def read_verdict(text: str) -> Verdict:
@@ -123,32 +117,13 @@ def _reason(value: object) -> str:
 
 
 MAX_TOKENS = 400
-PAIR = ("first", "second")
-MOST_PREPARED = 10_000
-"""Prompts kept from the look-up to the question: some ten megabytes."""
-V = TypeVar("V", default=Verdict)
+_HOLES = {"compare": ("first", "second"), "order": ("first", "second", "third", "fourth")}
+MOST_PREPARED = 10_000  # prompts kept from the look-up to the question: some ten megabytes
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[V]):
-    """A verdict, or None with the reason: not a loss, not a tie. `requests` are the hashes of what was asked."""
-
-    verdict: V | None
-    reason: str
-    requests: tuple[str, ...]
-    outage: bool = False
-    """No verdict because of an outage: later there may be one."""
-    pause_seconds: float | None = None
-    """How long a judge that did not answer asks to be left alone."""
-
-    @classmethod
-    def of(cls, asked: AskOutcome[V]) -> Decision[V]:
-        pause = asked.outage.retry_after_seconds if asked.outage else None
-        return cls(asked.value, asked.reason, asked.requests, asked.outage is not None, pause)
-
-
-EQUAL = Decision(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
+Decision = AskOutcome[Verdict]  # without a verdict it is not a loss and not a tie
+EQUAL = AskOutcome(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
 
 
 class Judge(Protocol):
@@ -161,16 +136,15 @@ class Judge(Protocol):
 class VectorPrompts:
     """Prompts of one challenge from the files `NAME.system` and `NAME.user`, which has a hole for each vector."""
 
-    def __init__(
-        self, name: str, holes: tuple[str, ...], answer: Mapping[str, object], criteria: str, schema: FeatureSchema
-    ) -> None:
+    def __init__(self, name: str, criteria: str, schema: FeatureSchema) -> None:
         self._system = template(f"{name}.system").fill(
             criteria=escaped(prompt_view(criteria).text),
             features="\n".join(describe(feature) for feature in schema.judged),
         )
         """Constant, so providers can cache it."""
-        self._name, self._holes, self.grammar = name, holes, user_grammar(name, holes, schema)
-        self._schema_json, self._files = plain_json(answer), template_hash(f"{name}.system", f"{name}.user")
+        self._name, self.grammar = name, _grammar(name, schema)
+        self._schema_json = plain_json(VERDICT_SCHEMA if name == "compare" else ORDER_SCHEMA)
+        self._files = template_hash(f"{name}.system", f"{name}.user")
         self._prepared: dict[tuple[JudgeVector, ...], Prompt] = {}
         """Prompts that were made to be looked up and are asked next; each is handed out once."""
 
@@ -181,8 +155,8 @@ class VectorPrompts:
         return prompt
 
     def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        texts = (vector.to_json() for vector in vectors)
-        user = template(f"{self._name}.user").fill(**dict(zip(self._holes, texts, strict=True)))
+        texts = (_json_of(vector) for vector in vectors)
+        user = template(f"{self._name}.user").fill(**dict(zip(_HOLES[self._name], texts, strict=True)))
         if not self.grammar.fullmatch(user):
             raise AssertionError("A prompt about vectors does not match its grammar: it must not be asked.")
         return Prompt("comparison", self._system, user, self._schema_json, MAX_TOKENS, self._files)
@@ -196,23 +170,19 @@ class VectorPrompts:
         await llm.prefetch(list(dict.fromkeys(made.values())))
 
 
-def comparison_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
-    return VectorPrompts("compare", PAIR, VERDICT_SCHEMA, criteria, schema)
-
-
 def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, second: JudgeVector) -> Prompt:
-    return comparison_prompts(criteria, schema).prompt((first, second))
+    return VectorPrompts("compare", criteria, schema).prompt((first, second))
 
 
 def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    return user_grammar("compare", PAIR, schema)
+    return _grammar("compare", schema)
 
 
-def user_grammar(name: str, holes: tuple[str, ...], schema: FeatureSchema) -> re.Pattern[str]:
+def _grammar(name: str, schema: FeatureSchema) -> re.Pattern[str]:
     """Return a pattern of the prompt file's words with vectors between them: judged features with typed values."""
     judged = sorted(schema.judged, key=lambda f: f.name)
     vector = r"\{" + ",".join(f'"{re.escape(feature.name)}":{_values(feature)}' for feature in judged) + r"\}"
-    asked = template(f"{name}.user").pattern(**dict.fromkeys(holes, vector))
+    asked = template(f"{name}.user").pattern(**dict.fromkeys(_HOLES[name], vector))
     return re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII)
 
 
@@ -242,7 +212,7 @@ def describe(feature: Feature) -> str:
 class ModelJudge:
     def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
         self._llm, self.name = llm, llm.name
-        self._prompts = comparison_prompts(criteria, schema)
+        self._prompts = VectorPrompts("compare", criteria, schema)
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
         await self._prompts.prefetch(self._llm, [pair for pair in pairs if pair[0] != pair[1]])
@@ -250,12 +220,10 @@ class ModelJudge:
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         if first == second:
             return EQUAL
-        prompt = self._prompts.prompt((first, second))
-        return Decision.of(await self._llm.ask(prompt, read_verdict))
+        return await self._llm.ask(self._prompts.prompt((first, second)), read_verdict)
 
 
 LETTERS = ("A", "B", "C", "D")
-EQUAL_FACTS = "Their facts are the same."
 ORDER_SCHEMA = object_schema(
     order={
         "type": "array",
@@ -275,24 +243,19 @@ class Ordered:
     reason: str
 
 
-def ordering_prompts(criteria: str, schema: FeatureSchema) -> VectorPrompts:
-    return VectorPrompts("order", ("first", "second", "third", "fourth"), ORDER_SCHEMA, criteria, schema)
-
-
 class OrderingJudge:
     def __init__(self, llm: StructuredLlm, criteria: str, schema: FeatureSchema) -> None:
-        self._llm = llm
-        self._prompts = ordering_prompts(criteria, schema)
+        self._llm, self._prompts = llm, VectorPrompts("order", criteria, schema)
 
     async def prefetch(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
         await self._prompts.prefetch(self._llm, [group for group in groups if not are_equal(group)])
 
-    async def order(self, vectors: Sequence[JudgeVector]) -> Decision[Ordered]:
+    async def order(self, vectors: Sequence[JudgeVector]) -> AskOutcome[Ordered]:
         if are_equal(vectors):
-            return Decision(Ordered(tuple(range(len(vectors))), EQUAL_FACTS), "", ())
+            return AskOutcome(Ordered(tuple(range(len(vectors))), "Their facts are the same."), "", ())
         asked = await self._llm.ask(self._prompts.prompt(vectors), read_order)
         is_cut = isinstance(asked.outage, AnswerCut)  # a judge that cannot order is asked for pairs
-        return Decision.of(replace(asked, outage=None) if is_cut else asked)
+        return replace(asked, outage=None) if is_cut else asked
 
 
 def are_equal(vectors: Sequence[JudgeVector]) -> bool:

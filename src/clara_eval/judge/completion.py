@@ -16,9 +16,9 @@ _STOPS: dict[str, Stop] = {
 TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
-def with_schema(prompt: Prompt) -> str:
+def with_schema(system: str, schema_json: str) -> str:
     """Return the system text for an endpoint that refuses the response format."""
-    return f"{prompt.system}\n\nAnswer with one JSON object that fits this JSON Schema:\n{prompt.schema_json}"
+    return f"{system}\n\nAnswer with one JSON object that fits this JSON Schema:\n{schema_json}"
 
 
 def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
@@ -48,7 +48,7 @@ def asks(content: bytes, prompt: Prompt, model: str) -> bool:
     if not isinstance(body, dict) or body.get("model") != model:
         return False
     limits = [body[name] for name in TOKEN_LIMITS if name in body]
-    systems = (prompt.system, with_schema(prompt))
+    systems = (prompt.system, with_schema(prompt.system, prompt.schema_json))
     asked = [[{"role": "system", "content": s}, {"role": "user", "content": prompt.user}] for s in systems]
     return limits == [prompt.max_tokens] and body.get("messages") in asked
 

@@ -22,8 +22,7 @@ class Prompt:
     purpose: Purpose
     system: str
     user: str
-    schema_json: str
-    """JSON Schema of the answer, as text, so that a prompt is hashable."""
+    schema_json: str  # JSON Schema of the answer, as text, so that a prompt is hashable
     max_tokens: int
     template: str
 
@@ -163,25 +162,13 @@ class TooSlow(Unanswered):
 
 
 class AnswerCut(Temporary):
-    """Every answer was cut at its token limit, up to the largest: never the entry's fault."""
+    """Every answer was cut at its token limit, or the share of one entry is used up: never the entry's fault."""
 
-    remedies = "Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less"
-
-    def __init__(self, what: str, requests: Sequence[str]) -> None:
-        remedy = f"{self.remedies}; then evaluate anew (`evaluate --restart`)."
+    def __init__(self, what: str, requests: Sequence[str], remedy: str = "") -> None:
+        remedy = remedy or "Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less"
+        remedy = f"{remedy}; then evaluate anew (`evaluate --restart`)."
         super().__init__(f"{what}: no more is asked for.", remedy=remedy)
-        self.requests = tuple(requests)
-        """The hashes of all that was asked."""
-
-
-class TooCostly(AnswerCut):
-    """The share of one entry does not suffice; the others are judged without it."""
-
-    remedies = "Raise CLARA_BUDGET_PER_CHALLENGE_USD"
-
-
-class JudgeRefuses(Temporary):
-    """The model refuses every question, also one about nothing: that is its own trouble, never an entry's."""
+        self.requests = tuple(requests)  # the hashes of all that was asked
 
 
 class NothingJudged(Temporary):
@@ -202,8 +189,4 @@ class OutOfTime(Temporary):
 
 
 class JudgeDown(Temporary):
-    """The model failed too often in this run; a later run asks it again."""
-
-
-class JudgeWaits(Temporary):
-    """The provider asks for a pause too long to hold a place for."""
+    """The model failed too often, or asks for a pause too long to hold a place for; a later run asks it again."""

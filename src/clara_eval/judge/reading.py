@@ -28,12 +28,9 @@ _THOUGHT_BEGINS = re.compile(
 class TokenLimits:
     """The limits of all answers of one round, thinking included; part of its plan."""
 
-    thinking: int
-    """Tokens that a first request leaves for thinking, beside those that the answer needs."""
-    most: int
-    """No request asks for more than this many tokens, unless the bare answer needs more."""
-    growth: int = 4
-    """A cut answer is asked for again with so many times the limit."""
+    thinking: int  # tokens that a first request leaves for thinking, beside those that the answer needs
+    most: int  # no request asks for more than this many tokens, unless the bare answer needs more
+    growth: int = 4  # a cut answer is asked for again with so many times the limit
 
     def first(self, answer_tokens: int) -> int:
         """Return the limit of the first request, for an answer that needs this many tokens."""

@@ -1,4 +1,4 @@
-"""One model, called until it answers: pauses, probes, and the money of each call.
+"""One model, called until it answers: its pace, pauses, probes, and the money of each call.
 
 Invariant: an outage is never an answer; a prompt that alone is refused concerns one question, not the round.
 """
@@ -6,38 +6,164 @@ Invariant: an outage is never an answer; a prompt that alone is refused concerns
 from __future__ import annotations
 
 import asyncio
+import math
 import random
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.tasks import check_lease
 from clara_eval.judge import port
-from clara_eval.judge.admission import Admission
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.reading import is_cut, makes_sense, shown, without_thinking
 
+SLOWEST_TOKENS_PER_SECOND = 40
+"""A long answer has the time that a slow model needs for all of its tokens; a short one has `call_seconds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounds of one request to a model. `deadline` is a moment of the event loop's clock, shared by a round."""
+
+    deadline: float | None = None
+    tries: int = 6
+    call_seconds: float = 120.0
+    first_pause_seconds: float = 0.5
+    longest_pause_seconds: float = 30.0
+    longest_wait_seconds: float = 60.0
+    """If a provider asks for a longer pause, the run ends and comes back then, instead of holding its place."""
+    most_probes: int = 6
+    """After this many failed probes in a row, about two minutes, a model is not asked again in this run."""
+    ask_seconds: float = 1800.0
+    """One request ends after this time, whatever it waits for: a place, a pause, the breaker or an answer."""
+
+    @property
+    def worst_case_seconds(self) -> float:
+        """The longest time until `CachedLlm.ask` returns or raises, but for the store's own time to save."""
+        return self.ask_seconds + sum(self.save_pause(number) for number in range(1, self.tries))
+
+    def ends_at(self, now: float) -> float:
+        return min(now + self.ask_seconds, math.inf if self.deadline is None else self.deadline)
+
+    def call_limit(self, max_tokens: int) -> float:
+        return max(self.call_seconds, max_tokens / SLOWEST_TOKENS_PER_SECOND)
+
+    def pause(self, number: int, rng: random.Random) -> float:
+        """Seconds before try `number` (from 1): doubling, with jitter."""
+        longest = min(self.longest_pause_seconds, self.first_pause_seconds * 2 ** (number - 1))
+        return rng.uniform(longest / 2, longest)
+
+    def save_pause(self, number: int) -> float:
+        return self.first_pause_seconds * number
+
+
+START = 8
+OPEN_AFTER = 8  # failures in a row, over all callers, after which the judge counts as down
+FIRST_COOLDOWN_SECONDS = 2.0
+LONGEST_COOLDOWN_SECONDS = 60.0
+PROBE_LOOK_SECONDS = 0.25
+
+
+@dataclass(slots=True)
+class CircuitBreaker:
+    """Opens after several failures in a row; then one probe at a time decides."""
+
+    open_after: int = OPEN_AFTER
+    is_open: bool = False
+    opens_at: float = 0.0
+    failures: int = 0
+    failed_probes: int = 0
+    _probing: bool = False
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until it is worth looking again; 0 if a call may begin."""
+        if not self.is_open:
+            return 0.0
+        if now < self.opens_at:
+            return self.opens_at - now
+        return PROBE_LOOK_SECONDS if self._probing else 0.0
+
+    def begin(self) -> bool:
+        """Begin a call; True if it is the probe."""
+        self._probing = self._probing or self.is_open
+        return self.is_open
+
+    def answered(self) -> None:
+        self.is_open, self._probing, self.failures, self.failed_probes = False, False, 0, 0
+
+    def failed(self, now: float, *, probe: bool) -> None:
+        self.failures += 1
+        if probe:
+            self._probing = False
+            self.failed_probes += 1
+        if probe or (not self.is_open and self.failures >= self.open_after):
+            self.is_open = True
+            self.opens_at = now + min(FIRST_COOLDOWN_SECONDS * 2**self.failed_probes, LONGEST_COOLDOWN_SECONDS)
+
+    def abandoned(self, *, probe: bool) -> None:
+        if probe:
+            self._probing = False
+
+
+class Gate:
+    """Admits as many callers as the provider takes, in order: halves after a rate limit, grows with answers."""
+
+    def __init__(self, most: int = 64, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit, self._most = float(min(START, most)), float(most)
+        self.clock, self.in_flight = clock, 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._limited_at = -math.inf
+
+    async def enter(self) -> float:
+        """Wait for a place and return the moment of entry, to be given to `limited`."""
+        if self.in_flight >= int(self.limit) or self._waiting:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():
+                    self.leave()
+                raise
+        else:
+            self.in_flight += 1
+        return self.clock()
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+        while self._waiting and self.in_flight < int(self.limit):
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_flight += 1
+                place.set_result(None)
+
+    def answered(self) -> None:
+        """Admit one more with each answer, or one more per round of answers after a rate limit."""
+        if self.limit < self._most:
+            self.limit = min(self._most, self.limit + (1 / self.limit if self._limited_at > -math.inf else 1.0))
+
+    def limited(self, entered_at: float) -> None:
+        """Halve the limit, unless that was done since this call began."""
+        if entered_at >= self._limited_at:
+            self.limit = max(1.0, self.limit / 2)
+            self._limited_at = self.clock()
+
+
 CallListener = Callable[[str, str, str, float], None]
 """Called after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
+Charged = tuple[port.Answer, int | None]
+"""An answer and its cost in millionths of a dollar; None if the model has no known price."""
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
 """Asked instead of a prompt's own words, to tell a refused prompt from a model that takes none."""
-PROBE_TOKENS = 400
-"""As for a bare verdict: a small context must not make a probe look like a refusal."""
+PROBE_TOKENS = 400  # as for a bare verdict: a small context must not make a probe look like a refusal
 MOST_NONSENSE = 2
 """Unparsable answers in a row that are accepted before the provider is probed: fewer than one question may be asked."""
 MOST_BEYOND_LIMIT = 32_768
 """Tokens reserved beyond a limit at most: one entry must not make the next calls too dear to be asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Charged:
-    """An answer and its cost in millionths of a dollar; None if the model has no known price."""
-
-    answer: port.Answer
-    cost: int | None
 
 
 @dataclass(slots=True)
@@ -47,39 +173,41 @@ class _Call:
     is_probe: bool
     entered_at: float
     asked_at: float
-    answered_before: int
-    """Answers of this purpose when the call began."""
-    answer: port.Answer | None = None
+    answered_before: int  # answers of this purpose when the call began
+    answer: port.Answer = field(init=False)
+    cost: int | None = None
 
 
+@dataclass(slots=True)
 class RetryingLlm:
-    """Calls one model for one run; `keep` saves the answers to probes, which are paid for too."""
+    """Calls one model for one run, by the clock of its gate; `keep` saves answers to probes, which are paid for too."""
 
-    def __init__(
-        self,
-        llm: port.Llm,
-        admission: Admission,
-        *,
-        budget: RunBudget,
-        card: PriceCard | None,
-        watch: CallListener | None,
-        beyond_limit: int,
-        keep: Callable[[port.Prompt, Charged], Awaitable[object]],
-    ) -> None:
-        self._llm, self._name, self._budget, self._card = llm, llm.name, budget, card
-        self._admission, self._policy, self._clock = admission, admission.policy, admission.clock
-        self._rng = random.Random(llm.name)  # noqa: S311 - jitter is no secret
-        self._watch, self._keep, self._beyond_limit = watch, keep, beyond_limit
-        """Tokens to reserve beyond a limit, for an endpoint whose limit leaves thinking out."""
-        self._answered: Counter[str] = Counter()
-        """Answers that make sense, by purpose."""
-        self._nonsense = 0
-        self._is_garbled = False
-        """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
-        self._refuses = False
-        """A probe was refused too, and nothing was answered since."""
-        self._probing = asyncio.Lock()
-        self.answered = 0
+    llm: port.Llm
+    budget: RunBudget
+    card: PriceCard | None
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
+    gate: Gate = field(default_factory=Gate)
+    watch: CallListener | None = None
+    beyond_limit: int = 0  # tokens to reserve beyond a limit, for an endpoint whose limit leaves thinking out
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    keep: Callable[[port.Prompt, Charged], Awaitable[object]] | None = None
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+    tell: Callable[[str], None] = lambda _trouble: None  # called with each outage, while the call is still tried again
+    broken: ConfigError | None = None  # why no call can succeed: a wrong key, model or account
+    answered: int = 0
+    clock: Callable[[], float] = field(init=False)
+    _rng: random.Random = field(init=False)
+    _held_until: float = 0.0
+    _answered: Counter[str] = field(default_factory=Counter)  # answers that make sense, by purpose
+    _nonsense: int = 0  # unparsable answers in a row
+    _is_garbled: bool = False
+    """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
+    _refuses: bool = False  # a probe was refused too, and nothing was answered since
+    _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.clock = self.gate.clock
+        self._rng = random.Random(self.llm.name)  # noqa: S311 - jitter is no secret
 
     async def complete(self, prompt: port.Prompt, *, yields: bool = False) -> Charged:
         """Return the first answer. `yields`: another model can take over, so an open breaker is an error at once.
@@ -89,45 +217,48 @@ class RetryingLlm:
             ConfigError: no call to this model can succeed.
 
         """
-        until = self._policy.ends_at(self._clock())
+        until = self.policy.ends_at(self.clock())
         before = self._answered[prompt.purpose]
         last: Temporary | None = None
         try:
-            for number in range(self._policy.tries):
+            for number in range(self.policy.tries):
                 try:
                     if last is not None:
                         await self._pause(prompt, number, last, until, yields=yields)
                     async with self._call(prompt, until, yields=yields) as call:
-                        call.answer = await self._llm.complete(prompt)
+                        call.answer = await self.llm.complete(prompt)
                     return await self._accepted(call, until, yields=yields)
-                except (port.OutOfTime, OutOfBudget, port.JudgeDown, port.JudgeWaits, port.Garbled):
+                except (port.OutOfTime, OutOfBudget, port.JudgeDown, port.Garbled):
                     raise
                 except Temporary as bad:
                     is_slow_again = isinstance(last, port.TooSlow) and isinstance(bad, port.TooSlow)
                     last = bad
-                    if is_slow_again or (yields and self._admission.breaker.is_open):
+                    if is_slow_again or (yields and self.breaker.is_open):
                         break
-            raise self._gave_up(number + 1, last)
+            kind = type(last) if isinstance(last, (port.ServerFailed, port.TooSlow)) else Temporary
+            message = f"{self.llm.name} gave no answer; the last of {number + 1} tries: {last}"
+            raise kind(message, retry_after_seconds=last.retry_after_seconds if last else None)
         except (port.RequestRefused, port.ServerFailed, port.TooSlow) as bad:
-            is_down = isinstance(bad, port.TooSlow) and self._admission.breaker.is_open
+            is_down = isinstance(bad, port.TooSlow) and self.breaker.is_open
             if yields or is_down or not await self._answers_others(prompt, before, until):
                 raise
             stop: port.Stop = "max_tokens" if isinstance(bad, port.TooSlow) else "refusal"
-            return Charged(port.Answer(bad.message, self._name, stop, 0, 0), 0)
+            return port.Answer(bad.message, self.llm.name, stop, 0, 0), 0
 
     async def _pause(self, prompt: port.Prompt, number: int, last: Temporary, until: float, *, yields: bool) -> None:
         """Wait before the next try. With an open breaker probe first: this prompt may be the reason for a 5xx."""
-        seconds = max(self._policy.pause(number, self._rng), last.retry_after_seconds or 0.0)
-        await self._admission.rest(seconds, until)
-        if isinstance(last, port.ServerFailed) and self._admission.breaker.is_open and not yields:
+        await self._rest(max(self.policy.pause(number, self._rng), last.retry_after_seconds or 0.0), until)
+        if isinstance(last, port.ServerFailed) and self.breaker.is_open and not yields:
             await self._probe(prompt, until)
 
-    def _gave_up(self, tries: int, last: Temporary | None) -> Temporary:
-        kind = type(last) if isinstance(last, (port.ServerFailed, port.TooSlow)) else Temporary
-        return kind(
-            f"{self._name} gave no answer; the last of {tries} tries: {last}",
-            retry_after_seconds=last.retry_after_seconds if last else None,
-        )
+    async def _rest(self, seconds: float, until: float) -> None:
+        """Sleep, unless the pause is too long to hold a place for, or the time ends before."""
+        if seconds > self.policy.longest_wait_seconds:
+            raise port.JudgeDown(f"{self.llm.name} asks for a pause of {seconds:.0f} s.", retry_after_seconds=seconds)
+        if self.clock() + seconds >= until:
+            message = f"{self.llm.name} cannot answer before the time is over."
+            raise port.OutOfTime(message, retry_after_seconds=seconds)
+        await self.sleep(seconds)
 
     async def _answers_others(self, prompt: port.Prompt, before: int, until: float) -> bool:
         """Return whether the model has answered others of this kind since, or answers a probe."""
@@ -139,7 +270,7 @@ class RetryingLlm:
             try:
                 await self._probe(prompt, until)
             except port.RequestRefused as bad:
-                self._admission.broken = bad
+                self.broken = bad
                 return False
             except Temporary:
                 return False
@@ -149,141 +280,151 @@ class RetryingLlm:
         """Ask the model about nothing, once; a Temporary or RequestRefused says that it does not answer."""
         control = replace(prompt, user=CONTROL, max_tokens=min(prompt.max_tokens, PROBE_TOKENS))
         async with self._call(control, until, yields=False) as call:
-            call.answer = await self._llm.complete(control)
-        charged = self._charged(call)
-        if self._counts_as_nonsense(call):
-            self._is_garbled = True
-            raise self._garbled(call, charged)
-        if charged.answer.stop == "refusal":
-            raise self._refusing(call, charged)
-        await self._keep(control, charged)
+            call.answer = await self.llm.complete(control)
+        charged = self._charge(call)
+        self._is_garbled = self._nonsense > MOST_NONSENSE
+        if self._is_garbled or call.answer.stop == "refusal":
+            raise self._useless(call)
+        if self.keep is not None:
+            await self.keep(control, charged)
+
+    async def _enter(self, until: float, *, yields: bool) -> float:
+        """Wait for a place and return the moment of entry. A caller that waits for the model holds no place."""
+        while True:
+            if self.broken is not None:
+                raise self.broken
+            if self.breaker.failed_probes >= self.policy.most_probes:
+                probes = self.breaker.failed_probes
+                raise port.JudgeDown(f"{self.llm.name} is down: {probes} probes in a row failed.")
+            held, down = self._pauses()
+            if yields and down > 0:
+                raise Temporary(f"{self.llm.name} is down.", retry_after_seconds=down)
+            if max(held, down) > 0:
+                await self._rest(max(held, down), until)
+                continue
+            try:
+                async with asyncio.timeout(until - self.clock()):
+                    entered_at = await self.gate.enter()
+            except TimeoutError:
+                raise port.OutOfTime(f"{self.llm.name} was not asked: no place became free in time.") from None
+            if self.broken is None and max(self._pauses()) <= 0:
+                return entered_at
+            self.gate.leave()
+
+    def _pauses(self) -> tuple[float, float]:
+        now = self.clock()
+        return self._held_until - now, self.breaker.wait(now)
 
     @asynccontextmanager
     async def _call(self, prompt: port.Prompt, until: float, *, yields: bool) -> AsyncIterator[_Call]:
         """Surround one call: a place, a reservation, a time limit; and what its failure means for each."""
-        entered_at = await self._admission.enter(until, yields=yields)
-        breaker = self._admission.breaker
-        is_probe = breaker.begin()
+        entered_at = await self._enter(until, yields=yields)
+        is_probe = self.breaker.begin()
         try:
             await check_lease()
-            longest = replace(prompt, max_tokens=prompt.max_tokens + self._beyond_limit)
+            longest = replace(prompt, max_tokens=prompt.max_tokens + self.beyond_limit)
             try:
-                async with asyncio.timeout(until - self._clock()):
-                    reserved = await self._budget.reserve(self._name, self._card, longest)
+                async with asyncio.timeout(until - self.clock()):
+                    reserved = await self.budget.reserve(self.llm.name, self.card, longest)
             except TimeoutError:
-                raise port.OutOfTime(f"{self._name} was not asked: no money became free in time.") from None
-            if self._clock() >= until:
-                self._budget.release(reserved, prompt.purpose)
-                raise port.OutOfTime(f"{self._name} was not asked: the round's time is over.")
-            asked_at = self._clock()
+                raise port.OutOfTime(f"{self.llm.name} was not asked: no money became free in time.") from None
+            if (asked_at := self.clock()) >= until:
+                self.budget.release(reserved)
+                raise port.OutOfTime(f"{self.llm.name} was not asked: the round's time is over.")
             call = _Call(prompt, reserved, is_probe, entered_at, asked_at, self._answered[prompt.purpose])
             try:
-                async with asyncio.timeout(min(self._policy.call_limit(prompt.max_tokens), until - asked_at)):
+                async with asyncio.timeout(min(self.policy.call_limit(prompt.max_tokens), until - asked_at)):
                     yield call
             except BadAnswer as bad:
                 # The provider does not take this prompt (too long, filtered): an answer, kept like any other.
-                call.answer = port.Answer(bad.message, self._name, "refusal", 0, 0)
+                call.answer = port.Answer(bad.message, self.llm.name, "refusal", 0, 0)
             except TimeoutError:
-                kind = port.TooSlow if until > self._clock() else port.Unanswered
-                late = kind(f"{self._name} did not finish its answer in time.")
+                kind = port.TooSlow if until > self.clock() else port.Unanswered
+                late = kind(f"{self.llm.name} did not finish its answer in time.")
                 self._failed(call, late)
                 raise late from None
             except BaseException as bad:
                 self._failed(call, bad)
                 raise
-            assert call.answer is not None
             self._report(call, call.answer.stop)
-            self._admission.gate.answered()
+            self.gate.answered()
             if call.answer.stop != "refusal":
-                breaker.answered()
+                self.breaker.answered()
         finally:
-            breaker.abandoned(probe=is_probe)
-            self._admission.gate.leave()
+            self.breaker.abandoned(probe=is_probe)
+            self.gate.leave()
 
     def _failed(self, call: _Call, bad: BaseException) -> None:
-        settle = self._budget.release
+        settle = self.budget.release
         if isinstance(bad, Temporary):
-            self._admission.tell(str(bad))
+            self.tell(str(bad))
         match bad:
             case port.RateLimited():
                 self._report(call, "rate_limited")
-                self._admission.gate.limited(call.entered_at)
-                self._admission.hold(bad.retry_after_seconds or 0.0)
+                self.gate.limited(call.entered_at)
+                # A Retry-After is not only for the caller that received it.
+                self._held_until = max(self._held_until, self.clock() + (bad.retry_after_seconds or 0.0))
             case Temporary():
                 is_unanswered = isinstance(bad, port.Unanswered)
                 self._report(call, "unanswered" if is_unanswered else "failed")
-                self._admission.breaker.failed(self._clock(), probe=call.is_probe)
-                settle = self._budget.unsure if is_unanswered else settle
+                self.breaker.failed(self.clock(), probe=call.is_probe)
+                settle = self.budget.unsure if is_unanswered else settle
             case ClaraError():
                 self._report(call, "refused")
                 if isinstance(bad, ConfigError) and not isinstance(bad, port.RequestRefused):
-                    self._admission.broken = bad
+                    self.broken = bad
             case _:
-                settle = self._budget.unsure
-        settle(call.reserved, call.prompt.purpose)
+                settle = self.budget.unsure
+        settle(call.reserved)
 
     def _report(self, call: _Call, result: str) -> None:
-        if self._watch is not None:
-            self._watch(self._name, call.prompt.purpose, result, self._clock() - call.asked_at)
+        if self.watch is not None:
+            self.watch(self.llm.name, call.prompt.purpose, result, self.clock() - call.asked_at)
 
     async def _accepted(self, call: _Call, until: float, *, yields: bool) -> Charged:
         """Charge the answer. One that is refused or unparsable counts only if the model makes sense to others.
 
-        Raises Garbled or JudgeRefuses if it does not; RequestRefused for a refusal that another model may answer.
+        Raises Garbled or Temporary if it does not; RequestRefused for a refusal that another model may answer.
         """
-        charged = self._charged(call)  # before a probe, which needs the money that was reserved
-        is_refused = charged.answer.stop == "refusal"
-        if self._counts_as_nonsense(call) or is_refused:
-            if is_refused and yields:
-                self._budget.lose(call.prompt.purpose, charged.cost or 0)
-                raise port.RequestRefused(f"{self._name} refuses a question: {charged.answer.text}")
-            is_alone, trouble = False, None
-            try:
-                is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.answered_before, until)
-            finally:
-                if not is_alone:
-                    trouble = self._refusing(call, charged) if is_refused else self._garbled(call, charged)
-            if trouble is not None:
-                raise trouble
-            self._admission.breaker.answered()
+        charged = self._charge(call)  # before a probe, which needs the money that was reserved
+        is_refused = call.answer.stop == "refusal"
+        if self._nonsense <= MOST_NONSENSE and not is_refused:
+            return charged
+        if is_refused and yields:
+            self.budget.lose(call.cost or 0)
+            raise port.RequestRefused(f"{self.llm.name} refuses a question: {call.answer.text}")
+        try:
+            is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.answered_before, until)
+        except BaseException:
+            self._useless(call)
+            raise
+        if not is_alone:
+            raise self._useless(call)
+        self.breaker.answered()
         return charged
 
-    def _counts_as_nonsense(self, call: _Call) -> bool:
-        """Count the unparsable answers in a row; True when there are too many."""
-        self._nonsense = 0 if _is_good(call) else self._nonsense + 1
-        self._is_garbled = self._is_garbled and self._nonsense > 0
-        return self._nonsense > MOST_NONSENSE
+    def _useless(self, call: _Call) -> Temporary:
+        """Count an answer as lost and as a failure of the model; return the error to raise."""
+        self.budget.lose(call.cost or 0)
+        self.breaker.failed(self.clock(), probe=call.is_probe)
+        if call.answer.stop == "refusal":
+            self._refuses = True
+            return Temporary(f"{self.llm.name} refuses every question: {shown(call.answer.text, 200)}")
+        return port.Garbled(f"{self.llm.name} answers with something that is not what was asked for.")
 
-    def _garbled(self, call: _Call, charged: Charged) -> port.Garbled:
-        self._failed_to_help(call, charged)
-        return port.Garbled(f"{self._name} answers with something that is not what was asked for.")
-
-    def _refusing(self, call: _Call, charged: Charged) -> port.JudgeRefuses:
-        self._refuses = True
-        self._failed_to_help(call, charged)
-        return port.JudgeRefuses(f"{self._name} refuses every question: {shown(charged.answer.text, 200)}")
-
-    def _failed_to_help(self, call: _Call, charged: Charged) -> None:
-        self._budget.lose(call.prompt.purpose, charged.cost or 0)
-        self._admission.breaker.failed(self._clock(), probe=call.is_probe)
-
-    def _charged(self, call: _Call) -> Charged:
-        answer, purpose = call.answer, call.prompt.purpose
-        assert answer is not None
-        cost = None if self._card is None else self._card.cost(answer)
-        self._budget.charge(call.reserved, purpose, answer, cost)
-        beyond = min(2 * (answer.output_tokens - call.prompt.max_tokens), MOST_BEYOND_LIMIT)
-        self._beyond_limit = max(self._beyond_limit, beyond)
+    def _charge(self, call: _Call) -> Charged:
+        """Pay for the answer, and count the unparsable ones in a row."""
+        answer, prompt = call.answer, call.prompt
+        call.cost = None if self.card is None else self.card.cost(answer)
+        self.budget.charge(call.reserved, call.cost)
+        beyond = min(2 * (answer.output_tokens - prompt.max_tokens), MOST_BEYOND_LIMIT)
+        self.beyond_limit = max(self.beyond_limit, beyond)
         self.answered += 1
-        if _is_good(call) and answer.stop != "refusal":
-            self._answered[purpose] += 1
+        is_whole = answer.stop == "end" and not is_cut(answer)
+        is_good = not is_whole or makes_sense(without_thinking(answer.text), prompt.schema_json)
+        self._nonsense = 0 if is_good else self._nonsense + 1
+        self._is_garbled = self._is_garbled and not is_good
+        if is_good and answer.stop != "refusal":
+            self._answered[prompt.purpose] += 1
             self._refuses = False
-        return Charged(answer, cost)
-
-
-def _is_good(call: _Call) -> bool:
-    answer = call.answer
-    assert answer is not None
-    if answer.stop != "end" or is_cut(answer):
-        return True
-    return makes_sense(without_thinking(answer.text), call.prompt.schema_json)
+        return answer, call.cost

@@ -10,17 +10,11 @@ from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import ConfigError
 from clara_eval.judge.comparison import Decision, JudgeVector, Side, Value, Verdict
-from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.provider import Provider
+from clara_eval.judge.structured_llm import AskOutcome
 
-TIE_BAND = 0.0001
-"""A ten-thousandth of the whole scale: closer than that, the facts do not say who is better."""
-KNOWN = 0.05
-"""What the worst known value is worth: unknown is worth nothing."""
+TIE_BAND = 0.0001  # a ten-thousandth of the whole scale: closer than that, the facts do not say who is better
+KNOWN = 0.05  # what the worst known value is worth: unknown is worth nothing
 WIDEST_LINEAR = 100
-
-
-PROVIDER = Provider(name="rules", form="rules", build=None, price=lambda _judge, _at: FREE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ class RulesJudge:
         return self.decide(first, second)
 
     def decide(self, first: JudgeVector, second: JudgeVector) -> Decision:
-        return Decision(self.verdict(first, second), "", ())
+        return AskOutcome(self.verdict(first, second), "", ())
 
     def verdict(self, first: JudgeVector, second: JudgeVector) -> Verdict:
         gap = self.merit(first) - self.merit(second)
@@ -65,9 +59,8 @@ class RulesJudge:
 
     def _reason(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
         better, worse = (first.as_dict(), second.as_dict()) if winner == "A" else (second.as_dict(), first.as_dict())
-        gains = [
-            (f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in self.schema.judged
-        ]
+        judged = self.schema.judged
+        gains = [(f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in judged]
         strongest = [name for gain, name in sorted(gains, key=lambda pair: (-pair[0], pair[1])) if gain > 0][:3]
         return "; ".join(f"{name} {_shown(better[name])} against {_shown(worse[name])}" for name in strongest)
 

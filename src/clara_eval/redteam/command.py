@@ -18,8 +18,7 @@ from clara_eval.core.errors import ConfigError
 from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, emit_json
 from clara_eval.interfaces.cli.screen import agree_to_cost, console
 from clara_eval.judge.costs.prices import FREE, estimated_tokens
-from clara_eval.judge.provider import JudgeName
-from clara_eval.judge.providers.registry import models_of, parse_jury, price_cards
+from clara_eval.judge.provider import JudgeName, models_of, parse_jury, price_cards
 from clara_eval.redteam.corpus import Payload
 from clara_eval.redteam.injection import measure_own, planned_prompts
 from clara_eval.redteam.report import Figure, RedteamReport

@@ -69,7 +69,7 @@ async def measure_injection(payloads: list[Payload]) -> list[Figure]:
         counts["waits"] += any(flag.severity == "review" for flag in attacked.flags)
         prompts = [comparison_prompt(CRITERIA, SCHEMA, one.vector, rival.vector) for one in (attacked, control)]
         counts["uncontained"] += prompts[0] != prompts[1] or not grammar.fullmatch(prompts[0].user)
-        verdicts = [(await judge.compare(one.vector, rival.vector)).verdict for one in (attacked, control)]
+        verdicts = [(await judge.compare(one.vector, rival.vector)).value for one in (attacked, control)]
         if [verdict is not None and verdict.winner == "A" for verdict in verdicts] == [True, False]:
             counts["wins"] += 1
             won_by[f"{carrier}/{position}/{how}"] += 1

@@ -318,7 +318,7 @@ async def test_a_gullible_judge_has_nothing_to_fall_for() -> None:
         attacked = await _read(POSITIONS["head"](_commented(payload)), payload, "payload_strings")
         control = await _read(POSITIONS["head"](_commented(payload)), "other words", "payload_strings")
         assert await judge.compare(attacked.vector, rival) == await judge.compare(control.vector, rival)
-        assert (await judge.compare(attacked.vector, rival)).verdict.winner == "B"  # type: ignore[union-attr]  # honest verdict
+        assert (await judge.compare(attacked.vector, rival)).value.winner == "B"  # type: ignore[union-attr]  # honest verdict
 
 
 async def test_an_obedient_reader_hears_no_instruction() -> None:

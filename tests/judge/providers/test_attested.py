@@ -17,8 +17,8 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
 from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
+from clara_eval.judge.provider import build_llm, parse_judge
 from clara_eval.judge.providers.attested import SigningOpenAi
-from clara_eval.judge.providers.registry import build_llm, parse_judge
 from clara_eval.store.sqlite import SqliteStore
 
 SCHEMA = json.dumps({"type": "object", "properties": {"winner": {"type": "string", "enum": ["A", "B"]}}})

@@ -19,6 +19,7 @@ from clara_eval.judge.costs.budgets import RunBudget
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.port import Prompt, Unanswered, request_hash
 from clara_eval.judge.providers.anthropic import AnthropicLlm, MessageBatches, should_batch
+from clara_eval.judge.retrying_llm import RetryingLlm
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -82,9 +83,9 @@ async def test_a_batch_fills_the_answer_book(tmp_path: Path) -> None:
     """After `fill`, ordinary asking finds every answer and pays for nothing; the price was half."""
     async with _desk(tmp_path) as desk:
         await desk.batches().fill(PROMPTS)
-        line = CachedLlm(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
+        line = CachedLlm(RetryingLlm(desk.llm, RunBudget(None), CARD), desk.store, "r")
         answers = [await line.ask(prompt) for prompt in PROMPTS]
-        assert line.answered == 0
+        assert line.llm.answered == 0
         assert desk.endpoint.paid == 20
         (batch,) = desk.endpoint.batches.values()
     assert [paid.request for paid in answers] == [request_hash(desk.llm.name, prompt) for prompt in PROMPTS]
@@ -101,10 +102,10 @@ async def test_failed_items_are_left_to_ordinary_calls(tmp_path: Path) -> None:
         for prompt, outcome in zip(PROMPTS[:3], ("errored", "expired", "canceled"), strict=True):
             desk.endpoint.batch_outcomes[request_hash(desk.llm.name, prompt)[2:]] = outcome
         await desk.batches().fill(PROMPTS)
-        line = CachedLlm(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
+        line = CachedLlm(RetryingLlm(desk.llm, desk.budget, CARD), desk.store, "r")
         for prompt in PROMPTS:
             await line.ask(prompt)
-        assert line.answered == 3
+        assert line.llm.answered == 3
         assert desk.endpoint.paid == 20
 
 
@@ -171,7 +172,7 @@ async def test_the_cap_holds_for_batches(tmp_path: Path) -> None:
         desk.budget.cap_micro_usd = CARD.worst(PROMPTS[0], batch=True) * 19
         await desk.batches().fill(PROMPTS)
         assert (desk.endpoint.batches, desk.budget.reserved) == ({}, 0)
-        line = CachedLlm(desk.llm, desk.store, run="r", budget=desk.budget, card=CARD)
+        line = CachedLlm(RetryingLlm(desk.llm, desk.budget, CARD), desk.store, "r")
         for prompt in PROMPTS:
             await line.ask(prompt)
         assert desk.budget.spent <= desk.budget.cap_micro_usd
@@ -238,9 +239,9 @@ async def test_what_was_saved_before_a_crash_is_not_counted_twice(tmp_path: Path
     """The next process's budget ends with what all answers cost, each once."""
     async with _desk(tmp_path) as desk:
         await _killed_while_polled(desk, PROMPTS)
-        line = CachedLlm(desk.llm, desk.store, run="r", budget=RunBudget(None), card=CARD)
+        line = CachedLlm(RetryingLlm(desk.llm, RunBudget(None), CARD), desk.store, "r")
         before = sum([(await line.ask(prompt)).cost_micro_usd or 0 for prompt in PROMPTS[:7]])
-        desk.budget = RunBudget(10_000_000, spent_before=before)
+        desk.budget = RunBudget(10_000_000, spent=before)
         await desk.batches().fill(PROMPTS)
         saved = await desk.store.answers([request_hash(desk.llm.name, prompt) for prompt in PROMPTS])
         assert desk.budget.spent == sum(paid.cost_micro_usd or 0 for paid in saved.values())
@@ -307,7 +308,7 @@ async def test_one_misshapen_item_does_not_hold_up_the_others(tmp_path: Path, no
         await desk.batches().fill(PROMPTS)
         assert await _answered(desk, PROMPTS) == 19
         worst = {CARD.worst(prompt, batch=True) for prompt in PROMPTS}
-        assert desk.budget.stages["comparison"].unsure_micro_usd in worst
+        assert desk.budget.lost in worst
         assert desk.budget.reserved == 0
 
 

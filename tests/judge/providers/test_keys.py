@@ -8,7 +8,7 @@ from tests.support.fake_endpoint import FakeEndpoint
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.providers.registry import build_llm, parse_judge
+from clara_eval.judge.provider import build_llm, parse_judge
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-secret", "OPENAI_API_KEY": "sk-secret"}
 

@@ -6,8 +6,7 @@ import pytest
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.provider import JudgeName
-from clara_eval.judge.providers.registry import parse_jury, price_card
+from clara_eval.judge.provider import JudgeName, parse_jury, price_card
 
 
 def test_every_form() -> None:
@@ -24,7 +23,7 @@ def test_every_form() -> None:
         JudgeName("local:smollm2", "local", "smollm2"),
         JudgeName("anthropic:m@http://h", "anthropic", "m", "http://h"),
     )
-    assert [price_card(judge) == FREE for judge in jury] == [True, False, False, False, True, False]
+    assert [price_card(judge, {}) == FREE for judge in jury] == [True, False, False, False, True, False]
 
 
 @pytest.mark.parametrize(

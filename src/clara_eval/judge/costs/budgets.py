@@ -6,7 +6,6 @@ Invariant: an amount is reserved under all caps before it is paid; calls that we
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,10 +13,9 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.dollars import MICRO, micro_usd
 from clara_eval.core.errors import Deferred, OutOfBudget
 from clara_eval.judge.costs.prices import PriceCard, Tokens, estimated_tokens, no_price
-from clara_eval.judge.port import Answer, AnswerCut, Prompt, TooCostly
+from clara_eval.judge.port import Answer, AnswerCut, Prompt
 
-KNOWN_AFTER_SECONDS = 7 * 86400
-"""A poster is known once an evaluation of his was paid for this long ago."""
+KNOWN_AFTER_SECONDS = 7 * 86400  # a poster is known once an evaluation of his was paid for this long ago
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,44 +82,21 @@ Extend = Callable[[int], Awaitable[int]]
 
 
 @dataclass(slots=True)
-class StageSpend:
-    """What one purpose (schema, features, comparison) cost."""
-
-    calls: int = 0
-    micro_usd: int = 0
-    unpriced_calls: int = 0
-    """Answers of a model with no known price; not in `micro_usd`."""
-    unsure_micro_usd: int = 0
-    """Worst case of calls that were sent and never answered; counts against the cap, is not in `micro_usd`."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(slots=True)
 class RunBudget:
-    """`cap_micro_usd` None is no bound. `spent_before` is what earlier attempts paid or may have paid."""
+    """`cap_micro_usd` None is no bound. `spent` is all that counts against it, without calls in flight."""
 
     cap_micro_usd: int | None
-    spent_before: int = 0
-    stages: dict[str, StageSpend] = field(default_factory=dict)
+    spent: int = 0  # at first what earlier attempts paid or may have paid
+    lost: int = 0
+    """Of `spent`, the worst case of calls that were sent and never answered, and the cost of answers of no use."""
     reserved: int = 0
     unsure_micro_usd: int = 0
-    """What may have been charged for nothing, to be kept in the ledger; what another attempt looks for is not in it."""
-    lost_before: int = 0
-    """Of `spent_before`, what may have been charged for nothing."""
-    kept_micro_usd: int = 0
-    """For comparisons: no other call takes it."""
+    """What this attempt may have been charged for nothing, for the ledger; without what the next attempt looks for."""
+    kept_micro_usd: int = 0  # for comparisons: no other call takes it
     extend: Extend | None = None
-    most_wasted: int | None = None
-    """No call is made once answers that are of no use cost this much; None is no bound."""
+    most_wasted: int | None = None  # no call is made once answers that are of no use cost this much; None is no bound
     wasted: int = 0
-    _spent: int = 0
-    _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
-
-    @property
-    def spent(self) -> int:
-        """Return all that counts against the cap, without calls in flight."""
-        return self.spent_before + self._spent
+    _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
         return (await self.reserve_all(judge, card, (prompt,)))[0]
@@ -148,89 +123,61 @@ class RunBudget:
         needed = sum(amounts)
         kept = 0 if all(prompt.purpose == "comparison" for prompt in prompts) else self.kept_micro_usd
         while self.cap_micro_usd is not None and self.spent + self.reserved + needed + kept > self.cap_micro_usd:
-            if self.reserved == 0:
-                if await self._extended(needed + kept):
-                    continue
-                raise self._over(needed, kept)
-            gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(gate)
-            await gate
+            if self.reserved:
+                self._freed.clear()
+                await self._freed.wait()
+            elif not await self._extended(self.cap_micro_usd, needed + kept):
+                raise self._over(self.cap_micro_usd, needed, kept)
         self.reserved += needed
         return amounts
 
-    async def _extended(self, needed: int) -> bool:
-        if self.extend is None or self.cap_micro_usd is None:
-            return False
-        before = self.cap_micro_usd
+    async def _extended(self, cap: int, needed: int) -> bool:
         try:
-            most = await self.extend(self.spent + needed)
+            most = await self.extend(self.spent + needed) if self.extend else cap
         except Deferred:
             return False  # a cap of the day or month has no room for more than was quoted: it goes on with less
-        self.cap_micro_usd = max(self.cap_micro_usd, most)
-        return self.cap_micro_usd > before
+        self.cap_micro_usd = max(self.cap_micro_usd or cap, most)
+        return self.cap_micro_usd > cap
 
-    def charge(self, reserved: int, purpose: str, answer: Answer, cost: int | None) -> None:
-        stage = self._stage(purpose)
-        stage.calls += 1
-        stage.input_tokens += answer.input_tokens
-        stage.output_tokens += answer.output_tokens
-        stage.unpriced_calls += cost is None
-        stage.micro_usd += cost or 0
-        self._spent += cost or 0
-        self._give_back(reserved)
+    def charge(self, reserved: int, cost: int | None) -> None:
+        self.spent += cost or 0
+        self.release(reserved)
 
-    def lose(self, purpose: str, cost: int) -> None:
+    def lose(self, cost: int) -> None:
         """Count an answer that was charged and is not kept as paid for nothing."""
-        stage = self._stage(purpose)
-        stage.micro_usd -= cost
-        stage.unsure_micro_usd += cost
+        self.lost += cost
         self.waste(cost)
 
     def waste(self, cost: int) -> None:
         self.unsure_micro_usd += cost
         self.wasted += cost
 
-    def unsure(self, reserved: int, purpose: str, *, is_looked_for: bool = False) -> None:
+    def unsure(self, reserved: int, *, is_looked_for: bool = False) -> None:
         """Count the reservation as spent: the call was sent and never answered.
 
         `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then.
         """
-        self._stage(purpose).unsure_micro_usd += reserved
+        self.lost += reserved
         self.unsure_micro_usd += 0 if is_looked_for else reserved
-        self._spent += reserved
-        self._give_back(reserved)
+        self.charge(reserved, reserved)
 
-    def release(self, reserved: int, purpose: str) -> None:
-        self._stage(purpose)
-        self._give_back(reserved)
-
-    def _stage(self, purpose: str) -> StageSpend:
-        return self.stages.setdefault(purpose, StageSpend())
-
-    def _give_back(self, reserved: int) -> None:
+    def release(self, reserved: int) -> None:
         self.reserved -= reserved
-        while self._waiting:
-            gate = self._waiting.popleft()
-            if not gate.done():
-                gate.set_result(None)
+        self._freed.set()
 
-    def _over(self, worst: int, kept: int) -> OutOfBudget:
-        cap = self.cap_micro_usd or 0
-        lost = self.lost_before + sum(stage.unsure_micro_usd for stage in self.stages.values())
-        is_lost = self.spent - lost + worst + kept <= cap
+    def _over(self, cap: int, worst: int, kept: int) -> OutOfBudget:
         for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(
             f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent{for_games}, "
             f"and what comes next may cost ${worst / MICRO:.4f}.",
             remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD; what is paid for is kept and not paid again.",
-            is_lost=is_lost,
+            is_lost=self.spent - self.lost + worst + kept <= cap,
         )
 
 
 MARGIN_PERCENT = 130
 """Share of an entry's usual cost that it may use without a full share: answers are sometimes asked again."""
-SLOW_CALLS = 2
-"""A question that got no answer in time was sent so often, and each may have been charged."""
+SLOW_CALLS = 2  # a question that got no answer in time was sent so often, and each may have been charged
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +185,9 @@ class ReadingBudget:
     """Millionths of a dollar for all entries together, with the prices; part of a plan."""
 
     micro_usd: int
-    input: int
-    """Picodollars for a token of a prompt, at the dearest of the models that may read."""
+    input: int  # picodollars for a token of a prompt, at the dearest of the models that may read
     output: int
-    answer_tokens: int
-    """Of a usual answer, with the thinking that is expected before it."""
+    answer_tokens: int  # of a usual answer, with the thinking that is expected before it
 
     @property
     def card(self) -> PriceCard:
@@ -252,12 +197,6 @@ class ReadingBudget:
         answer = self.answer_tokens if answer_tokens is None else answer_tokens
         texts = (prompt.system + prompt.user + prompt.schema_json for prompt in prompts)
         return sum(self.card.cost(Tokens(estimated_tokens(text), answer)) for text in texts)
-
-    def cost(self, prompt: Prompt, answer: Answer | Tokens, *, is_slow: bool = False) -> int:
-        """Count an answer. A slow one without tokens may have been charged in full."""
-        if is_slow and not answer.input_tokens and not answer.output_tokens:
-            return SLOW_CALLS * self.card.worst(prompt)
-        return self.card.cost(answer)
 
 
 @dataclass(slots=True)
@@ -270,25 +209,26 @@ class EntryShare:
     tokens: int = 0
     spent: int = 0
 
-    def check_tokens(self, name: str, most: int, requests: Sequence[str]) -> None:
-        if self.tokens > most:
-            raise AnswerCut(f"{name} used {self.tokens:,} tokens for one entry, thinking included", requests)
-
     def check_money(self, prompt: Prompt, requests: Sequence[str], answer_tokens: int | None) -> None:
-        """Raise TooCostly unless the share pays for this request, by default with an answer of usual length."""
+        """Raise AnswerCut unless the share pays for this request, by default with an answer of usual length."""
         if self.money is None:
             return
         needed = max(self.needs, self.spent + self.money.usual((prompt,), answer_tokens))
         if needed > self.most:
-            raise TooCostly(
+            raise AnswerCut(
                 f"To read it costs ${needed / MICRO:.4f} or more, and this round's budget for reading has "
                 f"${self.most / MICRO:.4f} for it",
                 requests,
+                "Raise CLARA_BUDGET_PER_CHALLENGE_USD",
             )
 
     def count(self, prompt: Prompt, answer: Answer) -> None:
+        """Count an answer. A slow one without tokens may have been charged in full."""
         self.tokens += answer.output_tokens
-        self.spent += self.money.cost(prompt, answer, is_slow=answer.stop == "max_tokens") if self.money else 0
+        if self.money is not None:
+            is_slow = answer.stop == "max_tokens" and not answer.input_tokens and not answer.output_tokens
+            card = self.money.card
+            self.spent += SLOW_CALLS * card.worst(prompt) if is_slow else card.cost(answer)
 
 
 def next_to_read(left: int, usual: Mapping[str, int]) -> dict[str, int]:

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.extras import require
 from clara_eval.judge.port import Answer, Prompt
 
-if TYPE_CHECKING:
-    from genai_prices.types import ModelPrice
-
-PICO = 1_000_000
-"""Rates are whole picodollars a token: a dollar per million tokens is a million of them."""
-BATCH_DIVISOR = 2
-"""Message Batches cost half of the single call's price."""
+PICO = 1_000_000  # rates are whole picodollars a token: a dollar per million tokens is a million of them
+BATCH_DIVISOR = 2  # Message Batches cost half of the single call's price
 HIDDEN_TOKENS = 1024
 """What a provider may add to a prompt of its own (roles, the schema's instructions), counted in the worst case."""
 BYTES_PER_TOKEN = 3.5
@@ -48,14 +42,9 @@ class PriceCard:
 
     def cost(self, answer: Answer | Tokens, *, batch: bool = False) -> int:
         card = self._card(answer.input_tokens)
-        fresh = answer.input_tokens - answer.cached_tokens - answer.cache_write_tokens
-        total = (
-            card.input * max(0, fresh)
-            + card.cached * answer.cached_tokens
-            + card.cache_write * answer.cache_write_tokens
-            + card.output * answer.output_tokens
-        )
-        return _micro(total, batch=batch)
+        cached, written = answer.cached_tokens, answer.cache_write_tokens
+        total = card.input * max(0, answer.input_tokens - cached - written) + card.output * answer.output_tokens
+        return _micro(total + card.cached * cached + card.cache_write * written, batch=batch)
 
     def worst(self, prompt: Prompt, *, batch: bool = False) -> int:
         """Return the most that one call can cost: a token per byte, nothing cached, the longest answer."""
@@ -91,24 +80,21 @@ def parse_prices(text: str) -> dict[str, PriceCard]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, amounts = part.rpartition("=")
         try:
-            price_in, price_out = (_pico(Fraction(amount.strip())) for amount in amounts.split("/"))
+            rates = [_pico(Fraction(amount.strip())) for amount in amounts.split("/")]
         except (ValueError, ZeroDivisionError):
-            raise _bad_price(part) from None
-        if not name or price_in < 0 or price_out < 0:
-            raise _bad_price(part)
-        cards[name.strip().rstrip("/")] = PriceCard(price_in, price_out, price_in, price_in)
+            rates = []
+        if not name or len(rates) != 2 or min(rates) < 0:
+            raise ConfigError(
+                f"CLARA_PRICES: {part[:100]!r} is not a price.",
+                remedy="Write JUDGE=INPUT/OUTPUT in dollars per million tokens, for example "
+                "openai:qwen3@http://host/v1=0.1/0.4.",
+            )
+        cards[name.strip().rstrip("/")] = PriceCard(rates[0], rates[1], rates[0], rates[0])
     return cards
 
 
 def _pico(usd_per_million: Fraction) -> int:
     return math.ceil(usd_per_million * PICO)
-
-
-def _bad_price(part: str) -> ConfigError:
-    return ConfigError(
-        f"CLARA_PRICES: {part[:100]!r} is not a price.",
-        remedy="Write JUDGE=INPUT/OUTPUT in dollars per million tokens, for example openai:qwen3@http://host/v1=0.1/0.4.",
-    )
 
 
 def no_price(judge: str) -> ConfigError:
@@ -120,42 +106,31 @@ def no_price(judge: str) -> ConfigError:
     )
 
 
-def public_price(
-    model: str, *, provider: str | None = None, address: str | None = None, at: datetime | None = None
-) -> PriceCard | None:
-    """Return the public table's price, by provider or by address; None if unknown."""
-    require(provider if provider in ("anthropic", "openai") else "openai", f"The price of {model}")
+def public_price(model: str, provider: str, at: datetime, address: str | None = None) -> PriceCard | None:
+    """Return the public table's price, by address or by provider; None if unknown."""
+    require(provider, f"The price of {model}")
     from genai_prices.data_snapshot import get_snapshot
 
     try:
         _, known = get_snapshot().find_provider_model(model, None, None if address else provider, address)
     except LookupError:
         return None
-    prices = known.get_prices(at or datetime.now(UTC))
+    prices = known.get_prices(at)
     if prices.input_mtok is None or prices.output_mtok is None:
         return None
-    starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
-    card: PriceCard | None = None
-    # From the highest tier down, so that each card knows the one beyond it.
-    for start, up_to in reversed(list(zip([0, *starts], [*starts, None], strict=True))):
-        card = _card_at(prices, start, up_to, card)
-    return card
 
-
-def _card_at(prices: ModelPrice, start: int, up_to: int | None, beyond: PriceCard | None) -> PriceCard:
-    def rate(name: str, instead: int = 0) -> int:
+    def rate(name: str, start: int, instead: int = 0) -> int:
         price = getattr(prices, name)
         if price is None:
             return instead
         tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
         return _pico(Fraction(tiers[-1] if tiers else getattr(price, "base", price)))
 
-    normal = rate("input_mtok")
-    return PriceCard(
-        input=normal,
-        output=rate("output_mtok"),
-        cached=rate("cache_read_mtok", normal),
-        cache_write=rate("cache_write_mtok", normal),
-        up_to=up_to,
-        beyond=beyond,
-    )
+    starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
+    card: PriceCard | None = None
+    # From the highest tier down, so that each card knows the one beyond it.
+    for start, up_to in reversed(list(zip([0, *starts], [*starts, None], strict=True))):
+        normal = rate("input_mtok", start)
+        cached, written = rate("cache_read_mtok", start, normal), rate("cache_write_mtok", start, normal)
+        card = PriceCard(normal, rate("output_mtok", start), cached, written, up_to, card)
+    return card

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from clara_eval.config.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.dollars import usd
 from clara_eval.judge.comparison import Value, comparison_prompt, make_vector
 from clara_eval.judge.costs.budgets import Caps
@@ -15,15 +16,12 @@ from clara_eval.judge.extraction import FeatureQuestion, Subject, asked_features
 from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.reading import TokenLimits
 
-GAS_MICRO_USD = 10_000
-"""Posting the scores on Base, as the specification counts it."""
+GAS_MICRO_USD = 10_000  # posting the scores on Base, as the specification counts it
 TYPICAL_BYTES = 4_000
-MARGIN = 1.3
-"""Answers are asked again now and then, and submissions differ in size from the quote's."""
+MARGIN = 1.3  # answers are asked again now and then, and submissions differ in size from the quote's
 READING_SHARE = 0.5
 """Of a challenge's cap, what reading may use up, whatever entries hold: they cannot keep others from being compared."""
-LEAST_RESERVE = 500_000
-"""Millionths of a dollar: a single call reserves its worst case, which is far above its quote."""
+LEAST_RESERVE = 500_000  # millionths of a dollar: a single call reserves its worst case, which is far above its quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,9 @@ class QuoteLine:
     calls: int
     input_tokens: int
     output_tokens: int
-    micro_usd: int | None
-    """None: this judge has no known price."""
+    micro_usd: int | None  # None: this judge has no known price
     most_micro_usd: int | None = None
-    most_tokens: int = 0
-    """The largest limit of one answer, thinking included."""
+    most_tokens: int = 0  # the largest limit of one answer, thinking included
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +82,9 @@ class Quote:
 
     def affordable_looks(self, cap: int | None) -> int | None:
         """Return how many looks a cap buys beside the reading, with a margin; None if nothing limits them."""
-        if cap is None or self.models_micro_usd is None:
+        if cap is None or self.unpriced or not self.comparing_micro_usd:
             return None
-        comparing = self.comparing_micro_usd
-        if not comparing:
-            return None
-        affordable = int((cap - self.for_reading(cap)) / (comparing * MARGIN) * self.size.looks)
+        affordable = int((cap - self.for_reading(cap)) / (self.comparing_micro_usd * MARGIN) * self.size.looks)
         return max(1, min(self.size.looks, affordable))
 
     def for_reading(self, cap: int) -> int:
@@ -115,23 +108,13 @@ class Quote:
         return needed if caps.per_challenge is None else min(caps.per_challenge, needed)
 
 
-def specification_table(submissions: int) -> dict[str, int]:
-    """Return the specification's cost model: 2 cents a submission, 1 cent a pair, 1 cent of gas."""
-    table = {
-        "features": 20_000 * submissions,
-        "comparison": 10_000 * math.comb(submissions, 2),
-        "posting": GAS_MICRO_USD,
-    }
-    return {**table, "total": sum(table.values())}
-
-
 def to_json(found: Quote) -> dict[str, object]:
     """Return the document of `config quote --json`: dollars as decimal strings, null if unknown."""
+    entries = found.size.submissions
+    # The specification's cost model: 2 cents a submission, 1 cent a pair, 1 cent of gas.
+    table = {"features": 20_000 * entries, "comparison": 10_000 * math.comb(entries, 2), "posting": GAS_MICRO_USD}
     return {
-        "submissions": found.size.submissions,
-        "looks": found.size.looks,
-        "submissionBytes": found.size.submission_bytes,
-        "batch": found.size.batch,
+        **to_camel_json(found.size),
         "stages": [
             {
                 "stage": line.purpose,
@@ -149,7 +132,7 @@ def to_json(found: Quote) -> dict[str, object]:
         "mostAnswerTokens": found.most_tokens,
         "mostUsd": usd(found.most_micro_usd),
         "noKnownPrice": list(found.unpriced),
-        "specification": {name: usd(amount) for name, amount in specification_table(found.size.submissions).items()},
+        "specification": {name: usd(amount) for name, amount in {**table, "total": sum(table.values())}.items()},
     }
 
 
@@ -157,10 +140,8 @@ VERDICT_TOKENS = 90
 TOKENS_PER_VALUE = 14
 TOKENS_PER_TEXT = 120
 TOKENS_PER_TYPE = 60
-THINKING_TOKENS = 1_024
-"""Of one answer of a model that thinks, at low effort."""
-STATEMENT_CHARS = 1_500
-"""A problem statement of ordinary length; every reading shows it."""
+THINKING_TOKENS = 1_024  # of one answer of a model that thinks, at low effort
+STATEMENT_CHARS = 1_500  # a problem statement of ordinary length; every reading shows it
 
 
 @dataclass(frozen=True, slots=True)

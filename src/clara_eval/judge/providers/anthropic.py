@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,17 +18,14 @@ from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, described, request_hash
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider
-from clara_eval.judge.providers.registry import endpoint_key
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider, endpoint_key
 from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
 
 ANTHROPIC = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
 BATCHES = "/v1/messages/batches"
-
 _STOPS: dict[str | None, Stop] = {
-    "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
+    **dict.fromkeys(("max_tokens", "model_context_window_exceeded"), "max_tokens"),
     "refusal": "refusal",
 }
 _ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
@@ -116,8 +113,7 @@ MOST_IN_A_BATCH = 10_000
 MOST_BYTES = 100 * 2**20
 """The provider allows 100,000 requests and 256 MB; smaller batches lose less when something goes wrong."""
 CLOCK_SKEW_SECONDS = 300
-CANCEL_SECONDS = 900
-"""How long a cancelled batch may take to end before its answers are given up."""
+CANCEL_SECONDS = 900  # how long a cancelled batch may take to end before its answers are given up
 
 
 def should_batch(seconds_left: float, calls: int) -> bool:
@@ -131,14 +127,13 @@ def should_batch(seconds_left: float, calls: int) -> bool:
 async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
     """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
     assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
-    is_worth_it = should_batch(seconds_left, len(prompts))
-    llm, seconds = run.llm, seconds_left / 2
-    batches = MessageBatches(llm, run.store, run.run, run.budget, run.card, run.poll_seconds, seconds=seconds)
+    is_worth_it, seconds = should_batch(seconds_left, len(prompts)), seconds_left / 2
+    batches = MessageBatches(run.llm, run.store, run.run, run.budget, run.card, run.poll_seconds, seconds=seconds)
     await batches.fill(prompts, only_earlier=not is_worth_it)
     return is_worth_it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Planned:
     name: str
     requests: tuple[str, ...]
@@ -156,8 +151,7 @@ class MessageBatches(BatchRun):
 
     llm: AnthropicLlm
     _: KW_ONLY
-    seconds: float
-    """How long to wait for batches in all; then they are cancelled."""
+    seconds: float  # how long to wait for batches in all; then they are cancelled
     tries: int = 6
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = time.time
@@ -169,70 +163,61 @@ class MessageBatches(BatchRun):
             return
         wanted = {request_hash(self.llm.name, prompt): prompt for prompt in prompts}
         # A plan about none of these is of another stage, which will ask for it.
-        earlier = [plan for plan in journalled if not plan.done and not wanted.keys().isdisjoint(plan.requests)]
+        plans = [plan for plan in journalled if not plan.done and not wanted.keys().isdisjoint(plan.requests)]
         known = await self.store.answers(list(wanted))
         missing = {request: prompt for request, prompt in wanted.items() if request not in known}
         deadline = self.now() + self.seconds
-        plans = [await self._found_again(plan) for plan in earlier]
-        planned = {request for plan in plans for request in plan.requests}
+        for plan in plans:
+            if plan.batch_id is None and (batch_id := await self._created_before(plan, len(plan.requests))):
+                plan.batch_id = await self._keep_id(plan, batch_id)
         if only_earlier:
             plans = [plan for plan in plans if plan.batch_id is not None]
         else:
+            planned = {request for plan in plans for request in plan.requests}
             open_ones = {request: prompt for request, prompt in missing.items() if request not in planned}
             plans += [await self._plan(chunk, len(journalled)) for chunk in _chunks(open_ones)]
         for plan in plans:
-            asked = {request: missing[request] for request in plan.requests if request in missing}
-            reserved = await self._set_aside(plan, asked)
-            give_back: Callable[[int, str], None] = self.budget.release
-            try:
-                if reserved:
-                    batch_id = plan.batch_id or await self._submit(plan, asked)
-                    # From here to the last answer the provider may charge for what we have not seen. It is looked for.
-                    give_back = partial(self.budget.unsure, is_looked_for=True)
-                    await self._until_ended(batch_id, deadline)
-                    await self._collect(batch_id, asked, reserved)
-                    give_back = self.budget.release
-            finally:
-                for request, amount in reserved.items():
-                    give_back(amount, asked[request].purpose)
+            await self._answer(plan, {one: missing[one] for one in plan.requests if one in missing}, deadline)
             await self.store.add_entry(self._journal, f"done/{plan.name}", "1")
 
-    async def _found_again(self, plan: _Planned) -> _Planned:
-        if plan.batch_id is not None:
-            return plan
-        batch_id = await self._created_before(plan, len(plan.requests))
-        return plan if batch_id is None else replace(plan, batch_id=await self._keep_id(plan, batch_id))
-
-    async def _set_aside(self, plan: _Planned, asked: dict[str, Prompt]) -> dict[str, int]:
-        """Reserve the worst case of each item; nothing if it does not fit as a whole: single calls may."""
+    async def _answer(self, plan: _Planned, asked: dict[str, Prompt], deadline: float) -> None:
         try:
             amounts = await self.budget.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
         except OutOfBudget:
-            # What is submitted is owed already: it is collected whatever is left in the budget.
-            return {} if plan.batch_id is None else dict.fromkeys(asked, 0)
-        return dict(zip(asked, amounts, strict=True))
+            if plan.batch_id is None:
+                return  # it does not fit as a whole: single calls may
+            amounts = [0] * len(asked)  # what is submitted is owed already: it is collected whatever is left
+        reserved, give_back = dict(zip(asked, amounts, strict=True)), self.budget.release
+        try:
+            if reserved:
+                batch_id = plan.batch_id or await self._submit(plan, asked)
+                # From here to the last answer the provider may charge for what we have not seen. It is looked for.
+                give_back = partial(self.budget.unsure, is_looked_for=True)
+                await self._until_ended(batch_id, deadline)
+                await self._collect(batch_id, asked, reserved)
+                give_back = self.budget.release
+        finally:
+            for amount in reserved.values():
+                give_back(amount)
 
     async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
         """Create the batch, or find it if only the provider's answer was lost."""
-        requests = [
-            {"custom_id": _custom_id(request), "params": self.llm.params(prompt)} for request, prompt in asked.items()
-        ]
-        batch_id: str | None = None
+        items = [{"custom_id": one.removeprefix("0x"), "params": self.llm.params(asked[one])} for one in asked]
+        content = plain_json({"requests": items}).encode()
         for number in range(1, self.tries + 1):
-            if batch_id is not None:
-                break
+            batch_id: str | None
             try:
-                created = await self._document(self.llm.wire.post(BATCHES, plain_json({"requests": requests}).encode()))
-                batch_id = str(created["id"])
+                batch_id = str((await self._document(self.llm.wire.post(BATCHES, content)))["id"])
             except Unanswered:
                 batch_id = await self._created_before(plan, len(asked))
             except Temporary as bad:
                 if number == self.tries:
                     raise
                 await self.sleep(max(bad.retry_after_seconds or 0.0, 2.0**number))
-        if batch_id is None:
-            raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
-        return await self._keep_id(plan, batch_id)
+                continue
+            if batch_id is not None:
+                return await self._keep_id(plan, batch_id)
+        raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
 
     async def _created_before(self, plan: _Planned, items: int) -> str | None:
         """Find an unclaimed batch of this size that was created since this one was planned."""
@@ -266,25 +251,24 @@ class MessageBatches(BatchRun):
             await self.sleep(self.poll_seconds)
 
     async def _collect(self, batch_id: str, asked: dict[str, Prompt], reserved: dict[str, int]) -> None:
-        by_id = {_custom_id(request): request for request in asked}
         async for line in self.llm.wire.lines(f"{BATCHES}/{batch_id}/results"):
             try:
                 item = json.loads(line)
-                request, result = by_id.get(item["custom_id"]), item["result"]
+                request, result = f"0x{item['custom_id']}", item["result"]
             except MISSHAPEN:
                 raise Unanswered(f"The results of the batch {batch_id} cannot be read.") from None
             if request not in reserved or result["type"] != "succeeded":
                 continue
-            purpose = asked[request].purpose
             try:
                 answer = self.llm.answer(result["message"])
             except MISSHAPEN:
                 # Charged and of no use: this one is asked for again, and the others are not held up.
-                self.budget.unsure(reserved.pop(request), purpose)
+                self.budget.unsure(reserved.pop(request))
                 continue
             cost = None if self.card is None else self.card.cost(answer, batch=True)
-            await self.store.save_answer(PaidAnswer(request, self.run, self.llm.name, purpose, answer, cost))
-            self.budget.charge(reserved.pop(request), purpose, answer, cost)
+            paid = PaidAnswer(request, self.run, self.llm.name, asked[request].purpose, answer, cost)
+            await self.store.save_answer(paid)
+            self.budget.charge(reserved.pop(request), cost)
 
     async def _document(self, exchange: Awaitable[ModelReply]) -> dict[str, Any]:
         reply = await exchange
@@ -297,8 +281,6 @@ class MessageBatches(BatchRun):
         if not isinstance(found, dict):
             raise Unanswered(f"{self.llm.name} answered with something that is not about a batch.")
         return found
-
-    # journal
 
     @property
     def _journal(self) -> str:
@@ -319,30 +301,17 @@ class MessageBatches(BatchRun):
         plans = []
         for key, value in kept.items():
             if key.startswith("plan/"):
-                name, (requests, planned_at) = key.removeprefix("plan/"), json.loads(value)
-                batch_id, done = kept.get(f"id/{name}"), f"done/{name}" in kept
-                plans.append(_Planned(name, tuple(requests), planned_at, batch_id, done))
+                name, (requests, at) = key.removeprefix("plan/"), json.loads(value)
+                plans.append(_Planned(name, tuple(requests), at, kept.get(f"id/{name}"), f"done/{name}" in kept))
         return plans
 
 
-def _custom_id(request: str) -> str:
-    return request.removeprefix("0x")
-
-
-def _chunks(missing: dict[str, Prompt]) -> Iterator[tuple[str, ...]]:
-    """Split in order of hash, so that equal requests make equal batches."""
-    chunk: list[str] = []
-    size = 0
-    for request in sorted(missing):
-        prompt = missing[request]
-        needed = len(prompt.system.encode()) + len(prompt.user.encode()) + len(prompt.schema_json) + 1000
-        if chunk and (len(chunk) == MOST_IN_A_BATCH or size + needed > MOST_BYTES):
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(request)
-        size += needed
-    if chunk:
-        yield tuple(chunk)
+def _chunks(missing: dict[str, Prompt]) -> list[tuple[str, ...]]:
+    """Split in order of hash, so that equal requests make equal batches; each is as if all were of the largest size."""
+    sizes = (len((p.system + p.user + p.schema_json).encode()) + 1000 for p in missing.values())
+    count = min(MOST_IN_A_BATCH, max(1, MOST_BYTES // max(sizes, default=1)))
+    requests = sorted(missing)
+    return [tuple(requests[start : start + count]) for start in range(0, len(requests), count)]
 
 
 PROVIDER = Provider(
@@ -350,7 +319,7 @@ PROVIDER = Provider(
     form="anthropic:MODEL, anthropic:MODEL@https://host",
     build=_build,
     takes_address=True,
-    price=lambda judge, at: public_price(judge.model, provider="anthropic", at=at),
+    price=lambda judge, at: public_price(judge.model, "anthropic", at),
     answer_in_batches=answer_in_batches,
     thinks=lambda judge: thinks(judge.model),
 )

@@ -6,46 +6,45 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from clara_eval.core.codec import JsonCodec
-from clara_eval.core.errors import ClaraError, ConfigError, Temporary
+from clara_eval.core.errors import ClaraError, Temporary
 from clara_eval.judge import attestation
 from clara_eval.judge.completion import check_signed
 from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
-from clara_eval.judge.provider import JudgeName, JudgeStore
+from clara_eval.judge.provider import JudgeStore
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.providers.wire import ModelReply
 
 REPORT = JsonCodec(attestation.KeyReport)
 PROOF_TRIES = 3
-PROOF_PAUSE_SECONDS = 0.3
-"""A signature may be a moment later than its answer."""
+PROOF_PAUSE_SECONDS = 0.3  # a signature may be a moment later than its answer
 PLACE = "attestation"
 """The journal under which the reports of all runs are kept: they outlive a run that is started anew."""
+
+
+@contextmanager
+def _checking(what: str) -> Iterator[None]:
+    """Turn evidence that does not hold into an outage of the endpoint."""
+    try:
+        yield
+    except attestation.NotAttested as bad:
+        raise UnsignedAnswer(f"{what}: {bad}.") from None
 
 
 class SigningOpenAi(OpenAiLlm):
     """An endpoint that signs: exact bytes are kept, the signature is fetched after the answer and checked elsewhere."""
 
-    encodings = "identity"
-    """Compressed bytes would not be the signed ones."""
-
-    def __init__(self, model: str, *, api_key: str, base_url: str, interface: str) -> None:
-        super().__init__(model, api_key=api_key, base_url=base_url, suffix=f"#{interface}")
-        self._form = self._form._replace(verified=interface == "aci")
-        self.interface = interface
-
     async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
-        answer = self._answer(reply.content, prompt)
+        answer = await super()._answered(prompt, sent, reply)
         place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
         proof = await self._document(place, params, "signature")
-        try:
+        with _checking(f"{self.name}: the answer's signature cannot be used"):
             key = attestation.key_name(self.interface, proof)
-        except attestation.NotAttested as bad:
-            raise UnsignedAnswer(f"{self.name}: the answer's signature cannot be used: {bad}.") from None
         request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
         return replace(answer, signed=attestation.Signed(self.interface, key, request_text, response_text, proof))
 
@@ -81,13 +80,6 @@ class SigningOpenAi(OpenAiLlm):
         raise UnsignedAnswer(f"{self.name} gave no {what}: {reason}")
 
 
-def build_signing(judge: JudgeName, key: str) -> SigningOpenAi:
-    assert judge.base_url is not None
-    if not attestation.Quotes.can_check():
-        raise ConfigError(f"{judge.text} is attested, and dcap-qvl is not installed.", remedy=attestation.INSTALL)
-    return SigningOpenAi(judge.model, api_key=key, base_url=judge.base_url, interface=judge.attestation)
-
-
 @dataclass(frozen=True, slots=True)
 class Attested:
     """A signing model for one run; an `Llm` whose answers carry checked evidence."""
@@ -96,7 +88,6 @@ class Attested:
     run: str
     store: JudgeStore
     quotes: attestation.Quotes = field(default_factory=attestation.Quotes)
-    now: Callable[[], float] = time.time
     _keys: dict[str, tuple[attestation.KeyReport, attestation.SigningKey]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -106,12 +97,10 @@ class Attested:
 
     async def complete(self, prompt: Prompt) -> Answer:
         answer = await self.llm.complete(prompt)
-        if answer.signed is None:
-            raise UnsignedAnswer(f"{self.name}: the answer came without a signature.")
-        try:
-            check_signed(prompt, answer, (await self._key(answer.signed.key))[1], self.llm.model)
-        except attestation.NotAttested as bad:
-            raise UnsignedAnswer(f"{self.name}: the answer's signature does not hold: {bad}.") from None
+        assert answer.signed is not None
+        _, key = await self._key(answer.signed.key)
+        with _checking(f"{self.name}: the answer's signature does not hold"):
+            check_signed(prompt, answer, key, self.llm.model)
         return answer
 
     async def key_report(self, key: str) -> attestation.KeyReport:
@@ -121,33 +110,33 @@ class Attested:
     async def _key(self, key: str) -> tuple[attestation.KeyReport, attestation.SigningKey]:
         async with self._turn:
             if key not in self._keys:
-                text = await self.store.entry(PLACE, f"{self.name}/{key}/{self.run}")
-                report = REPORT.read_text(text) if text else await self._fetched(key)
+                report = await self._report(key)
                 self._keys[key] = report, self._checked(report)
             return self._keys[key]
 
-    async def _fetched(self, key: str) -> attestation.KeyReport:
-        try:
-            report = await self._ask(key)
-            self._checked(report)
-        except Temporary:
-            earlier = await self.store.entries(PLACE, f"{self.name}/{key}/")
-            if not earlier:
-                raise
-            return REPORT.read_text(earlier[-1][1])
-        kept = await self.store.add_entry(PLACE, f"{self.name}/{key}/{self.run}", REPORT.text(report))
-        return REPORT.read_text(kept)
+    async def _report(self, key: str) -> attestation.KeyReport:
+        """Return this run's attestation of a key, or the latest of an earlier run if none can be had now."""
+        name = f"{self.name}/{key}/{self.run}"
+        text = await self.store.entry(PLACE, name)
+        if text is None:
+            try:
+                report = await self._fetch(key)
+            except Temporary:
+                earlier = await self.store.entries(PLACE, f"{self.name}/{key}/")
+                if not earlier:
+                    raise
+                return REPORT.read_text(earlier[-1][1])
+            text = await self.store.add_entry(PLACE, name, REPORT.text(report))
+        return REPORT.read_text(text)
 
-    async def _ask(self, key: str) -> attestation.KeyReport:
+    async def _fetch(self, key: str) -> attestation.KeyReport:
         text = await self.llm.report(key, attestation.nonce_for(self.run, self.name))
-        try:
+        with _checking(f"{self.name}: the key {key} is not attested"):
             collateral = await self.quotes.collateral(attestation.quote_of(self.llm.interface, key, text))
-        except attestation.NotAttested as bad:
-            raise UnsignedAnswer(f"{self.name}: the key {key} is not attested: {bad}.") from None
-        return attestation.KeyReport(self.run, self.name, key, text, collateral, int(self.now()))
+        report = attestation.KeyReport(self.run, self.name, key, text, collateral, int(time.time()))
+        self._checked(report)
+        return report
 
     def _checked(self, report: attestation.KeyReport) -> attestation.SigningKey:
-        try:
+        with _checking(f"{self.name}: the key {report.key} is not attested"):
             return attestation.check_key(self.llm.interface, report, self.quotes)
-        except attestation.NotAttested as bad:
-            raise UnsignedAnswer(f"{self.name}: the key {report.key} is not attested: {bad}.") from None

@@ -38,8 +38,7 @@ class Weights:
     model_id: str
     file: str
     install: str
-    package: str = ""
-    """The package that holds the file; empty: it is in the cache folder."""
+    package: str = ""  # the package that holds the file; empty: it is in the cache folder
 
     def find(self, name: str) -> Path:
         """Return the file. Raises ConfigError with the remedy if it is not here."""

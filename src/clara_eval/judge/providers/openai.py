@@ -15,13 +15,11 @@ from clara_eval.core.extras import require
 from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
 from clara_eval.judge.costs.prices import public_price
 from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered, described
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider
-from clara_eval.judge.providers.registry import endpoint_key
-from clara_eval.judge.providers.wire import ModelReply, Wire, is_too_long, said_by, said_in
+from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider, endpoint_key
+from clara_eval.judge.providers.wire import TOO_LONG, ModelReply, Wire, said_by
 
 OPENAI = "https://api.openai.com/v1"
-SEED = 20_270_101
-"""Any fixed number: equal requests ask for equal samples, if the provider honours it."""
+SEED = 20_270_101  # any fixed number: equal requests ask for equal samples, if the provider honours it
 _SIGNS = {
     "response_format": ("response_format", "json_schema", "structured output", "grammar"),
     "temperature": ("temperature",),
@@ -45,16 +43,12 @@ class RequestForm(NamedTuple):
     model: str
     token_limit: str
     refused: frozenset[str] = frozenset()
-    effort: str = ""
-    """How much a model that thinks is to think; empty for one that does not."""
-    verified: bool = False
-    """Only a provider whose enclave the gateway has checked may answer."""
+    effort: str = ""  # how much a model that thinks is to think; empty for one that does not
+    verified: bool = False  # only a provider whose enclave the gateway has checked may answer
 
 
 class OpenAiLlm:
     """One model at one endpoint. Opens connections on first use; `close` ends them."""
-
-    encodings = "gzip, deflate"
 
     def __init__(
         self,
@@ -63,17 +57,15 @@ class OpenAiLlm:
         api_key: str,
         base_url: str | None = None,
         call_seconds: float = LONGEST_CALL_SECONDS,
-        suffix: str = "",
+        interface: str = "",
     ) -> None:
-        self.model = model
-        self.name = f"openai:{model}" + (f"@{base_url}" if base_url else "") + suffix
-        self._wire = Wire(
-            self.name, base_url or OPENAI, api_key, "OPENAI_API_KEY", call_seconds, encodings=self.encodings
-        )
+        self.model, self.interface = model, interface
+        self.name = f"openai:{model}" + (f"@{base_url}" if base_url else "") + (f"#{interface}" if interface else "")
+        encodings = "identity" if interface else "gzip, deflate"  # compressed bytes would not be the signed ones
+        self._wire = Wire(self.name, base_url or OPENAI, api_key, "OPENAI_API_KEY", call_seconds, encodings=encodings)
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
-        self._form = RequestForm(
-            model, "max_tokens" if base_url else "max_completion_tokens", effort=EFFORT if thinks(model) else ""
-        )
+        limit, effort = "max_tokens" if base_url else "max_completion_tokens", EFFORT if thinks(model) else ""
+        self._form = RequestForm(model, limit, effort=effort, verified=interface == "aci")
 
     async def complete(self, prompt: Prompt) -> Answer:
         for _ in range(len(_SIGNS) + 2):
@@ -83,12 +75,9 @@ class OpenAiLlm:
             if reply.is_ok:
                 return replace(await self._answered(prompt, sent, reply), sampling=described(sampling_of(form)))
             words = said_by(reply.content)
-            if reply.status not in (400, 422) or is_too_long(words) or not self._gives_way(words.lower(), form):
+            if reply.status not in (400, 422) or TOO_LONG.search(words) or not self._gives_way(words.lower(), form):
                 raise self._wire.refusal(reply)
         raise Temporary(f"{self.name} refuses every form of the request.")
-
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:  # noqa: ARG002 - who signs, signs it
-        return self._answer(reply.content, prompt)
 
     async def close(self) -> None:
         await self._wire.close()
@@ -108,22 +97,18 @@ class OpenAiLlm:
             return True
         return False
 
-    def _answer(self, content: bytes, prompt: Prompt) -> Answer:
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:  # noqa: ARG002 - who signs, signs it
+        content = reply.content
         try:
-            self._raise_hidden_error(content)
+            if b'"error"' in content:  # a gateway may answer 200 with an error inside
+                body = json.loads(content)
+                if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
+                    code = body["error"].get("code")
+                    raise self._wire.refusal(ModelReply(code if isinstance(code, int) else 500, {}, content))
             return read_completion(content, prompt, self.model)
         except ValueError:
             # It came with a 200, so it may be charged.
             raise Unanswered(f"{self.name} answered with something that is not a chat completion.") from None
-
-    def _raise_hidden_error(self, content: bytes) -> None:
-        """Raise the error of a gateway that answers 200 with an error inside."""
-        if b'"error"' not in content:
-            return
-        body = json.loads(content)
-        if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
-            code = body["error"].get("code")
-            raise self._wire.error(code if isinstance(code, int) else 500, said_in(body["error"]), {})
 
 
 def thinks(model: str) -> bool:
@@ -146,7 +131,6 @@ def request_body(form: RequestForm, prompt: Prompt) -> bytes:
 def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
     """Encode the request up to the user's text, which is constant for a stage."""
     plain = "response_format" in form.refused
-    prompt = Prompt(purpose, system, "", schema_json, max_tokens, "")
     request: dict[str, Any] = {"model": form.model, form.token_limit: max_tokens}
     if not plain:
         answer = {"name": purpose, "strict": True, "schema": json.loads(schema_json)}
@@ -157,7 +141,7 @@ def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, ma
     if form.verified:
         request["provider"] = {"aci_verified": True}
     request["messages"] = [
-        {"role": "system", "content": with_schema(prompt) if plain else system},
+        {"role": "system", "content": with_schema(system, schema_json) if plain else system},
         {"role": "user", "content": ""},
     ]
     return _TEXT.encode(request).encode().removesuffix(b'""' + _TAIL)
@@ -166,18 +150,19 @@ def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, ma
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
     require("openai", judge.text)
     key = endpoint_key(settings, judge, settings.openai_api_key, "OPENAI_API_KEY")
-    if judge.attestation:
-        from clara_eval.judge.providers.attested import build_signing
+    if not judge.attestation:
+        return OpenAiLlm(judge.model, api_key=key, base_url=judge.base_url)
+    from clara_eval.judge.providers.attested import SigningOpenAi
 
-        return build_signing(judge, key)
-    return OpenAiLlm(judge.model, api_key=key, base_url=judge.base_url)
+    require("attestation", judge.text)
+    return SigningOpenAi(judge.model, api_key=key, base_url=judge.base_url, interface=judge.attestation)
 
 
 PROVIDER = Provider(
     name="openai",
     form="openai:MODEL, openai:MODEL@https://host/v1",
     build=_build,
-    price=lambda judge, at: public_price(judge.model, provider="openai", address=judge.base_url, at=at),
+    price=lambda judge, at: public_price(judge.model, "openai", at, judge.base_url),
     takes_address=True,
     signs=INTERFACES,
     thinks=lambda judge: thinks(judge.model),

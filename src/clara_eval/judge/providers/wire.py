@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -20,64 +20,33 @@ from clara_eval.core.version import __version__
 from clara_eval.core.web import read_at_most
 from clara_eval.judge.port import RateLimited, RequestRefused, ServerFailed, Unanswered
 
-LONGEST_WAIT_SECONDS = 600.0
-"""A provider that asks for more is asked again after this time: it may be well long before."""
-_TOO_LONG = (
-    *("context_length", "context length", "too long", "too large", "context window", "maximum context"),
-    "allowed number of output tokens",
+LONGEST_WAIT_SECONDS = 600.0  # a provider that asks for more is asked again after this time: it may be well long before
+MOST_BYTES = 16 * 2**20  # a judge answers with some hundred bytes, an attestation has some hundred thousand
+MOST_BYTES_IN_A_LINE = 2**20
+CONNECT_SECONDS = 20.0
+TOO_LONG = re.compile(
+    r"context[_ ]length|too long|too large|context window|maximum context|allowed number of output tokens",
+    re.IGNORECASE,
 )
-_REFUSED = (
-    "content_filter",
-    "content filter",
-    "content_policy",
-    "content management policy",
-    "safety system",
-    "invalid_prompt",
-    "prompt was flagged",
-    "input was flagged",
+"""How providers say that prompt and answer are more than the model can hold."""
+_REFUSED = re.compile(
+    r"content(?:[_ ]filter|_policy| management policy)|safety system|invalid_prompt|(?:prompt|input) was flagged",
+    re.IGNORECASE,
 )
-_NO_CREDIT = ("insufficient_quota", "credit balance", "billing", "exceeded your current quota")
-
-
-def explain_status(who: str, key_name: str, status: int, message: str, headers: Mapping[str, str]) -> ClaraError:
-    """Return the error of the judge `who` for an HTTP status and what the provider wrote with it."""
-    text = "".join(c if c.isprintable() else " " for c in message)[:300]
-    lowered = text.lower()
-    if status in (400, 402, 403, 429) and any(word in lowered for word in _NO_CREDIT):
-        return ConfigError(f"{who}: the account has no credit ({status}).", remedy="Top it up or choose another judge.")
-    if status in (429, 529):
-        return RateLimited(f"{who} limits the rate ({status}): {text}", retry_after_seconds=retry_after(headers))
-    if status in (408, 409, 425) or status >= 500:
-        kind = ServerFailed if status >= 500 else Temporary
-        return kind(f"{who} is not well ({status}): {text}", retry_after_seconds=retry_after(headers))
-    if status in (400, 403) and any(word in lowered for word in _REFUSED):
-        return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
-    if status in (401, 403):
-        # The provider's words are left out: they quote parts of the key.
-        return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {key_name}.")
-    if status == 404:
-        return ConfigError(f"{who} does not exist (404): {text}", remedy="Check the model and address in CLARA_JUDGES.")
-    if status == 413 or is_too_long(text) or any(word in lowered for word in _REFUSED):
-        return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
-    return RequestRefused(f"{who} refuses the request ({status}): {text}", remedy="Check the model in CLARA_JUDGES.")
-
-
-def is_too_long(message: str) -> bool:
-    """Return whether a provider says that prompt and answer are more than the model can hold."""
-    lowered = message.lower()
-    return any(word in lowered for word in _TOO_LONG)
+_NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing|exceeded your current quota", re.IGNORECASE)
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds of `retry-after-ms` or `Retry-After`; None if neither."""
-    milliseconds, value = _number(headers.get("retry-after-ms")), headers.get("retry-after")
-    seconds = _number(value) if milliseconds is None else milliseconds / 1000
-    if seconds is None and value:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - now()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
+    """Return the seconds of `retry-after-ms` or `Retry-After`, a number or a date; None if neither."""
+    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
+        with suppress(ValueError):
+            seconds = float(headers.get(name, "")) / unit
+            if seconds >= 0:  # not so for NaN
+                return min(seconds, LONGEST_WAIT_SECONDS)
+    with suppress(ValueError, TypeError, OverflowError):
+        seconds = parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now()
+        return min(max(seconds, 0.0), LONGEST_WAIT_SECONDS)
+    return None
 
 
 def said_by(content: bytes) -> str:
@@ -90,26 +59,8 @@ def said_by(content: bytes) -> str:
     detail = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(detail, dict):
         return body if isinstance(body, str) else ""
-    return said_in(detail)
-
-
-def said_in(detail: Mapping[str, Any]) -> str:
     parts = [str(detail[key]) for key in ("type", "code", "param", "message") if detail.get(key) not in (None, "")]
     return ", ".join(parts) or json.dumps(detail)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text else None
-    except ValueError:
-        return None
-    return value if value is not None and value >= 0 else None  # not so for NaN
-
-
-MOST_BYTES = 16 * 2**20
-"""A judge answers with some hundred bytes, an attestation has some hundred thousand."""
-MOST_BYTES_IN_A_LINE = 2**20
-CONNECT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +118,30 @@ class Wire:
                 yield line
 
     def refusal(self, reply: ModelReply) -> ClaraError:
-        return self.error(reply.status, said_by(reply.content), reply.headers)
-
-    def error(self, status: int, message: str, headers: Mapping[str, str]) -> ClaraError:
+        """Return our error for an HTTP status and what the provider wrote with it."""
+        who, status, message = self._judge, reply.status, said_by(reply.content)
         hidden = message.replace(self._key, "(hidden)") if self._key else message
-        return explain_status(self._judge, self._key_name, status, hidden, headers)
+        text = "".join(c if c.isprintable() else " " for c in hidden)[:300]
+        if status in (400, 402, 403, 429) and _NO_CREDIT.search(text):
+            remedy = "Top it up or choose another judge."
+            return ConfigError(f"{who}: the account has no credit ({status}).", remedy=remedy)
+        if status in (429, 529):
+            seconds = retry_after(reply.headers)
+            return RateLimited(f"{who} limits the rate ({status}): {text}", retry_after_seconds=seconds)
+        if status in (408, 409, 425) or status >= 500:
+            kind, seconds = ServerFailed if status >= 500 else Temporary, retry_after(reply.headers)
+            return kind(f"{who} is not well ({status}): {text}", retry_after_seconds=seconds)
+        is_refused = _REFUSED.search(text) is not None
+        if status in (401, 403) and not (status == 403 and is_refused):
+            # The provider's words are left out: they quote parts of the key.
+            return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {self._key_name}.")
+        if status == 404:
+            remedy = "Check the model and address in CLARA_JUDGES."
+            return ConfigError(f"{who} does not exist (404): {text}", remedy=remedy)
+        if status == 413 or TOO_LONG.search(text) or is_refused:
+            return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
+        remedy = "Check the model in CLARA_JUDGES."
+        return RequestRefused(f"{who} refuses the request ({status}): {text}", remedy=remedy)
 
     async def close(self) -> None:
         if self._session is not None:
