@@ -42,7 +42,6 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.interfaces import python as public
 from clara_eval.store.leases import Busy, evaluation_lease
 
@@ -155,7 +154,7 @@ async def test_a_plan_that_does_not_fit_the_time_asks_fewer_questions(local_chai
     address = await closed_round(local_chain)
     degraded: list[str] = []
     slow = EvaluationRequest(
-        plan=EvaluationPlan(("openai:x@http://127.0.0.1:9/v1",)), dry_run=True, speed=Speed(0.0001), observer=Observer(degraded=degraded.append)
+        plan=EvaluationPlan(("openai:x@http://127.0.0.1:9/v1",)), dry_run=True, speed=0.0001, observer=Observer(degraded=degraded.append)
     )  # fmt: skip
     async with open_app(settings_of(local_chain, tmp_path, openai_api_key=None), pace=PACE) as app:
         # The poster asks for rules, so no model is called; the plan is made and recorded all the same.

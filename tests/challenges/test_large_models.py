@@ -18,8 +18,8 @@ from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources
+from clara_eval.evaluation.trace.document import KeptAnswers
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.evaluation.trace.trace_file import KeptAnswers
 from clara_eval.harness import Machine
 from clara_eval.judge import cached_llm
 from clara_eval.judge.attestation import KeyReport, Signed

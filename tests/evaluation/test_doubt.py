@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clara_eval.evaluation.review_defaults import Moment, Then, default_of
-from clara_eval.evaluation.review_rules import DOUBT, ReviewTerms, review_reasons
+from clara_eval.evaluation.review_rules import DOUBT, Moment, ReviewTerms, Then, default_of, review_reasons
 from clara_eval.evaluation.round import Ruling
 
 

@@ -161,8 +161,8 @@ async def test_other_facts_than_the_chains_are_refused(local_chain: LocalChain, 
 class Blind(TraceSources):
     """Believes whatever the evidence says, as a forger's own program would."""
 
-    async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
-        received = RECEIVED.read(self.entries[f"solution/{submission.submitter}"]["received"])
+    async def read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
+        received = RECEIVED.read(self.entries[f"solution/{submission.submitter}"][part])
         return SubmissionResult.of(submission, received, config)
 
 

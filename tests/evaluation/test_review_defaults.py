@@ -10,14 +10,27 @@ import pytest
 from tests.support.large_round import large_challenge, round_of_large
 from tests.support.winners import account, challenge
 
+from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag
 from clara_eval.core.submission import Submission
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.review_defaults import DEFAULTS, TABLE, Then, default_moment, default_of, giving_way, place
-from clara_eval.evaluation.review_rules import CALIBRATION, OBJECTION, PRIZE, JudgedRound
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.review_rules import (
+    CALIBRATION,
+    DEFAULTS,
+    OBJECTION,
+    PRIZE,
+    TABLE,
+    Then,
+    default_moment,
+    default_of,
+    giving_way,
+    place,
+)
 from clara_eval.evaluation.scoring_window import Window
+from clara_eval.evaluation.sources import Received, SubmissionResult
 from clara_eval.judge.comparison import JudgeVector
 from clara_eval.ranking import rank, tally
 from clara_eval.submissions.copies import Likeness, Similar
@@ -47,25 +60,36 @@ def a_round(
     likeness: Likeness | None = None,
     unpinned: tuple[int, ...] = (),
     rejected: tuple[Rejected, ...] = (),
-) -> JudgedRound:
+) -> EvaluationResult:
     """Six entries ranked by number, two of them paid, and those that were not judged."""
     names = [str(account(number)) for number in range(6)]
     played = [Comparison(a, b, "j", "first", None, "", ()) for n, a in enumerate(names) for b in names[n + 1 :]]
     table_of = tally(names, [one.result for one in played])
     ranking = rank(table_of, seed=b"", winner_count=2, payout_bps=(6000, 4000))
-    return JudgedRound(
-        replace(round_of_large(large_challenge(8)), winner_count=2, submissions=challenge(8, (6000, 4000)).submissions),
-        ranking,
-        (),
-        rejected,
-        [solution(number, pinned=number not in unpinned) for number in range(6)],
-        likeness or Likeness((), {}),
-        {account(number): facts() for number in range(6)} | {account(n): f for n, f in (flagged or {}).items()},
-        played,
+    given = round_of_large(large_challenge(8))
+    works = [solution(number, pinned=number not in unpinned) for number in range(6)]
+    return EvaluationResult(
+        given=replace(given, winner_count=2, submissions=challenge(8, (6000, 4000)).submissions),
+        schema=FeatureSchema(()),
+        typed_by_model=(),
+        prompts={},
+        rulings=(),
+        pieces=tuple(SubmissionResult(one.submission, Received(None), one) for one in works),
+        likeness=likeness or Likeness((), {}),
+        rejected=rejected,
+        execution=None,
+        features={account(number): (flagged or {}).get(number, facts()) for number in range(6)},
+        answers={},
+        unanswered={},
+        key_reports=(),
+        schedule="",
+        schedule_reason="",
+        comparisons=played,
+        ranking=ranking,
     )
 
 
-def paid(found: JudgedRound) -> list[int]:
+def paid(found: EvaluationResult) -> list[int]:
     """Who is paid by default."""
     order = place(found.ranking, found.rejected, giving_way(found), by_default=True)
     return [int(one.account, 16) for one in order[:2]]
@@ -97,7 +121,7 @@ def paid(found: JudgedRound) -> list[int]:
         (a_round({0: facts("a_flag_of_tomorrow")}), [0, 1]),
     ],
 )
-def test_who_is_paid_if_nobody_decides(found: JudgedRound, expected: list[int]) -> None:
+def test_who_is_paid_if_nobody_decides(found: EvaluationResult, expected: list[int]) -> None:
     """An entry gives way for its own doing; for what rivals can cause, and for what counts low already, it stays."""
     assert paid(found) == expected
     scores = [one.score for one in place(found.ranking, found.rejected, giving_way(found), by_default=True)]

@@ -7,8 +7,7 @@ import pytest
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine
 from clara_eval.harness.quickjs import GUESTS
-from clara_eval.submissions.files import pack_files, read_archive
-from clara_eval.submissions.programs import one_program
+from clara_eval.submissions.files import one_program, pack_files, read_archive
 
 HARNESS = """
 export async function test_add(submission) {

@@ -27,9 +27,9 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.evaluation.scoring_window import (
-    Speed,
     Window,
     all_comparisons,
+    expected_speed,
     how_degraded,
     most_comparisons,
     needed_seconds,
@@ -210,12 +210,12 @@ def test_of_several_errors_the_gravest_counts() -> None:
 def test_everything_fits_into_a_day() -> None:
     """25 submissions, one judge, a day's window: nothing is left out."""
     window = Window(0, 86_400, 60)
-    assert most_comparisons(window, 25, 1, Speed.expected(64)) is None
+    assert most_comparisons(window, 25, 1, expected_speed(64)) is None
 
 
 def test_rules_need_no_time() -> None:
     """Without models there is nothing to plan for."""
-    assert most_comparisons(Window(0, 60, 59), 1000, 0, Speed(0.001)) is None
+    assert most_comparisons(Window(0, 60, 59), 1000, 0, 0.001) is None
 
 
 @given(
@@ -227,7 +227,7 @@ def test_rules_need_no_time() -> None:
 )
 def test_planned_games_fit_or_are_the_least_that_rank(n: int, judges: int, rate: float, used: float, size: int) -> None:
     """What is planned ends in time by the speed seen, unless it is already the thinnest possible round."""
-    window, speed = Window(0, size, int(size * used)), Speed(rate)
+    window, speed = Window(0, size, int(size * used)), rate
     games = most_comparisons(window, n, judges, speed)
     if games is None:
         assert needed_seconds(n, judges, speed) <= window.seconds_left

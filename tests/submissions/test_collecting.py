@@ -15,12 +15,13 @@ from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.submission import Submission
 from clara_eval.submissions.files import estimate_tokens
 from clara_eval.submissions.model import (
+    MAX_BYTES,
+    MAX_TOKENS,
     REJECTIONS,
     Fetched,
     Outage,
     Rejected,
     Solution,
-    SubmissionLimits,
 )
 
 URI = "https://example.com/solution.py"
@@ -50,11 +51,9 @@ def fetched(content: bytes, *, immutable: bool = False) -> Fetched:
     return Fetched(content, "text/plain", immutable, "a note")
 
 
-async def verdict(
-    content: bytes, limits: SubmissionLimits | None = None, language: str | None = None
-) -> Solution | Rejected:
+async def verdict(content: bytes, language: str | None = None) -> Solution | Rejected:
     found = submission(keccak_hex(content))
-    return await collect_solution(ScriptedFetch([fetched(content)]), found, limits, language=language)
+    return await collect_solution(ScriptedFetch([fetched(content)]), found, language=language)
 
 
 async def test_the_solution_carries_what_was_checked() -> None:
@@ -125,10 +124,10 @@ async def test_content_that_is_no_text_is_refused_not_repaired(content: bytes, c
 
 async def test_limits_hold_at_the_edge_and_nothing_is_cut() -> None:
     """The last allowed byte is read, one more is a rejection; rare characters count by what they cost."""
-    whole = b"word " * 20
-    assert isinstance(await verdict(whole, SubmissionLimits(max_bytes=100)), Solution)
-    too_long = await verdict(whole + b"x", SubmissionLimits(max_bytes=100))
-    costly = await verdict("word word word word 𒀀𒀁𒀂".encode(), SubmissionLimits(max_tokens=15))
+    whole = b"abcdefg " * (MAX_BYTES // 8)
+    assert isinstance(await verdict(whole), Solution)
+    too_long = await verdict(whole + b"x")
+    costly = await verdict(f"word word word word {'𒀀' * (MAX_TOKENS // 4)}".encode())
     for rejected in (too_long, costly):
         assert isinstance(rejected, Rejected)
         assert rejected.code == "too_large"
@@ -138,7 +137,7 @@ async def test_limits_hold_at_the_edge_and_nothing_is_cut() -> None:
 
 async def test_an_outage_becomes_a_verdict_only_after_the_last_attempt() -> None:
     """Two outages and an answer make a solution; outages to the end make a rejection with the outage's code."""
-    patient = SubmissionLimits(retry_after_seconds=(0, 0))
+    patient = (0.0, 0.0)
     fetch = ScriptedFetch([Outage("down"), Temporary("down"), fetched(CODE)])
     assert isinstance(await collect_solution(fetch, submission(keccak_hex(CODE)), patient), Solution)
     assert fetch.asked == [URI] * 3
@@ -155,7 +154,7 @@ async def test_what_a_gateway_could_not_prove_is_no_verdict_about_the_submission
     uri = "ipfs://QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKPbdG"
     asked = submission(uri=uri, solution_hash=keccak_hex(CODE))
     fetch = ScriptedFetch([fetched(page)])
-    verdict = await collect_solution(fetch, asked, SubmissionLimits(retry_after_seconds=()))
+    verdict = await collect_solution(fetch, asked, ())
     assert isinstance(verdict, Rejected)
     assert verdict.is_outage
 
@@ -213,7 +212,7 @@ async def test_any_bytes_get_a_verdict(content: bytes) -> None:
 async def test_the_token_limit_holds_for_what_a_model_is_shown() -> None:
     """A character that becomes eighteen in the prompt counts as those eighteen."""
     text = "some words before it: " + "\ufdfa" * 20_000
-    assert estimate_tokens(text) < SubmissionLimits().max_tokens
+    assert estimate_tokens(text) < MAX_TOKENS
     found = await verdict(text.encode())
     assert isinstance(found, Rejected)
     assert found.code == "too_large"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clara_eval.core.submission import Submission
-from clara_eval.submissions.model import Fetch, Rejected, Solution, SubmissionLimits, check_submission, fetch_submission
+from clara_eval.submissions.model import RETRY_SECONDS, Fetch, Rejected, Solution, check_submission, fetch_submission
 
 
 async def collect_solution(
-    fetch: Fetch, submission: Submission, limits: SubmissionLimits | None = None, *, language: str | None = None
+    fetch: Fetch, submission: Submission, waits: Sequence[float] = RETRY_SECONDS, *, language: str | None = None
 ) -> Solution | Rejected:
-    return check_submission(submission, await fetch_submission(fetch, submission, limits), limits, language=language)
+    return check_submission(submission, await fetch_submission(fetch, submission, waits), language=language)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web as server
 
-from clara_eval.submissions.fetch.cid import RAW, FileCid
+from clara_eval.submissions.fetch.ipfs import RAW, FileCid
 
 Answer = Callable[[server.Request], Awaitable[server.StreamResponse]]
 

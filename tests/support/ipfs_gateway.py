@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.support.ipfs import base32, car, folder_of
 
 from clara_eval.core.hashing import sha256_hex
-from clara_eval.submissions.fetch.cid import parse_cid
+from clara_eval.submissions.fetch.ipfs import parse_cid
 
 _RAW = "application/vnd.ipld.raw"
 

@@ -12,7 +12,7 @@ from typing import Literal
 from aiohttp import web
 from tests.support.ipfs_gateway import LocalGateway
 
-from clara_eval.submissions.fetch.cid import LEAF_BYTES, FileCid, parse_cid, read_varint
+from clara_eval.submissions.fetch.ipfs import LEAF_BYTES, FileCid, parse_cid, read_varint
 
 Lie = Literal["", "another cid", "no pin", "broken off", "garbage", "refused", "endless"]
 

@@ -28,7 +28,7 @@ from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.evaluation.scoring_window import Speed, Window, all_comparisons, how_degraded, most_comparisons
+from clara_eval.evaluation.scoring_window import Window, all_comparisons, expected_speed, how_degraded, most_comparisons
 from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.costs.budgets import check_prize
 from clara_eval.store.leases import evaluation_lease, held
@@ -58,7 +58,7 @@ class EvaluationRequest:
     restart: bool = False
     """Discard an unfinished evaluation and start again."""
     observer: Observer = field(default_factory=Observer)
-    speed: Speed | None = None
+    speed: float | None = None
     """Calls a second as seen before; None is what the settings let expect."""
     budget_seconds: float | None = None
     """For the whole attempt; None is what the scoring window leaves."""
@@ -222,7 +222,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
     """Fit the plan to the time left, with fewer comparisons if needed."""
     plan = request.plan or app.plan()
-    speed = request.speed or Speed.expected(app.settings.max_concurrency)
+    speed = request.speed or expected_speed(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)
     more = most_comparisons(window, count, judges, speed)
     how = how_degraded(more, count, judges)

@@ -20,7 +20,7 @@ from clara_eval.documents.store_keys import provisional_key
 from clara_eval.evaluation.execution import ProgramSource
 from clara_eval.evaluation.features.extract import executed_values
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.submissions.model import Rejected, SubmissionLimits, check_submission, is_data_uri, read_data_uri
+from clara_eval.submissions.model import MAX_BYTES, Rejected, check_submission, is_data_uri, read_data_uri
 
 MOST_ENTRIES = 100
 """Entries on a provisional board, the earliest: a flood of later ones costs nothing."""
@@ -47,7 +47,7 @@ class _Tools:
             reference = (self.config.harness and self.config.harness.reference) or ""
             return row.model_copy(update={"facts": await self.facts(reference, lambda _: reference)})
         try:
-            fetched = read_data_uri(submission.solution_uri, SubmissionLimits().max_bytes)
+            fetched = read_data_uri(submission.solution_uri, MAX_BYTES)
         except BadSubmission as bad:
             return row.model_copy(update={"problem": str(bad)})
         config = self.config

@@ -20,8 +20,7 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
-from clara_eval.evaluation.trace.document import read_entries
-from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.evaluation.trace.document import TraceFile, read_entries
 from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
 

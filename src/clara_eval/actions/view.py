@@ -15,7 +15,7 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import EvalStatus, Summary, Token
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
-from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.evaluation.trace.document import TraceFile
 from clara_eval.store.open import opened_store
 from clara_eval.store.trace_archive import save_trace
 

@@ -15,8 +15,7 @@ from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
 from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.review_defaults import default_moment, place
-from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
+from clara_eval.evaluation.review_rules import ReviewTerms, default_moment, place, review_reasons
 from clara_eval.evaluation.round import CLOCK, rule_by_clock
 from clara_eval.judge.calibration_gate import why_not_alone
 

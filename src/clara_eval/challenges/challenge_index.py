@@ -17,7 +17,7 @@ from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
 from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key
 from clara_eval.store.sql_store import PublicKeys
-from clara_eval.submissions.model import SubmissionLimits, is_data_uri, read_data_uri
+from clara_eval.submissions.model import MAX_BYTES, is_data_uri, read_data_uri
 
 _MOST_TITLE = 200
 _MOST_STATEMENT = 4000
@@ -113,7 +113,7 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         harnessSource=config.harness.source if config.harness else None,
         harnessHash=challenge.private_set_hash if is_hidden else None,
         ifNotRevealed=config.harness.if_not_revealed if config.harness and is_hidden else None,
-        maxBytes=SubmissionLimits().max_bytes,
+        maxBytes=MAX_BYTES,
     )
 
 

@@ -20,8 +20,7 @@ from clara_eval.documents.store_keys import scores_key
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.result import EvaluationResult, entries
 from clara_eval.evaluation.sources import close_unanswered
-from clara_eval.evaluation.trace.document import Notes, Restart, render
-from clara_eval.evaluation.trace.trace_file import Evidence, TraceFile
+from clara_eval.evaluation.trace.document import Evidence, Notes, Restart, TraceFile, render
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
 AT_ONCE = 2000

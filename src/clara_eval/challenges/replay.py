@@ -69,19 +69,16 @@ async def check_trace(
     quotes: Quotes | None = None,
 ) -> Checked:
     """Check every entry offline; with a chain also that this trace is the one that was posted."""
-    found, venue = await replay(lines, ChallengeVenue.read, machine, quotes)
-    checked = Checked(
-        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.notes, venue
-    )
+    checked = await replay(Checked, lines, ChallengeVenue.read, machine, quotes)
     if chain is None:
         return checked
-    posted, block = await _check_chain(checked, chain), venue.challenge.block
+    posted, block = await _check_chain(checked, chain), checked.challenge.block
     before = await chain.blocks.block_at(block.number - 1)
     return replace(
         checked,
         posted=posted,
         is_replaced=not await chain.blocks.is_canonical(block),
-        is_first_block=before.timestamp <= venue.challenge.deadline,
+        is_first_block=before.timestamp <= checked.challenge.deadline,
     )
 
 

@@ -47,7 +47,7 @@ from clara_eval.documents.store_keys import (
     verdicts_key,
 )
 from clara_eval.evaluation.play import Comparison, compared, votes_document
-from clara_eval.evaluation.trace.trace_file import TraceFile
+from clara_eval.evaluation.trace.document import TraceFile
 from clara_eval.judge.comparison import JudgeVector
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.ranking import Pairing

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schema, with_types
 from clara_eval.core.address import Address
@@ -25,7 +23,7 @@ from clara_eval.evaluation.features.extract import (
     prompts_for,
 )
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, excluded, with_original
-from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult
+from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult, read_submission
 from clara_eval.judge import type_names
 from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
 from clara_eval.judge.port import NothingJudged, Prompt
@@ -38,22 +36,15 @@ READ_AT_ONCE = 16
 SHOWN = 3
 
 
-class Entries(NamedTuple):
-    pieces: tuple[SubmissionResult, ...]
-    likeness: Likeness
-    rejected: tuple[Rejected, ...]
-    judged: list[Solution]
-
-
-async def collect_entries(given: Round, sources: Sources, listener: ProgressListener) -> Entries:
+async def collect_entries(
+    given: Round, sources: Sources, listener: ProgressListener
+) -> tuple[tuple[SubmissionResult, ...], Likeness, tuple[Rejected, ...]]:
+    """Every entry with its verdict, the likeness of the accepted ones, and what is rejected, copies included."""
     pieces = await _collect(given, sources, listener)
     out = excluded(sources.rulings, given.submissions)
-    barred = accounts(out)
-    verdicts = [piece.verdict for piece in pieces if piece.submission.submitter not in barred]
-    accepted = [verdict for verdict in verdicts if isinstance(verdict, Solution)]
     likeness = await asyncio.to_thread(
         find_likeness,
-        accepted,
+        remaining(pieces, out),
         template=given.metadata.problem_statement,
         versions=given.replaced,
         key=given.beacon.encode(),
@@ -61,26 +52,31 @@ async def collect_entries(given: Round, sources: Sources, listener: ProgressList
     for ruling in sources.rulings:
         if ruling.kind == "original" and ruling.account is not None:
             likeness = with_original(likeness, ruling.account)
+    barred = {one.submission.submitter for one in out}
+    verdicts = [piece.verdict for piece in pieces if piece.submission.submitter not in barred]
+    refused = [verdict for verdict in verdicts if isinstance(verdict, Rejected)]
     copies = [copy for cluster in likeness.clusters for copy in cluster.rejected()]
-    rejected = in_order([*out, *(verdict for verdict in verdicts if isinstance(verdict, Rejected)), *copies])
-    refused = accounts(rejected)
-    return Entries(pieces, likeness, rejected, [s for s in accepted if s.submission.submitter not in refused])
+    return pieces, likeness, in_order([*out, *refused, *copies])
+
+
+def remaining(pieces: Sequence[SubmissionResult], rejected: Sequence[Rejected]) -> list[Solution]:
+    """The solutions of those who are not rejected."""
+    out = {one.submission.submitter for one in rejected}
+    verdicts = [piece.verdict for piece in pieces if piece.submission.submitter not in out]
+    return [verdict for verdict in verdicts if isinstance(verdict, Solution)]
 
 
 async def _collect(given: Round, sources: Sources, listener: ProgressListener) -> tuple[SubmissionResult, ...]:
-    total = len(given.submissions)
-    gate = asyncio.Semaphore(READ_AT_ONCE)
-    done = 0
+    total, gate = len(given.submissions), asyncio.Semaphore(READ_AT_ONCE)
+    found: dict[Address, SubmissionResult] = {}
 
-    async def one(submission: Submission) -> SubmissionResult:
-        nonlocal done
+    async def one(submission: Submission) -> None:
         async with gate:
-            found = await sources.submission(submission, given.config)
-        done += 1
-        listener("collecting", done, total)
-        return found
+            found[submission.submitter] = await read_submission(sources, submission, given.config)
+        listener("collecting", len(found), total)
 
-    pieces = tuple(await gather_or_raise(one(submission) for submission in given.submissions))
+    await gather_or_raise(one(submission) for submission in given.submissions)
+    pieces = tuple(found[submission.submitter] for submission in given.submissions)
     missing = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected) and piece.is_outage]
     if missing and not sources.gives_up and not any(isinstance(piece.verdict, Solution) for piece in pieces):
         named = "; ".join(f"{one.submission.submitter}: {one.reason}" for one in missing[:SHOWN])
@@ -90,10 +86,6 @@ async def _collect(given: Round, sources: Sources, listener: ProgressListener) -
             remedy="They are tried again until a quarter of the scoring window is left.",
         )
     return pieces
-
-
-def accounts(rejected: Sequence[Rejected]) -> set[Address]:
-    return {r.submission.submitter for r in rejected}
 
 
 def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> tuple[str, ...]:
@@ -111,65 +103,64 @@ def in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:
     return tuple(sorted(rejected, key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
 
 
-@dataclass(frozen=True, slots=True)
-class RoundReader:
-    """The model that reads the entries, and the money for it; None is no model, or no bound."""
+def reading_llm(plan: EvaluationPlan, log: AnswerLog, models: ModelSource) -> StructuredLlm | None:
+    """The model that reads the entries, with those that are asked after it; None if the plan has no model."""
+    if not plan.readers:
+        return None
+    others = tuple(models.reader((name,)) for name in plan.readers[1:])
+    return StructuredLlm(models.reader(plan.readers), plan.tokens, others, log)
 
-    llm: StructuredLlm | None
-    money: ReadingBudget | None
-    keep: KeepFacts | None = None  # called with the facts of each entry that a model has read
 
-    @classmethod
-    def of(cls, plan: EvaluationPlan, log: AnswerLog, models: ModelSource, keep: KeepFacts | None) -> RoundReader:
-        if not plan.readers:
-            return cls(None, plan.reading)
-        others = tuple(models.reader((name,)) for name in plan.readers[1:])
-        return cls(StructuredLlm(models.reader(plan.readers), plan.tokens, others, log), plan.reading, keep)
+async def settle_schema(llm: StructuredLlm | None, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
+    """Close the schema from the poster's words alone; also the names that a model typed."""
+    schema, untyped = compile_schema(metadata.config)
+    if not untyped or llm is None:
+        return schema, ()
+    typed = await type_names(llm, metadata.config, untyped)
+    return with_types(schema, typed), tuple(feature.name for feature in typed)
 
-    async def settle_schema(self, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
-        """Close the schema from the poster's words alone; also the names that a model typed."""
-        schema, untyped = compile_schema(metadata.config)
-        if not untyped or self.llm is None:
-            return schema, ()
-        typed = await type_names(self.llm, metadata.config, untyped)
-        return with_types(schema, typed), tuple(feature.name for feature in typed)
 
-    async def read(
-        self,
-        context: ReadingContext,
-        schema: FeatureSchema,
-        solutions: Sequence[Solution],
-        listener: ProgressListener,
-        execution: Execution | None,
-    ) -> dict[Address, SubmissionFacts]:
-        """Read every entry: those first for which an equal share of the money suffices."""
-        found: dict[str, SubmissionFacts] = {}
+async def read_facts(
+    llm: StructuredLlm | None,
+    money: ReadingBudget | None,
+    context: ReadingContext,
+    schema: FeatureSchema,
+    solutions: Sequence[Solution],
+    execution: Execution | None,
+    *,
+    listener: ProgressListener,
+    keep: KeepFacts | None,
+) -> dict[Address, SubmissionFacts]:
+    """Read every entry: those first for which an equal share of the money suffices; None is no bound.
 
-        async def one(solution: Solution, most: int, needs: int) -> int:
-            account = solution.submission.submitter
-            llm = self.llm.about_one_entry(self.money, most=most, needs=needs) if self.llm else None
-            executed = execution.executed.get(account) if execution else None
-            found[account] = await extract_features(llm, schema, solution, context, executed)
-            listener("extracting", len(found), len(solutions))
-            if self.keep is not None:
-                await self.keep({account: found[account]})
-            return llm.share.spent if llm and llm.share else 0
+    `keep` is called with the facts of each entry that a model has read.
+    """
+    found: dict[str, SubmissionFacts] = {}
+    by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
 
-        by_account: dict[str, Solution] = {solution.submission.submitter: solution for solution in solutions}
-        prompts: dict[str, list[Prompt]] = {}
-        for name, solution in by_account.items() if self.llm else ():
-            prompts[name] = await asyncio.to_thread(prompts_for, schema, [solution], context)
-        usual = {name: self.money.usual(prompts.get(name, ())) if self.money else 0 for name in by_account}
-        left = self.money.micro_usd if self.money else 0
-        while usual:
-            most = next_to_read(left, usual)
-            if self.llm is not None and most:
-                await self.llm.prefetch([prompt for name in most for prompt in prompts[name]])
-            most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
-            left -= sum(
-                await gather_or_raise(one(by_account[name], bound, usual.pop(name)) for name, bound in most.items())
-            )
-        return {solution.submission.submitter: found[solution.submission.submitter] for solution in solutions}
+    async def one(name: str, most: int, needs: int) -> int:
+        solution = by_account[name]
+        own = llm.about_one_entry(money, most=most, needs=needs) if llm else None
+        executed = execution.executed.get(solution.submission.submitter) if execution else None
+        found[name] = await extract_features(own, schema, solution, context, executed)
+        listener("extracting", len(found), len(solutions))
+        if llm is not None and keep is not None:
+            await keep({solution.submission.submitter: found[name]})
+        return own.share.spent if own and own.share else 0
+
+    prompts: dict[str, list[Prompt]] = {
+        name: await asyncio.to_thread(prompts_for, schema, [solution], context) if llm else []
+        for name, solution in by_account.items()
+    }
+    usual = {name: money.usual(prompts[name]) if money else 0 for name in by_account}
+    left = money.micro_usd if money else 0
+    while usual:
+        most = next_to_read(left, usual)
+        if llm is not None and most:
+            await llm.prefetch([prompt for name in most for prompt in prompts[name]])
+        most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
+        left -= sum(await gather_or_raise(one(name, bound, usual.pop(name)) for name, bound in most.items()))
+    return {solution.submission.submitter: found[solution.submission.submitter] for solution in solutions}
 
 
 def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:

@@ -20,8 +20,7 @@ from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ProgramText, language_of
 from clara_eval.submissions.model import Solution
 
-ProgramSource: TypeAlias = Callable[[str], ProgramText]
-"""What to run of a submission, by language."""
+ProgramSource: TypeAlias = Callable[[str], ProgramText]  # what to run of a submission, by language
 WITHHELD = "The poster committed to a hidden harness and did not reveal it in time."
 
 
@@ -39,6 +38,11 @@ class ChosenHarness:
     reason: str
     reveal: Reveal | None = None
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the poster committed to a hidden harness and did not reveal it."""
+        return self.reveal is not None and self.reveal.content is None
+
 
 REVEAL = JsonCodec(Reveal)
 
@@ -46,10 +50,10 @@ REVEAL = JsonCodec(Reveal)
 def revealed_document(content: bytes, private_set_hash: str, spec: HarnessSpec) -> HarnessDocument:
     """Read the document in these bytes; BadInput if it is not the committed one."""
     document = read_harness_document(content)
-    if document.private_set_hash != private_set_hash.lower():
+    committed = private_set_hash.lower()
+    if document.private_set_hash != committed:
         raise BadInput(
-            f"This harness hashes to {document.private_set_hash}; the challenge committed to "
-            f"{private_set_hash.lower()}.",
+            f"This harness hashes to {document.private_set_hash}; the challenge committed to {committed}.",
             remedy="Reveal exactly the document that was hashed, with its salt.",
         )
     if document.harness.language != spec.language:
@@ -115,23 +119,21 @@ async def run_all(
 ) -> Execution | None:
     """Run what is to be run; None if nothing is."""
     harness = chosen.harness if chosen else None
-    programs = {
-        s.submission.submitter: program_of(harness, config.language or s.language, schema, s.program) for s in solutions
+    wanted = {
+        one.submission.submitter: program
+        for one in solutions
+        if (program := program_of(harness, config.language or one.language, schema, one.program)) is not None
     }
-    wanted = {account: program for account, program in programs.items() if program is not None}
     if chosen is None and not wanted:
         return None
-    done = 0
+    executed: dict[Address, Executed] = {}
 
-    async def run(account: Address, program: Program) -> Executed:
-        nonlocal done
-        executed = await execute(account, harness, program)
-        done += 1
-        listener("executing", done, len(wanted))
-        return executed
+    async def run(account: Address, program: Program) -> None:
+        executed[account] = await execute(account, harness, program)
+        listener("executing", len(executed), len(wanted))
 
-    found = await gather_or_raise(run(account, program) for account, program in wanted.items())
-    return Execution(chosen, dict(zip(wanted, found, strict=True)))
+    await gather_or_raise(run(account, program) for account, program in wanted.items())
+    return Execution(chosen, {account: executed[account] for account in wanted})
 
 
 def program_of(

@@ -176,7 +176,4 @@ class CheckedFolder(Replay):
 
 
 async def check_folder(lines: Iterable[str], machine: Machine | None = None) -> CheckedFolder:
-    found, venue = await replay(lines, FolderVenue.read, machine)
-    return CheckedFolder(
-        found.plan, found.result, found.digest, found.entries, found.unchecked, found.keys, found.notes, venue
-    )
+    return await replay(CheckedFolder, lines, FolderVenue.read, machine)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import combinations
 from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import ConfigError
@@ -70,14 +69,17 @@ async def play_tournament(
     played: list[Comparison] = []
     results: list[Result] = []
     undecided: set[Pairing | Group] = set()
-    done, most = 0, schedule.most_questions
+    done, total = 0, schedule.most_questions
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        on_comparison(done, total)
+
     while batch := schedule.next_batch(results, undecided):
-        await table.prefetch(batch)
+        total = max(schedule.most_questions, done + len(batch))
         bearable = len(batch) - (not results) if gives_up else OUTAGE_SHARE * len(batch)
-        count = _counter(done, max(most, done + len(batch)), on_comparison)
-        fresh = await _play(batch, table, at_once, count, bearable)
-        done += len(batch)
-        for comparison in fresh:  # in the order of the batch: arrival must not matter
+        for comparison in await table.play(batch, at_once, count, bearable):  # in the order of the batch
             played.append(comparison)
             if comparison.winner is None:
                 undecided.add(comparison.question)
@@ -87,7 +89,7 @@ async def play_tournament(
         if len(lost) > OUTAGE_SHARE * (len(lost) + len(results)) and (not gives_up or not results):
             asked = [request for comparison in lost for request in comparison.requests]
             raise NothingJudged(f"{len(lost)} comparisons have no verdict. The last: {lost[-1].reason}", asked)
-    if done < most:
+    if done < schedule.most_questions:
         on_comparison(done, done)  # settled before everything was asked
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
 
@@ -103,15 +105,37 @@ class _Table:
     orderers: Mapping[str, OrderingJudge]
     vectors: Mapping[str, JudgeVector]
 
-    async def prefetch(self, batch: Sequence[Pairing | Group]) -> None:
+    async def play(
+        self, batch: Sequence[Pairing | Group], at_once: int, count: Callable[[], None], bearable: float
+    ) -> list[Comparison]:
+        """Ask all of these; more than `bearable` without an answer are an outage."""
         for name, judge in self.judges.items():
             pairings = [q for q in batch if isinstance(q, Pairing) and q.judge == name]
             await judge.prefetch([(self.vectors[pairing.first], self.vectors[pairing.second]) for pairing in pairings])
         for name, orderer in self.orderers.items():
             groups = [q for q in batch if isinstance(q, Group) and q.judge == name]
             await orderer.prefetch([[self.vectors[item] for item in group.items] for group in groups])
+        answers: list[list[Comparison]] = [[] for _ in batch]
+        unanswered: list[Decision | AskOutcome[Ordered]] = []
+        waiting = iter(enumerate(batch))
 
-    async def ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | AskOutcome[Ordered]]:
+        async def work() -> None:
+            for number, question in waiting:
+                answers[number], decision = await self._ask(question)
+                if decision.outage:
+                    unanswered.append(decision)
+                count()
+
+        await gather_or_raise(work() for _ in range(min(at_once, len(batch))))
+        if len(unanswered) > bearable:
+            raise NothingJudged(
+                f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
+                [request for decision in unanswered for request in decision.requests],
+                max((one.outage.retry_after_seconds or 0.0 for one in unanswered if one.outage), default=None) or None,
+            )
+        return [comparison for answer in answers for comparison in answer]
+
+    async def _ask(self, question: Pairing | Group) -> tuple[list[Comparison], Decision | AskOutcome[Ordered]]:
         if isinstance(question, Pairing):
             judge = self.judges[question.judge]
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
@@ -123,40 +147,6 @@ class _Table:
             )
         ordered = await self.orderers[question.judge].order([self.vectors[item] for item in question.items])
         return _read_off(question, ordered, self.vectors), ordered
-
-
-def _counter(done: int, total: int, on_comparison: Callable[[int, int], None]) -> Callable[[], None]:
-    def count() -> None:
-        nonlocal done
-        done += 1
-        on_comparison(done, total)
-
-    return count
-
-
-async def _play(
-    batch: Sequence[Pairing | Group], table: _Table, at_once: int, count: Callable[[], None], bearable: float
-) -> list[Comparison]:
-    """Ask all of these; more than `bearable` without an answer are an outage."""
-    answers: list[list[Comparison]] = [[] for _ in batch]
-    unanswered: list[Decision | AskOutcome[Ordered]] = []
-
-    async def work(waiting: Iterator[tuple[int, Pairing | Group]]) -> None:
-        for number, question in waiting:
-            answers[number], decision = await table.ask(question)
-            if decision.outage:
-                unanswered.append(decision)
-            count()
-
-    waiting = iter(enumerate(batch))
-    await gather_or_raise(work(waiting) for _ in range(min(at_once, len(batch))))
-    if len(unanswered) > bearable:
-        raise NothingJudged(
-            f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
-            [request for decision in unanswered for request in decision.requests],
-            max((one.outage.retry_after_seconds or 0.0 for one in unanswered if one.outage), default=None) or None,
-        )
-    return [comparison for answer in answers for comparison in answer]
 
 
 def _read_off(group: Group, decision: AskOutcome[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
@@ -181,7 +171,6 @@ def compared(pairing: Pairing, decision: Decision) -> Comparison:
     return Comparison(*asked, _WINNERS[verdict.winner], verdict.confidence, verdict.reason, decision.requests)
 
 
-Ints = npt.NDArray[np.int64]
 LISTED = 100  # up to so many items the comparisons are listed one by one, as where models judge
 _ROW = np.dtype([("first", "<u4"), ("second", "<u4"), ("half_points", "u1")])
 
@@ -228,16 +217,11 @@ def judge_by_rules(
     order = np.argsort(first * len(items) + second, kind="stable")
     first, second = first[order], second[order]
     merits = np.array([judge.merit(vectors[item]) for item in items])
-    points = verdicts(merits, first, second)
+    gap = merits[first] - merits[second]
+    # Half points of the first: 2 if its merit is larger, 1 within the tie band, 0 if it is smaller.
+    points = np.where(np.abs(gap) <= TIE_BAND, 1, np.where(gap > 0, 2, 0)).astype(np.int64)
     alone = np.broadcast_to(np.int64(0), first.shape)
     return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, alone, points))
-
-
-def verdicts(merits: npt.NDArray[np.float64], first: Ints, second: Ints) -> Ints:
-    """Half points of the first: 2 if its merit is larger, 1 within the tie band, 0 if it is smaller."""
-    gap = merits[first] - merits[second]
-    points: Ints = np.where(np.abs(gap) <= TIE_BAND, 1, np.where(gap > 0, 2, 0)).astype(np.int64)
-    return points
 
 
 _LETTERS: dict[Winner | None, str | None] = {"first": "A", "second": "B", "tie": "tie", None: None}
@@ -245,7 +229,9 @@ _LETTERS: dict[Winner | None, str | None] = {"first": "A", "second": "B", "tie":
 
 def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
     """The public document of one ordered pair (`Pairwise`), with the vote of every judge."""
-    winner = _majority([vote.winner for vote in votes])
+    counted = Counter(vote.winner for vote in votes if vote.winner is not None).most_common(2)
+    is_split = len(counted) == 2 and counted[0][1] == counted[1][1]  # which is a tie
+    winner = "tie" if is_split else counted[0][0] if counted else None
     agreeing = [vote for vote in votes if vote.winner == winner]
     confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]
     return {
@@ -257,13 +243,3 @@ def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
             for v in votes
         ],
     }
-
-
-def _majority(winners: Sequence[Winner | None]) -> Winner | None:
-    """The most frequent verdict; a split among verdicts is a tie, and no verdict at all stays none."""
-    counted = Counter(winner for winner in winners if winner is not None).most_common(2)
-    if not counted:
-        return None
-    if len(counted) > 1 and counted[0][1] == counted[1][1]:
-        return "tie"
-    return counted[0][0]

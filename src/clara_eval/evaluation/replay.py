@@ -14,15 +14,14 @@ from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, e
 from clara_eval.evaluation.round import EvaluationPlan, Round, is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import Bodies, TraceSources
-from clara_eval.evaluation.trace.document import Notes, Restart
-from clara_eval.evaluation.trace.trace_file import Evidence
+from clara_eval.evaluation.trace.document import Evidence, Notes, Restart
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
-from clara_eval.submissions.model import Solution
 
 MUTABLE = "that {count} submission{s} at an address whose content can change had this content at the deadline: {who}"
 UNREACHED = "that {count} submission{s} recorded as unreachable could not be reached: {who}"
 WITHHELD = "that the hidden harness, recorded as not revealed, was not handed in"
+RULED = "that a person made the recorded rulings, where no objection asks for them: they are not signed"
 CRITERIA = "that the criteria are good: the poster wrote them"
 UNSIGNED = "that the models really gave the recorded answers: most providers do not sign them, these did not: {judges}"
 SIGNED_LIMITS = (
@@ -51,9 +50,6 @@ class Venue(Protocol):
     def records(self, result: EvaluationResult) -> VenueRecords: ...
 
 
-V = TypeVar("V", bound=Venue)
-
-
 @dataclass(frozen=True, slots=True)
 class JudgeEvidence:
     judge: str
@@ -73,6 +69,7 @@ class Replay:
     unchecked: tuple[str, ...]  # runs of programs that were taken as recorded, because they could not be repeated here
     keys: Mapping[tuple[str, str], SigningKey]  # those that signed answers, by judge and name
     notes: Notes  # by the trace's own word
+    venue: Venue
 
     @property
     def executed(self) -> int:
@@ -96,12 +93,8 @@ class Replay:
         for paid in self.result.answers.values():
             answered[paid.llm] += 1
             signed[paid.llm] += paid.answer.signed is not None
-        return [
-            JudgeEvidence(
-                judge, count, signed[judge], tuple(key for (name, _), key in sorted(self.keys.items()) if name == judge)
-            )
-            for judge, count in sorted(answered.items())
-        ]
+        keys = {judge: tuple(self.keys[key] for key in sorted(self.keys) if key[0] == judge) for judge in answered}
+        return [JudgeEvidence(judge, count, signed[judge], keys[judge]) for judge, count in sorted(answered.items())]
 
     @property
     def open_points(self) -> tuple[str, ...]:
@@ -115,9 +108,7 @@ class Replay:
         if by_default:
             found.append("that nobody decided about the result that waited, until the clock ruled")
         if any(ruling.kind != "default" for ruling in self.result.rulings):
-            found.append(
-                "that a person made the recorded rulings, where no objection asks for them: they are not signed"
-            )
+            found.append(RULED)
         if self.notes.approvals:
             found.append("that the person who is named approved this result: approvals are not signed")
         elif not by_default and any(flag.severity == "review" for flag in self.result.flags):
@@ -135,38 +126,39 @@ class Replay:
     @property
     def _fetched(self) -> list[str]:
         """What was taken from elsewhere, and may have been something else."""
-        loose = [one for one in self.result.pieces if isinstance(one.verdict, Solution) and not one.verdict.pinned]
+        loose = [one for one in self.result.pieces if one.is_loose]
         missed, execution = [one for one in self.result.pieces if one.is_outage], self.result.execution
         found = []
         for sentence, pieces in ((MUTABLE, loose), (UNREACHED, missed)):
             if pieces:
                 who = ", ".join(piece.submission.submitter for piece in pieces[:5]) + ("…" if pieces[5:] else "")
                 found.append(sentence.format(count=len(pieces), s="s" if pieces[1:] else "", who=who))
-        chosen = execution.chosen if execution else None
-        if chosen is not None and chosen.reveal is not None and chosen.reveal.content is None:
+        if execution and execution.chosen and execution.chosen.is_withheld:
             found.append(WITHHELD)
         return found
 
 
+R = TypeVar("R", bound=Replay)
+
+
 async def replay(
+    kind: type[R],
     lines: Iterable[str],
-    venue_of: Callable[[Bodies], V],
+    venue_of: Callable[[Bodies], Venue],
     machine: Machine | None = None,
     quotes: Quotes | None = None,
-) -> tuple[Replay, V]:
+) -> R:
     """Check every entry of a trace, with those of the venue that `venue_of` reads from its evidence.
 
     Submissions that were run are run again on `machine`; without one, on the engines that are found here.
     """
     recorded = Evidence(lines)
     _check_rules(recorded.get("header"))
-    if "plan" not in recorded:
-        raise BadTrace("The trace has no entry plan.", entry="plan")
+    sources = TraceSources(recorded, machine or Machine(), quotes=quotes or Quotes())
     try:
-        plan = PLAN.read(recorded["plan"])
+        plan = PLAN.read(sources.body("plan"))
     except ValueError as bad:
         raise BadTrace(f"The plan cannot be read: {bad}", entry="plan") from bad
-    sources = TraceSources(recorded, machine or Machine(), quotes=quotes or Quotes())
     try:
         venue = venue_of(recorded)
         ruled = ruled_plan(plan, sources.rulings)
@@ -177,13 +169,11 @@ async def replay(
     except ClaraError as bad:
         raise BadTrace(f"The recorded evidence cannot be replayed: {bad}", entry="evidence") from bad
     except _MISSHAPEN as bad:
-        said = f"{type(bad).__name__}: {str(bad)[:200]}"
-        raise BadTrace(
-            f"The recorded evidence has another shape than it was given ({said}).", entry="evidence"
-        ) from bad
+        told = f"The recorded evidence has another shape than it was given ({type(bad).__name__}: {str(bad)[:200]})."
+        raise BadTrace(told, entry="evidence") from bad
     _check_restarts(recorded.notes.restarts, recorded, len(result.answers))
-    unchecked = tuple(sources.unchecked)
-    return Replay(plan, result, recorded.digest, recorded.count, unchecked, sources.keys, recorded.notes), venue
+    unchecked, keys, notes = tuple(sources.unchecked), sources.keys, recorded.notes
+    return kind(plan, result, recorded.digest, recorded.count, unchecked, keys, notes, venue)
 
 
 def _check_restarts(restarts: list[Restart], recorded: Bodies, answers: int) -> None:
@@ -191,11 +181,9 @@ def _check_restarts(restarts: list[Restart], recorded: Bodies, answers: int) -> 
     header, challenge = recorded["header"], recorded.get("challenge")
     at, version = challenge["block"]["timestamp"] if challenge else 0, restarts[0].begun_by if restarts else ""
     for one in restarts:
-        is_next = at <= one.at and version == one.begun_by != one.finished_by and 0 <= one.answers <= answers
-        if not is_next:
-            raise BadTrace(
-                "A restart does not follow the one before it, or uses answers that are not there.", entry="restarts"
-            )
+        if not (at <= one.at and version == one.begun_by != one.finished_by and 0 <= one.answers <= answers):
+            told = "A restart does not follow the one before it, or uses answers that are not there."
+            raise BadTrace(told, entry="restarts")
         at, version = one.at, one.finished_by
     ours = f"{header['software'].removeprefix('clara-eval ')} rules {header['rules']} "
     if restarts and not version.startswith(ours):

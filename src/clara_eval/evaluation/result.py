@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
@@ -44,9 +44,18 @@ class EvaluationResult:
     schedule_reason: str
     comparisons: Sequence[Comparison]
     ranking: Ranking | None  # None if every submission was rejected
-    placed: tuple[Placed, ...]
-    behind_by_default: Mapping[Address, str]  # accounts that give way if nobody decides, each with the code of the flag
-    flags: tuple[Flag, ...]
+    placed: tuple[Placed, ...] = ()
+    behind_by_default: Mapping[Address, str] = field(default_factory=dict)
+    """Accounts that give way if nobody decides, each with the code of the flag."""
+    flags: tuple[Flag, ...] = ()
+
+    @property
+    def paid(self) -> set[Address]:
+        return {place.account for place in self.placed[: self.given.winner_count]}
+
+    @property
+    def near_money(self) -> set[Address]:
+        return {place.account for place in self.placed[: self.given.winner_count + 1]}
 
 
 def judges_of(comparisons: Sequence[Comparison]) -> list[str]:

@@ -120,29 +120,25 @@ def with_original(likeness: Likeness, account: Address) -> Likeness:
         for before, after in zip(likeness.clusters, clusters, strict=True)
     }
     families = {heads.get(member, member): heads.get(head, head) for member, head in likeness.families.items()}
-    named = [
-        replace(pair, earlier=heads.get(pair.earlier, pair.earlier), later=heads.get(pair.later, pair.later))
-        for pair in likeness.similar
-    ]
     similar = []
-    for pair in named:
-        other = pair.earlier if account == pair.later else pair.later
-        is_about = account in {pair.earlier, pair.later}
-        similar.append(replace(pair, earlier=account, later=other, contested=False) if is_about else pair)
+    for pair in likeness.similar:
+        earlier, later = heads.get(pair.earlier, pair.earlier), heads.get(pair.later, pair.later)
+        is_about = account in {earlier, later}
+        if account == later:
+            earlier, later = later, earlier
+        similar.append(replace(pair, earlier=earlier, later=later, contested=pair.contested and not is_about))
     return replace(likeness, clusters=clusters, families=families, similar=tuple(similar))
 
 
 def _headed_by(cluster: Cluster, account: Address) -> Cluster:
-    members = {copy.solution.submission.submitter: copy for copy in cluster.copies}
-    settled = tuple(replace(copy, may_be_first=False) for copy in cluster.copies)
+    settled = [replace(copy, may_be_first=False) for copy in cluster.copies]
     if account == cluster.original.submission.submitter:
-        return replace(cluster, copies=settled)
-    chosen = members.get(account)
-    if chosen is None:
-        return cluster
-    head = chosen.solution
-    others = tuple(copy for copy in settled if copy.solution is not head)
-    return Cluster(head, (Copy(cluster.original, chosen.kind), *others))
+        return replace(cluster, copies=tuple(settled))
+    for chosen in settled:
+        if chosen.solution.submission.submitter == account:
+            others = (copy for copy in settled if copy is not chosen)
+            return Cluster(chosen.solution, (Copy(cluster.original, chosen.kind), *others))
+    return cluster
 
 
 def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPlan:

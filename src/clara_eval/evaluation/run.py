@@ -9,11 +9,13 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.evaluation.entries import (
     KeepFacts,
-    RoundReader,
-    accounts,
     canonical_order,
     collect_entries,
     in_order,
+    read_facts,
+    reading_llm,
+    remaining,
+    settle_schema,
     unevaluable,
 )
 from clara_eval.evaluation.execution import choose_harness, run_all
@@ -21,11 +23,10 @@ from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFac
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.play import Comparison, RuledComparisons, judge_by_rules, play_tournament
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.review_defaults import gave_way_flags, giving_way, place
-from clara_eval.evaluation.review_rules import JudgedRound, round_flags
+from clara_eval.evaluation.review_rules import gave_way_flags, giving_way, place, round_flags
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, is_by_default
 from clara_eval.evaluation.sources import Sources, key_reports
-from clara_eval.evaluation.trace.trace_file import KeptAnswers
+from clara_eval.evaluation.trace.document import KeptAnswers
 from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
 from clara_eval.judge.comparison import OrderingJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
@@ -124,10 +125,10 @@ async def evaluate_round(
     """Rank the entries of a round; `plan` has the rulings of `sources` applied (`ruled_plan`)."""
     answers = KeptAnswers()
     log = AnswerLog(answers.keep, sources.unanswered)
-    reader = RoundReader.of(plan, log, sources.models, keep_features)
-    schema, typed_by_model = await reader.settle_schema(given.metadata)
-    entries = await collect_entries(given, sources, listener)
-    judged, likeness, rulings = entries.judged, entries.likeness, sources.rulings
+    llm = reading_llm(plan, log, sources.models)
+    schema, typed_by_model = await settle_schema(llm, given.metadata)
+    pieces, likeness, refused = await collect_entries(given, sources, listener)
+    judged = remaining(pieces, refused)
     chosen = choose_harness(given, sources.reveal)
     execution = await run_all(sources.executed, chosen, given.config, schema, judged, listener)
     context = ReadingContext(
@@ -138,26 +139,24 @@ async def evaluate_round(
         given.metadata.problem_statement,
         chosen.harness if chosen else None,
     )
-    read = await reader.read(context, schema, judged, listener, execution)
+    read = await read_facts(
+        llm, plan.reading, context, schema, judged, execution, listener=listener, keep=keep_features
+    )
     features = compare_field(schema, read, given.winner_count)
     if keep_features is not None:
         await keep_features(features)
-    rejected = in_order([*entries.rejected, *unevaluable(judged, features)])
-    refused = accounts(rejected)
-    ranked, families = [s for s in judged if s.submission.submitter not in refused], likeness.families
+    rejected = in_order([*refused, *unevaluable(judged, features)])
+    ranked, families = remaining(pieces, rejected), likeness.families
     tournament, comparisons, ranking = await hold_tournament(
         given, plan, schema, sources, log, ranked=ranked, features=features, families=families, listener=listener
     )
-    found = JudgedRound(given, ranking, (), rejected, judged, likeness, features, comparisons, chosen)
-    behind, by_default = giving_way(found), is_by_default(rulings)
-    placed = place(ranking, rejected, behind, by_default=True) if by_default else place(ranking, rejected)
-    return EvaluationResult(
+    found = EvaluationResult(
         given=given,
         schema=schema,
         typed_by_model=typed_by_model,
         prompts=prompt_files(),
-        rulings=rulings,
-        pieces=entries.pieces,
+        rulings=sources.rulings,
+        pieces=pieces,
         likeness=likeness,
         rejected=rejected,
         execution=execution,
@@ -169,7 +168,8 @@ async def evaluate_round(
         schedule_reason=tournament.told(one.question for one in comparisons),
         comparisons=comparisons,
         ranking=ranking,
-        placed=placed,
-        flags=(*round_flags(replace(found, placed=placed)), *(gave_way_flags(behind) if by_default else ())),
-        behind_by_default=behind,
     )
+    behind, by_default = giving_way(found), is_by_default(found.rulings)
+    placed = place(ranking, rejected, behind, by_default=True) if by_default else place(ranking, rejected)
+    found = replace(found, placed=placed, behind_by_default=behind)
+    return replace(found, flags=(*round_flags(found), *(gave_way_flags(behind) if by_default else ())))

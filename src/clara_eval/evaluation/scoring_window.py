@@ -83,17 +83,9 @@ class Window:
         return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * self.size - self.chain_now)
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    calls_per_second: float
-
-    @classmethod
-    def expected(cls, concurrency: int) -> Speed:
-        return cls(concurrency / DEFAULT_CALL_SECONDS)
-
-    def blended(self, seen: float) -> Speed:
-        """What was just seen counts a third."""
-        return Speed(self.calls_per_second * 2 / 3 + seen / 3)
+def expected_speed(concurrency: int) -> float:
+    """Calls a second, before any was made."""
+    return concurrency / DEFAULT_CALL_SECONDS
 
 
 def all_comparisons(submissions: int, judges: int) -> int:
@@ -101,18 +93,16 @@ def all_comparisons(submissions: int, judges: int) -> int:
     return 2 * comb(submissions, 2) * judges
 
 
-def needed_seconds(submissions: int, judges: int, speed: Speed) -> float:
-    calls = submissions * READS_PER_SUBMISSION + all_comparisons(submissions, judges)
-    return SAFETY * calls / speed.calls_per_second
+def needed_seconds(submissions: int, judges: int, speed: float) -> float:
+    return SAFETY * (submissions * READS_PER_SUBMISSION + all_comparisons(submissions, judges)) / speed
 
 
-def most_comparisons(window: Window, submissions: int, judges: int, speed: Speed) -> int | None:
+def most_comparisons(window: Window, submissions: int, judges: int, speed: float) -> int | None:
     """The most games that fit, or None if all do; always enough for a chain through all submissions."""
     if judges == 0 or needed_seconds(submissions, judges, speed) <= window.seconds_left:
         return None
-    affordable = window.seconds_left * speed.calls_per_second / SAFETY - submissions * READS_PER_SUBMISSION
-    least = max(1, submissions - 1) * judges
-    return max(least, int(affordable))
+    affordable = window.seconds_left * speed / SAFETY - submissions * READS_PER_SUBMISSION
+    return max(max(1, submissions - 1) * judges, int(affordable))
 
 
 def how_degraded(games: int | None, submissions: int, judges: int) -> str | None:

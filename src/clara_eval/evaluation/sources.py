@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -22,11 +22,12 @@ from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed,
 from clara_eval.judge.completion import check_signed, signing
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
 from clara_eval.submissions.model import (
+    MAX_BYTES,
+    RETRY_SECONDS,
     Fetch,
     Fetched,
     Rejected,
     Solution,
-    SubmissionLimits,
     check_submission,
     fetch_submission,
     following,
@@ -77,18 +78,10 @@ class SubmissionResult:
     def is_outage(self) -> bool:
         return isinstance(self.verdict, Rejected) and self.verdict.is_outage
 
-
-async def _followed(
-    read: Callable[[Submission, EvalConfig, str], Awaitable[SubmissionResult]],
-    submission: Submission,
-    config: EvalConfig,
-) -> SubmissionResult:
-    """Read a submission; if the config asks for a URL and it is one, also what it leads to."""
-    found = await read(submission, config, "received")
-    if config.submission_format != "url" or isinstance(found.verdict, Rejected):
-        return found
-    linked = await read(linked_submission(found.verdict), replace(config, submission_format=None), "linked")
-    return replace(found, verdict=following(found.verdict, linked.verdict), linked=linked.received)
+    @property
+    def is_loose(self) -> bool:
+        """Whether the chain does not fix what was accepted."""
+        return isinstance(self.verdict, Solution) and not self.verdict.pinned
 
 
 RECEIVED = JsonCodec(Received)
@@ -119,10 +112,7 @@ class LiveSources:
     reveal: Reveal | None = None
     tries_again: bool = True  # whether an entry that could not be read before is fetched once more
 
-    async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
-        return await _followed(self._read, submission, config)
-
-    async def _read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
+    async def read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
         """Fetch once; the first reason of an outage stays, so that the result does not change."""
         name = submission.submitter + ("" if part == "received" else f"/{part}")
         if (saved := await self.journal.saved(_RECEIVED_KEY + name, RECEIVED)) is not None:
@@ -130,8 +120,8 @@ class LiveSources:
         missed = await self.journal.saved(_MISSED_KEY + name, RECEIVED)
         if missed is not None and not self.tries_again:
             return SubmissionResult.of(submission, missed, config)
-        limits = SubmissionLimits() if missed is None else SubmissionLimits(retry_after_seconds=())
-        received = Received.of(await fetch_submission(self.fetch, submission, limits))
+        fetched = await fetch_submission(self.fetch, submission, RETRY_SECONDS if missed is None else ())
+        received = Received.of(fetched)
         found = SubmissionResult.of(submission, received, config)
         if missed is not None and found.is_outage:
             return SubmissionResult.of(submission, missed, config)
@@ -204,7 +194,7 @@ class TraceSources:
 
     @property
     def rulings(self) -> tuple[Ruling, ...]:
-        return RULINGS.read(tuple(self._body("rulings")))
+        return RULINGS.read(tuple(self.body("rulings")))
 
     @property
     def reveal(self) -> Reveal | None:
@@ -217,12 +207,9 @@ class TraceSources:
             raise BadTrace("The recorded reveal is base64 in another form than ours.", entry="execution")
         return reveal
 
-    async def submission(self, submission: Submission, config: EvalConfig) -> SubmissionResult:
-        return await _followed(self._read, submission, config)
-
-    async def _read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
+    async def read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
         key = f"solution/{submission.submitter}"
-        if part not in (body := self._body(key)):
+        if part not in (body := self.body(key)):
             raise BadTrace(f"{key} does not record what its URL leads to.", entry=key)
         received = RECEIVED.read(body[part])
         if is_data_uri(submission.solution_uri) and not _matches_data_uri(received, submission):
@@ -230,8 +217,8 @@ class TraceSources:
         return SubmissionResult.of(submission, received, config)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        machine = _MACHINE.read(self._body("execution")["machine"])
-        recorded = Executed.from_json(_EXECUTED.read({**self._body(f"executed/{account}"), "machine": machine}))
+        machine = _MACHINE.read(self.body("execution")["machine"])
+        recorded = Executed.from_json(_EXECUTED.read({**self.body(f"executed/{account}"), "machine": machine}))
         if recorded.is_measured:
             again, why = await self._again(harness, program, machine)
             if again is not None:
@@ -258,7 +245,7 @@ class TraceSources:
         return found, ""
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
-        for body in self._body("attestation"):
+        for body in self.body("attestation"):
             report = KEY_REPORT.read(body)
             if (report.judge, report.key) == (judge, key):
                 return report
@@ -297,13 +284,22 @@ class TraceSources:
                 raise BadTrace(f"The key {key} of {judge} is not attested: {bad}.", entry="attestation") from bad
         return self.keys[judge, key]
 
-    def _body(self, key: str) -> Any:
+    def body(self, key: str) -> Any:
         if key not in self.entries:
             raise BadTrace(f"The trace has no entry {key}.", entry=key)
         return self.entries[key]
 
 
 Sources = LiveSources | TraceSources
+
+
+async def read_submission(sources: Sources, submission: Submission, config: EvalConfig) -> SubmissionResult:
+    """Read a submission; if the config asks for a URL and it is one, also what it leads to."""
+    found = await sources.read(submission, config, "received")
+    if config.submission_format != "url" or isinstance(found.verdict, Rejected):
+        return found
+    linked = await sources.read(linked_submission(found.verdict), replace(config, submission_format=None), "linked")
+    return replace(found, verdict=following(found.verdict, linked.verdict), linked=linked.received)
 
 
 def recorded_metadata(entries: Bodies, uri: str) -> bytes:
@@ -331,7 +327,7 @@ def _matches_data_uri(received: Received, submission: Submission) -> bool:
         return received.fetched(submission) == held
     if held is None:
         return received.code in {"bad_data_uri", "too_large"}
-    return received.code == "too_large" and len(held.content) > SubmissionLimits().max_bytes
+    return received.code == "too_large" and len(held.content) > MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)

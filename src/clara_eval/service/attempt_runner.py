@@ -43,7 +43,7 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.documents.results import EvalStatus, State
-from clara_eval.evaluation.scoring_window import Speed
+from clara_eval.evaluation.scoring_window import expected_speed
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.metrics import AlertName, Metrics
 from clara_eval.service.options import EngineOptions
@@ -167,10 +167,10 @@ class AttemptRunner:
     options: EngineOptions
     metrics: Metrics
     alerts: Alerts
-    speed: Speed = field(init=False)
+    speed: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.speed = Speed.expected(self.app.settings.max_concurrency)
+        self.speed = expected_speed(self.app.settings.max_concurrency)
 
     async def attempt(self, address: Address, number: int) -> dict[str, object]:
         """Run one attempt to its end; raises only when the process is being stopped."""
@@ -209,7 +209,7 @@ class AttemptRunner:
     def _listen(self, status: EvalStatus) -> None:
         stage = status.stage
         if stage is not None and stage.name == "comparing" and stage.calls and stage.callsPerSecond:
-            self.speed = self.speed.blended(stage.callsPerSecond)
+            self.speed = self.speed * 2 / 3 + stage.callsPerSecond / 3  # what was just seen counts a third
 
     async def _ended(self, evaluation: Evaluation) -> Ending:
         address, ranking = evaluation.challenge.address, evaluation.ran.ranking if evaluation.ran else None

@@ -17,30 +17,18 @@ CONTESTED_SECONDS = 60
 """Thirty blocks of Base: a copy of a pending submission needs a few, and fees and nodes decide which is first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authors:
-    """The first moment of every commitment, versions that were replaced included."""
+class _Authors:
+    """Who committed to what, and when, with the versions that were replaced."""
 
-    first_with: dict[tuple[Address, str], int]
-    """When a submitter first committed to a hash."""
-    first_at_all: dict[Address, int]
-    by_hash: dict[str, tuple[int, Address]]
-
-    @classmethod
-    def of(cls, solutions: Sequence[Solution], versions: Sequence[Version]) -> Authors:
-        current = [
-            Version(s.submission.submitter, s.submission.solution_hash, s.submission.submitted_at) for s in solutions
-        ]
-        first_with: dict[tuple[Address, str], int] = {}
-        first_at_all: dict[Address, int] = {}
-        by_hash: dict[str, tuple[int, Address]] = {}
-        for one in sorted((*versions, *current), key=lambda v: (v.submitted_at, v.submitter)):
-            committed = one.solution_hash.lower()
-            first_with.setdefault((one.submitter, committed), one.submitted_at)
-            by_hash.setdefault(committed, (one.submitted_at, one.submitter))
-        for one in versions:
-            first_at_all[one.submitter] = min(one.submitted_at, first_at_all.get(one.submitter, one.submitted_at))
-        return cls(first_with, first_at_all, by_hash)
+    def __init__(self, solutions: Sequence[Solution], replaced: Sequence[Version]) -> None:
+        held = [one.submission for one in solutions]
+        current = [Version(one.submitter, one.solution_hash, one.submitted_at) for one in held]
+        newest_first = sorted((*replaced, *current), key=lambda v: (v.submitted_at, v.submitter), reverse=True)
+        # Of several the oldest stays.
+        self._first = {one.solution_hash.lower(): one for one in newest_first}
+        self._own = {(one.submitter, one.solution_hash.lower()): one.submitted_at for one in newest_first}
+        oldest_last = sorted(replaced, key=lambda v: v.submitted_at, reverse=True)
+        self._first_replaced = {one.submitter: one.submitted_at for one in oldest_last}
 
     def order(self, solution: Solution, works: Iterable[Solution] = ()) -> tuple[bool, int, str]:
         """Sort key: content that can change never comes before content that cannot, then by `since`."""
@@ -48,17 +36,16 @@ class Authors:
 
     def since(self, solution: Solution, works: Iterable[Solution] = ()) -> int:
         """When its submitter first committed to it, or to any of these works, now or in a replaced version."""
-        account = solution.submission.submitter
-        hashes = [committed for work in (solution, *works) for committed in _fixing(work)]
-        moments = [self.first_with.get((account, committed)) for committed in hashes]
-        return min((one for one in moments if one is not None), default=solution.submission.submitted_at)
+        own = solution.submission
+        keys = [(own.submitter, committed) for work in (solution, *works) for committed in _fixing(work)]
+        return min((self._own[key] for key in keys if key in self._own), default=own.submitted_at)
 
     def may_be_first(self, later: Solution, earlier: Solution, works: Sequence[Solution]) -> bool:
         """Whether the later one may be the author: sent within a minute, at an address that can change, or replaced."""
         began, submission = self.since(earlier, works), later.submission
         if self.since(later, works) <= began + CONTESTED_SECONDS:
             return True
-        first = self.first_at_all.get(submission.submitter)
+        first = self._first_replaced.get(submission.submitter)
         # What a replaced version held is not known here, only when it was sent.
         return submission.version > 1 if first is None else first <= began + CONTESTED_SECONDS
 
@@ -67,9 +54,9 @@ class Authors:
         for solution in ranked:
             account = solution.submission.submitter
             for committed in _fixing(solution):
-                moment, author = self.by_hash.get(committed, (0, account))
-                if author != account and moment < self.since(solution):
-                    yield account, author
+                first = self._first.get(committed)
+                if first and first.submitter != account and first.submitted_at < self.since(solution):
+                    yield account, first.submitter
                     break
 
 
@@ -119,10 +106,8 @@ class Similar:
     earlier: Address
     later: Address
     kind: SimilarKind
-    share: float
-    """Of one of them, what the other has, by this kind of feature."""
-    contested: bool
-    """The order does not say who wrote it."""
+    share: float  # of one of them, what the other has, by this kind of feature
+    contested: bool  # the order does not say who wrote it
 
     @property
     def sentence(self) -> str:
@@ -142,8 +127,7 @@ class Likeness:
     clusters: tuple[Cluster, ...]
     families: dict[Address, Address] = field(default_factory=dict)
     """The earliest of those that are similar, by steps, or sent for one agent; for each of them."""
-    similar: tuple[Similar, ...] = ()
-    """For each later entry the earliest one that it resembles."""
+    similar: tuple[Similar, ...] = ()  # for each later entry the earliest one that it resembles
     taken: tuple[tuple[Address, Address], ...] = ()
     """Ranked entries whose very bytes another account handed in first, and replaced later; with that account."""
 
@@ -153,7 +137,7 @@ def find_likeness(
 ) -> Likeness:
     """Find copies, and similar ones among the rest; nobody knew `key` when the submissions were written."""
     held = tuple(solutions)
-    authors = Authors.of(held, tuple(versions))
+    authors = _Authors(held, tuple(versions))
     ordered = sorted(held, key=authors.order)
     works = [Work(one.code, one.language, one.work_sha256) for one in ordered]
     copies, alike = compare_works(works, template=template, key=key)
@@ -171,7 +155,7 @@ def find_likeness(
     )
 
 
-def _with_author(authors: Authors, works: Sequence[Solution]) -> Cluster:
+def _with_author(authors: _Authors, works: Sequence[Solution]) -> Cluster:
     """One work with its author as the original, and a mark at every copy that may be older still."""
     author, *others = sorted(works, key=lambda work: authors.order(work, works))
     copies = list[Copy]()
@@ -181,7 +165,7 @@ def _with_author(authors: Authors, works: Sequence[Solution]) -> Cluster:
     return Cluster(author, tuple(copies))
 
 
-def _oriented(authors: Authors, works: Sequence[Solution], kind: SimilarKind, share: float) -> Similar:
+def _oriented(authors: _Authors, works: Sequence[Solution], kind: SimilarKind, share: float) -> Similar:
     """Put the author of a pair first."""
     earlier, later = sorted(works, key=lambda work: authors.order(work, works))
     contested = authors.may_be_first(later, earlier, works)

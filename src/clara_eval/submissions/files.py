@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import posixpath
 import re
 import struct
 import tarfile
@@ -11,7 +12,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,19 +21,21 @@ from clara_eval.code import language_name
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.harness.model import ProgramText
-from clara_eval.submissions.programs import one_program
 
 MOST_FILES = 1_000
 MOST_BYTES = 4 * 1024 * 1024
 MOST_RATIO, FREE_BYTES = 100, 65_536
 """Unpacked to packed: source code reaches 20; the first 64 KB of an archive are not held to it."""
 DEEPEST, LONGEST_PATH = 16, 200
-SHOWN_TOKENS = 80_000
-"""Of the files themselves, so that their map fits beside them into what a reader is shown."""
+SHOWN_TOKENS = 80_000  # of the files themselves, so that their map fits beside them into what a reader is shown
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
 IGNORED = frozenset({".git", ".venv", "node_modules", "__pycache__", "__MACOSX", ".DS_Store"})
 """Names that are not packed from a folder; in an archive they count as every other file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_IMPORT = re.compile(r"^[ \t]*import\b[^;\"'(=]{0,500}[\"'](\.{1,2}/[^\"'\n]*)[\"'][^;\n]*;?[ \t]*$", re.MULTILINE)
+_LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILINE)
+_FIRST = ("submission", "solution", "main", "index")
+_LOADER = Path(__file__).with_name("python_tree.py")
 _ENDINGS = ("py", "js", "mjs", "jsx", "ts", "tsx", "sol", "rs", "go")
 
 FileKind = Literal["code", "text", "binary", "omitted"]
@@ -42,20 +45,15 @@ FileKind = Literal["code", "text", "binary", "omitted"]
 class SubmittedFile:
     path: str
     content: bytes
-    kind: FileKind
-    """`code` is in the submission's language; `omitted` is text for which the readers have no space."""
+    kind: FileKind  # `code` is in the submission's language; `omitted` is text for which the readers have no space
 
     @property
     def text(self) -> str:
         return self.content.decode("utf-8", "replace")
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "path": self.path,
-            "bytes": len(self.content),
-            "sha256": sha256_hex(self.content),
-            "kind": self.kind,
-        }
+        size, digest = len(self.content), sha256_hex(self.content)
+        return {"path": self.path, "bytes": size, "sha256": digest, "kind": self.kind}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,14 @@ class FileTree:
     @property
     def document(self) -> str:
         """What readers are shown: a map of all files, then those that fit, each under its path."""
+        rows = [
+            f"{one.path}: {len(one.content)} bytes, {one.kind}"
+            + (f", sha256 {sha256_hex(one.content)}" if one.kind == "binary" else "")
+            for one in self.files
+        ]
         shown = [one for kind in ("code", "text") for one in self.files if one.kind == kind]
-        return self._map() + "".join(f"=== {one.path} ===\n{_ended(one.text)}" for one in shown)
+        texts = (f"=== {one.path} ===\n{_ended(one.text)}" for one in shown)
+        return "\n".join([f"=== {len(self.files)} files ===", *rows, "".join(texts)])
 
     @property
     def code(self) -> str | None:
@@ -88,13 +92,54 @@ class FileTree:
     def _code(self) -> list[SubmittedFile]:
         return [one for one in self.files if one.kind == "code"]
 
-    def _map(self) -> str:
-        rows = [
-            f"{one.path}: {len(one.content)} bytes, {one.kind}"
-            + (f", sha256 {sha256_hex(one.content)}" if one.kind == "binary" else "")
-            for one in self.files
-        ]
-        return "\n".join([f"=== {len(self.files)} files ===", *rows, ""])
+
+def one_program(files: Mapping[str, str], language: str) -> ProgramText:
+    """Files in Python and JavaScript are modules of each other; others are joined, each after those that it imports."""
+    if language == "python":
+        loader = _LOADER.read_text(encoding="utf-8")
+        return f"{loader}\nload({dict(files)!r}, {_first(files, 'py')!r}, globals())\n"
+    if language == "javascript":
+        first = _first(files, "js", "mjs")
+        return {first: files[first], **files}
+    joined = "".join(_without_imports(files, path) for path in _in_order(files))
+    licenses = _LICENSE.findall(joined)
+    return f"{licenses[0]}\n{_LICENSE.sub('', joined)}" if licenses else joined
+
+
+def _first(files: Mapping[str, str], *endings: str) -> str:
+    """The file that is run: one with a usual name, else the first at the top, else the first."""
+    tops = [path for path in files if "/" not in path]
+    usual = [path for name in _FIRST for ending in endings if (path := f"{name}.{ending}") in tops]
+    return next(iter(usual or tops or files))
+
+
+def _in_order(files: Mapping[str, str]) -> Iterator[str]:
+    """Every path after those that its file imports; of a circle in the order of the paths."""
+    seen, given, waiting = set[str](), set[str](), [*files][::-1]
+    while waiting:
+        path = waiting[-1]
+        if path not in seen:
+            seen.add(path)
+            names = _IMPORT.findall(files[path])
+            waiting += [
+                found for name in reversed(names) if (found := _target(files, path, name)) and found not in seen
+            ]
+            continue
+        waiting.pop()
+        if path not in given:
+            given.add(path)
+            yield path
+
+
+def _target(files: Mapping[str, str], path: str, name: str) -> str:
+    """The file of the tree that an import names; empty if there is none."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    return place if place in files else ""
+
+
+def _without_imports(files: Mapping[str, str], path: str) -> str:
+    """The text without imports from the tree; any other stays, and is refused where it is run."""
+    return _IMPORT.sub(lambda found: "" if _target(files, path, found[1]) else found[0], files[path])
 
 
 def is_archive(content: bytes) -> bool:
@@ -128,7 +173,9 @@ def read_archive(content: bytes, language: str | None = None) -> FileTree:
     most = min(MOST_BYTES, MOST_RATIO * len(content) + FREE_BYTES)
     size, seen = 0, set[str]()
     try:
-        for number, (name, body) in enumerate(_members(content, most)):
+        raw = _inflated(content, most + 1024 * (MOST_FILES + 20), 31) if content.startswith(b"\x1f\x8b") else content
+        members = _zip(raw, most) if content.startswith(b"PK") else _tar(raw)
+        for number, (name, body) in enumerate(members):
             path = checked_path(name)
             size += len(body)
             if number >= MOST_FILES:
@@ -231,12 +278,6 @@ def checked_path(name: bytes) -> str:
     return path
 
 
-def _members(content: bytes, most: int) -> Iterable[tuple[bytes, bytes]]:
-    if content.startswith(b"PK"):
-        return _zip(content, most)
-    return _tar(_inflated(content, most + 1024 * (MOST_FILES + 20), 31) if content.startswith(b"\x1f\x8b") else content)
-
-
 def _inflated(raw: bytes, most: int, window: int) -> bytes:
     unpacker = zlib.decompressobj(window)
     found = unpacker.decompress(raw, most + 1)
@@ -273,13 +314,10 @@ def _tar_size(head: bytes) -> int:
     """How many bytes follow a header, whose form and check sum are right."""
     if head[257:262] != b"ustar" or len(head) < 512:
         raise ValueError("it holds no tar archive")
-    if sum(head) - sum(head[148:156]) + 8 * 32 != _octal(head[148:156]):
+    check, size = (int(field.strip(b" \0") or b"0", 8) for field in (head[148:156], head[124:136]))
+    if sum(head) - sum(head[148:156]) + 8 * 32 != check:
         raise ValueError("a check sum is wrong")
-    return _octal(head[124:136])
-
-
-def _octal(field: bytes) -> int:
-    return int(field.strip(b" \0") or b"0", 8)
+    return size
 
 
 def _pax_path(body: bytes) -> bytes:

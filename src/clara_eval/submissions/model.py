@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 from urllib.parse import unquote_to_bytes
@@ -19,7 +20,7 @@ from clara_eval.core.submission import Submission
 from clara_eval.harness.model import ProgramText
 from clara_eval.submissions.files import FileTree, is_archive, most_tokens, read_archive, text_of
 
-REJECTIONS = {
+REJECTIONS = {  # every code a rejection can have, with its meaning
     "unreadable": "the server refuses it, its certificate is wrong, or the answer is malformed",
     "not_found": "nothing is at this address",
     "unreachable": "the address did not answer, however often it was tried",
@@ -41,7 +42,6 @@ REJECTIONS = {
     "unevaluable": "no model could tell anything about it, and nothing about it is measured",
     "copy": "an earlier submission has the same content",
 }
-"""Every code a rejection can have, with its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ class Fetched:
     media_type: str
     immutable: bool
     """The URI itself fixes these bytes: a `data:` URI, or an `ipfs:` one whose CID was recomputed from them."""
-    note: str = ""
-    """What a reader of the trace should know, for example why a CID was not verified."""
+    note: str = ""  # what a reader of the trace should know, for example why a CID was not verified
 
 
 class Fetch(Protocol):
@@ -76,12 +75,10 @@ class Solution:
     content_sha256: str
     hash_kind: Literal["content", "uri"]
     """What the on-chain hash covers: the content, or (as existing clients do) the URI string."""
-    pinned: bool
-    """The chain fixes these bytes: by a hash over them, or by a hash over a URI that itself fixes them."""
+    pinned: bool  # the chain fixes these bytes: by a hash over them, or by a hash over a URI that itself fixes them
     language: str | None
     note: str = ""
-    tree: FileTree | None = None
-    """The files, if it is an archive; `text` is then what readers are shown of them."""
+    tree: FileTree | None = None  # the files, if it is an archive; `text` is then what readers are shown of them
 
     @property
     def code(self) -> str:
@@ -100,8 +97,7 @@ class Solution:
 @dataclass(frozen=True, slots=True)
 class Rejected:
     submission: Submission
-    code: str
-    """One of `REJECTIONS`."""
+    code: str  # one of `REJECTIONS`
     reason: str
     is_outage: bool = False
     """It could not be read, and that may be us or the network: a person looks before money moves."""
@@ -112,32 +108,27 @@ _LINK = re.compile(rb"[ \t\r\n]*((?:https?|ipfs)://[!-~]{1,2000})[ \t\r\n]*", re
 _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
-@dataclass(frozen=True, slots=True)
-class SubmissionLimits:
-    max_bytes: int = 262_144
-    max_tokens: int = 100_000
-    """By `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code."""
-    min_letters: int = 8
-    min_words: int = 4
-    """Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
-    retry_after_seconds: tuple[float, ...] = (1.0, 4.0)
-    """Waits between the attempts; their number plus one is the number of attempts. A round comes back for the rest."""
+MAX_BYTES = 262_144
+MAX_TOKENS = 100_000  # by `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code
+MIN_LETTERS, MIN_WORDS = 8, 4
+"""Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
+RETRY_SECONDS = (1.0, 4.0)
+"""Waits between the attempts to fetch a submission. A round comes back for what it did not get."""
 
 
 async def fetch_submission(
-    fetch: Fetch, submission: Submission, limits: SubmissionLimits | None = None
+    fetch: Fetch, submission: Submission, waits: Sequence[float] = RETRY_SECONDS
 ) -> Fetched | Rejected:
-    """Fetch the bytes of a submission; an outage is retried, then it is a rejection that says so."""
-    waits = (*(limits or SubmissionLimits()).retry_after_seconds, None)
-    for wait in waits:
+    """Fetch the bytes of a submission; an outage is retried after each wait, then it is a rejection that says so."""
+    for wait in (*waits, None):
         try:
             return await fetch.fetch(submission.solution_uri)
         except BadSubmission as bad:
             return Rejected(submission, bad.code, str(bad))
         except Temporary as outage:
             if wait is None:
-                code = getattr(outage, "code", "unreachable")
-                return Rejected(submission, code, f"{len(waits)} attempts failed; the last: {outage}", is_outage=True)
+                told = f"{len(waits) + 1} attempts failed; the last: {outage}"
+                return Rejected(submission, getattr(outage, "code", "unreachable"), told, is_outage=True)
             # A stranger's server may ask for patience, but not for much of it.
             await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
     raise AssertionError("the last attempt returns")
@@ -146,7 +137,6 @@ async def fetch_submission(
 def check_submission(
     submission: Submission,
     fetched: Fetched | Rejected,
-    limits: SubmissionLimits | None = None,
     *,
     language: str | None = None,
     form: SubmissionFormat | None = None,
@@ -155,10 +145,7 @@ def check_submission(
     if isinstance(fetched, Rejected):
         return fetched
     try:
-        found = limits or SubmissionLimits()
-        # Who asks for text or JSON may want a number or a word.
-        found = replace(found, min_letters=1, min_words=1) if form in {"text", "json"} else found
-        return _check(submission, fetched, found, language or {"text": "text", "json": "json"}.get(form or ""), form)
+        return _check(submission, fetched, language or {"text": "text", "json": "json"}.get(form or ""), form)
     except BadSubmission as bad:
         # An ipfs: address is a hash of the content: other bytes are not the submitter's doing.
         if fetched.immutable or not submission.solution_uri.lower().startswith("ipfs:"):
@@ -167,16 +154,10 @@ def check_submission(
         return Rejected(submission, bad.code, told, is_outage=True)
 
 
-def _check(
-    submission: Submission,
-    fetched: Fetched,
-    limits: SubmissionLimits,
-    language: str | None,
-    form: SubmissionFormat | None,
-) -> Solution:
+def _check(submission: Submission, fetched: Fetched, language: str | None, form: SubmissionFormat | None) -> Solution:
     content = fetched.content
-    if len(content) > limits.max_bytes:
-        raise BadSubmission(f"It has {len(content):,} bytes; at most {limits.max_bytes:,} are read.", code="too_large")
+    if len(content) > MAX_BYTES:
+        raise BadSubmission(f"It has {len(content):,} bytes; at most {MAX_BYTES:,} are read.", code="too_large")
     keccak = keccak_hex(content)
     hash_kind = _match_hash(submission, keccak)
     if form == "url" and not _LINK.fullmatch(content):
@@ -185,13 +166,14 @@ def _check(
     text = tree.document if tree else text_of(content)
     if form != "url":
         written = "".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text
-        _check_substance(written, limits)
+        # Who asks for text or JSON may want a number or a word.
+        least = (1, 1) if form in {"text", "json"} else (MIN_LETTERS, MIN_WORDS)
+        _check_substance(written, *least)
     if form == "json":
         json_shape(text)
-    if (tokens := most_tokens(text)) > limits.max_tokens:
-        raise BadSubmission(
-            f"It would cost about {tokens:,} tokens to read; at most {limits.max_tokens:,} are read.", code="too_large"
-        )
+    if (tokens := most_tokens(text)) > MAX_TOKENS:
+        told = f"It would cost about {tokens:,} tokens to read; at most {MAX_TOKENS:,} are read."
+        raise BadSubmission(told, code="too_large")
     chosen = choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type)
     return Solution(
         submission=submission,
@@ -238,10 +220,10 @@ def _match_hash(submission: Submission, content_keccak: str) -> Literal["content
     )
 
 
-def _check_substance(text: str, limits: SubmissionLimits) -> None:
+def _check_substance(text: str, min_letters: int, min_words: int) -> None:
     letters = len(text.encode().translate(None, _NO_LETTERS)) if text.isascii() else sum(map(str.isalnum, text))
     words = len(_TOKEN.findall(text))
-    if letters < limits.min_letters or words < limits.min_words:
+    if letters < min_letters or words < min_words:
         raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
 
 

@@ -17,14 +17,14 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.web import check_url, is_public
-from clara_eval.submissions.model import Outage, Rejected, Solution, SubmissionLimits
+from clara_eval.submissions.model import Outage, Rejected, Solution
 
 SSRF = [
     payload["text"]
     for line in (files("clara_eval") / "redteam" / "data" / "own.jsonl").read_text(encoding="utf-8").splitlines()
     if (payload := json.loads(line))["class"] == "url_ssrf"
 ]
-NO_RETRY = SubmissionLimits(retry_after_seconds=(), max_bytes=20_000)
+NO_RETRY: tuple[float, ...] = ()
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ async def test_an_outage_is_retried_and_never_a_verdict_by_itself(hostile: Hosti
 
     hostile.routes["flaky"] = flaky
     fetch = UriFetch(web=hostile.web())
-    patient = SubmissionLimits(retry_after_seconds=(0.0, 0.0))
+    patient = (0.0, 0.0)
     assert isinstance(await collect_solution(fetch, submission(hostile.url("flaky")), patient), Solution)
     verdict = await collect_solution(fetch, submission(hostile.url("status/500")), NO_RETRY)
     assert isinstance(verdict, Rejected)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.ipfs import file_cid
 
-from clara_eval.submissions.fetch.cid import LEAF_BYTES, FileCid, parse_cid
-from clara_eval.submissions.fetch.ipfs import read_work
+from clara_eval.submissions.fetch.ipfs import LEAF_BYTES, FileCid, parse_cid, read_work
 
 REFERENCE = {
     0: "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",

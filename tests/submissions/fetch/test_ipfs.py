@@ -22,8 +22,15 @@ from clara_eval.core.errors import BadSubmission, ConfigError
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.submission import Submission
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
-from clara_eval.submissions.fetch.cid import Cid, parse_cid, read_cid
-from clara_eval.submissions.fetch.ipfs import NOT_VERIFIED, parse_ipfs_uri, read_car, read_work
+from clara_eval.submissions.fetch.ipfs import (
+    NOT_VERIFIED,
+    Cid,
+    parse_cid,
+    parse_ipfs_uri,
+    read_car,
+    read_cid,
+    read_work,
+)
 from clara_eval.submissions.files import pack_files
 from clara_eval.submissions.model import Fetched, Outage, Solution, check_submission
 

@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from clara_eval.code import wanted_names
@@ -19,7 +19,7 @@ from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, ConfigError, OutOfBudget
 from clara_eval.core.flags import Flag
-from clara_eval.evaluation.features.measured import is_quick, known_language, measure, neutral_view
+from clara_eval.evaluation.features.measured import known_language, measure, neutral_view
 from clara_eval.harness import Executed, Harness, RunOutcome
 from clara_eval.judge.comparison import JudgeVector, Value, checked, make_vector
 from clara_eval.judge.extraction import (
@@ -39,35 +39,25 @@ from clara_eval.submissions.model import Solution
 
 SecondView = Literal["read", "same", "missing", "none"]
 """Of the code in neutral words: it was read; it is the whole text; it could not be made; prose has none."""
-MANY_CLAIMS = 3
-"""From this many claims on, all of them at or near their best is unlikely to be honest."""
+MANY_CLAIMS = 3  # from this many claims on, all of them at or near their best is unlikely to be honest
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
     vector: JudgeVector
-    text: dict[str, str]
-    """`text` features, as a model wrote them: for people only."""
+    text: dict[str, str]  # `text` features, as a model wrote them: for people only
     measured: dict[str, Value]
     claimed: dict[str, Value]
     flags: tuple[Flag, ...] = ()
-    requests: tuple[str, ...] = ()
-    """Hashes of the requests whose answers these facts come from."""
+    requests: tuple[str, ...] = ()  # hashes of the requests whose answers these facts come from
     second_view: SecondView = "none"
     unsupported: tuple[str, ...] = ()
     """Claimed features with a value for which no line was shown, or none that the second view bears out."""
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "features": self.vector.as_dict(),
-            "text": dict(sorted(self.text.items())),
-            "measured": dict(sorted(self.measured.items())),
-            "claimed": dict(sorted(self.claimed.items())),
-            "flags": to_camel_json(self.flags),
-            "requests": list(self.requests),
-            "secondView": self.second_view,
-            "unsupported": list(self.unsupported),
-        }
+        told = to_camel_json(self)
+        del told["vector"]
+        return {"features": self.vector.as_dict(), **told}
 
 
 def choose_values(
@@ -104,13 +94,10 @@ def _is_gap(feature: Feature, by_tool: Value, by_model: Value) -> bool:
 
 
 TOLERANCE = 0.1
-_HUGE = 1e300
-"""Far outside every range; a mean of larger claims would not be a number any more."""
+_HUGE = 1e300  # far outside every range; a mean of larger claims would not be a number any more
 DISAGREE = "views_disagree"
-LEVELS = 10
-"""An integer with at most this many values may differ by one: neighbouring levels are a matter of reading."""
-SHORT = 3
-"""An ordered enum with more words than this may differ by one, for the same reason."""
+LEVELS = 10  # an integer with at most this many values may differ by one: neighbouring levels are a matter of reading
+SHORT = 3  # an ordered enum with more words than this may differ by one, for the same reason
 
 
 def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
@@ -119,10 +106,7 @@ def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
         for feature in schema.judged
         if feature.source == "llm"
     }
-    texts: dict[str, str] = {}
-    for part in parts:
-        for name, text in part.texts.items():
-            texts.setdefault(name, text)
+    texts = {name: text for part in reversed(parts) for name, text in part.texts.items()}  # the first counts
     return Claims(values, texts, frozenset().union(*(part.shown for part in parts)))
 
 
@@ -228,26 +212,14 @@ class ReadingContext:
     challenge: str
     block_hash: str
     language: str | None
-    gives_up: bool = False
-    """No time is left to wait for a model: what it did not tell is unknown."""
-    statement: str = ""
-    """The poster's problem statement: what the work is meant to do."""
-    harness: Harness | None = None
-    """The poster's program that runs the work: names in it keep their names."""
+    gives_up: bool = False  # no time is left to wait for a model: what it did not tell is unknown
+    statement: str = ""  # the poster's problem statement: what the work is meant to do
+    harness: Harness | None = None  # the poster's program that runs the work: names in it keep their names
 
     @property
     def wanted(self) -> frozenset[str]:
         source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
         return wanted_names(self.statement, source, language)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    claims: Claims
-    flags: tuple[Flag, ...]
-    requests: tuple[str, ...]
-    second_view: SecondView = "none"
-    unsupported: tuple[str, ...] = ()
 
 
 async def extract_features(
@@ -259,12 +231,10 @@ async def extract_features(
 ) -> SubmissionFacts:
     """Return the facts about one submission. Raises Temporary if the model cannot be reached."""
     text, language = solution.code, reading.language or solution.language
-    # Hostile text may take a second: a thread measures what is not short and parsed already.
-    quick = is_quick(text, language)
-    measured = measure(text, language) if quick else await asyncio.to_thread(measure, text, language)
+    measured = await asyncio.to_thread(measure, text, language)  # hostile text may take a second
     kept: dict[str, Value] = {one.name: measured[one.name] for one in schema.features if one.name in measured}
     kept |= executed_values(schema, executed)
-    read = _Read(Claims({}, {}), (), ())
+    read = SubmissionFacts(JudgeVector(()), {}, {}, {})
     if asked := asked_features(schema):
         if llm is None:
             names = ", ".join(feature.name for feature in asked)
@@ -273,21 +243,13 @@ async def extract_features(
                 remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
             )
         read = await _read(llm, schema, solution, reading)
-    vector, flags = choose_values(schema, kept, read.claims.values)
+    vector, flags = choose_values(schema, kept, read.claimed)
     directed, too_good = [one for one in asked if one.better and one.type != "text"], []
-    if len(directed) >= MANY_CLAIMS and all(_is_best(one, read.claims.values.get(one.name)) for one in directed):
+    if len(directed) >= MANY_CLAIMS and all(_is_best(one, read.claimed.get(one.name)) for one in directed):
         sentence = f"All {len(directed)} claimed features have their best value."
         too_good.append(Flag("all_best", "review", sentence, evidence={"features": len(directed)}))
-    return SubmissionFacts(
-        vector=vector,
-        text=read.claims.texts,
-        measured=kept,
-        claimed=read.claims.values,
-        flags=(*executed_flags(executed), *read.flags, *flags, *too_good),
-        requests=read.requests,
-        second_view=read.second_view,
-        unsupported=read.unsupported,
-    )
+    told = (*executed_flags(executed), *read.flags, *flags, *too_good)
+    return replace(read, vector=vector, measured=kept, flags=told)
 
 
 def questions_for(
@@ -328,7 +290,10 @@ def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: R
     ]
 
 
-async def _read(llm: StructuredLlm, schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> _Read:
+async def _read(
+    llm: StructuredLlm, schema: FeatureSchema, solution: Solution, reading: ReadingContext
+) -> SubmissionFacts:
+    """Return what a model claims; the vector and what is measured are left out."""
     view = prompt_view(solution.text)
     flags = speaks_to_judge(view.text)
     if view.removed:
@@ -345,25 +310,28 @@ async def _read(llm: StructuredLlm, schema: FeatureSchema, solution: Solution, r
             requests += asked
             if claims is None or flag is not None:
                 unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
-                return _Read(Claims(dict(unknown), {}), (*flags, *([flag] if flag else [])), tuple(requests))
+                return _claimed(Claims(dict(unknown), {}), [*flags, *([flag] if flag else [])], requests)
             parts.append(claims)
         views[name] = merge_parts(schema, parts)
     full, bare = views["full"], views.get("neutral")
     if bare is None:
-        return _Read(full, tuple(flags), tuple(requests), second, _without_support(full.values, full.shown))
+        return _claimed(full, flags, requests, second, full.shown)
     values, disagreements = merge_views(schema, full.values, bare.values)
     borne_out = frozenset(name for name in bare.shown if bare.values.get(name) is not None)
-    return _Read(
-        Claims(values, full.texts),
-        (*flags, *disagreements),
-        tuple(requests),
-        second,
-        _without_support(values, borne_out),
-    )
+    return _claimed(Claims(values, full.texts), [*flags, *disagreements], requests, second, borne_out)
 
 
-def _without_support(values: Mapping[str, Value], shown: frozenset[str]) -> tuple[str, ...]:
-    return tuple(sorted(name for name, value in values.items() if value is not None and name not in shown))
+def _claimed(
+    claims: Claims,
+    flags: Sequence[Flag],
+    requests: Sequence[str],
+    second: SecondView = "none",
+    shown: frozenset[str] = frozenset(),
+) -> SubmissionFacts:
+    """Return claims as facts; `shown` are those that a line of the submission bears out."""
+    bare = sorted(name for name, value in claims.values.items() if value is not None and name not in shown)
+    given = (tuple(flags), tuple(requests), second, tuple(bare))
+    return SubmissionFacts(JudgeVector(()), claims.texts, {}, claims.values, *given)
 
 
 async def _ask(

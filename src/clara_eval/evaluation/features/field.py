@@ -7,10 +7,10 @@ Invariant: the order of entries does not matter, measured values never change, a
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
@@ -19,8 +19,7 @@ from clara_eval.evaluation.features.extract import DISAGREE, MANY_CLAIMS, Submis
 from clara_eval.judge.comparison import Value, make_vector
 from clara_eval.judge.rules import WIDEST_LINEAR, goodness
 
-FEWEST_ENTRIES = 5
-"""Fewer entries than this have no usual value, so none of them is an outlier."""
+FEWEST_ENTRIES = 5  # fewer entries than this have no usual value, so none of them is an outlier
 OUTLIER_SPREADS = 4.5
 """Distance from the median that makes a value an outlier; above the textbook's 3.5, because counts are skewed."""
 SMALL_FIELD_ALLOWANCE = 1.3
@@ -31,10 +30,8 @@ NEARLY_BEST_SPREADS = 0.8
 """Distance above the median for claims that are all nearly the best: on few levels the best is never far away."""
 LEAST_CLAIM_SPREAD = 0.15
 """Least spread of claims, on a scale from worst to best: honest claims differ at least this much."""
-GROUP_DISTANCE = 0.1
-"""An entry with others this close on that scale belongs to a group and does not stand out."""
-COMMON_SHARE = 0.25
-"""Values that this share of the field claims are not rare."""
+GROUP_DISTANCE = 0.1  # an entry with others this close on that scale belongs to a group and does not stand out
+COMMON_SHARE = 0.25  # values that this share of the field claims are not rare
 REVIEWED_ONE_IN = 3
 """At most one entry in three is reviewed for its claims, however many are paid: a person's time is bounded."""
 UNTOLD = "claims_untold"
@@ -55,14 +52,14 @@ def compare_field(
     for account in without:
         known = (name for name, value in features[account].claimed.items() if value is not None)
         read[account] = replace(features[account], unsupported=tuple(sorted(known)))
-    support = {feature.name: _Support.of(feature, read) for feature in schema.judged}
+    support = {feature.name: _Support(feature, list(read.values())) for feature in schema.judged}
     disagreeing: Counter[object] = Counter(
         name
         for facts in read.values()
         for name in {flag.evidence["feature"] for flag in facts.flags if flag.code == DISAGREE}
     )
     capped = {account: _capped(schema, read[account], support, account in without) for account in sorted(read)}
-    field, others = _Field.of(schema, capped, paid), len(features) - 1
+    field, others = _Field(schema, capped, paid), len(features) - 1
 
     def info(flag: Flag) -> Flag:
         """A disagreement of views that most others have too is only information."""
@@ -83,95 +80,58 @@ def compare_field(
     }
 
 
-@dataclass(frozen=True, slots=True)
 class _Support:
-    claimed: int
-    unsupported: int
-    values: tuple[Value, ...]
-    """Of all who claim it, from worst to best."""
+    """The entries that claim a feature."""
 
-    @classmethod
-    def of(cls, feature: Feature, features: Mapping[Address, SubmissionFacts]) -> _Support:
-        claiming = [facts for facts in features.values() if facts.claimed.get(feature.name) is not None]
-        values = [facts.vector.as_dict()[feature.name] for facts in claiming]
-        known = sorted((v for v in values if v is not None), key=lambda value: goodness(feature, value))
-        return cls(len(claiming), sum(feature.name in facts.unsupported for facts in claiming), tuple(known))
+    def __init__(self, feature: Feature, field: Sequence[SubmissionFacts]) -> None:
+        claiming = [facts for facts in field if facts.claimed.get(feature.name) is not None]
+        self.claimed, self.unsupported = len(claiming), sum(feature.name in facts.unsupported for facts in claiming)
+        known = [v for facts in claiming if (v := facts.vector.as_dict()[feature.name]) is not None]
+        self._worst_first = sorted(known, key=lambda value: goodness(feature, value))
 
     def others(self, mine: Value) -> list[Value]:
-        """Return the values without one that is mine; mine if there are no others."""
-        place = self.values.index(mine) if mine in self.values else len(self.values)
-        return [*self.values[:place], *self.values[place + 1 :]] or [mine]
-
-    def usual(self, mine: Value) -> Value:
-        """Return the median of the others, the worse of two."""
-        others = self.others(mine)
-        return others[(len(others) - 1) // 2]
+        """Return the values without one that is mine, worst first; mine if there are no others."""
+        others: list[Value] = list(self._worst_first)
+        if mine in others:
+            others.remove(mine)
+        return others or [mine]
 
 
-class _Values:
-    """Sorted numbers of all entries, for medians that leave one out."""
-
-    def __init__(self, values: Iterable[float | None]) -> None:
-        self._ordered = sorted(value for value in values if value is not None)
-        self._deviations: dict[float, list[float]] = {}
-
-    def __len__(self) -> int:
-        return len(self._ordered)
-
-    def others(self, mine: float, least: float) -> tuple[float, float]:
-        """Return the median of all but one, and the median deviation as a standard deviation."""
-        middle = _median_without(self._ordered, mine)
-        if middle not in self._deviations:  # leaving one out moves the middle to one of a few places
-            self._deviations[middle] = sorted(abs(value - middle) for value in self._ordered)
-        return middle, max(_TO_SIGMA * _median_without(self._deviations[middle], abs(mine - middle)), least)
-
-    def at_least(self, bound: float) -> int:
-        return len(self._ordered) - bisect_left(self._ordered, bound)
+def usual_of_others(numbers: Sequence[float], mine: float, least: float) -> tuple[float, float]:
+    """Return the median of all but one, and the median deviation as a standard deviation."""
+    others = list(numbers)
+    others.remove(mine)
+    middle = median(others)
+    return middle, max(_TO_SIGMA * median([abs(number - middle) for number in others]), least)
 
 
-def _median_without(ordered: Sequence[float], one: float) -> float:
-    """Return the median of sorted numbers without one of them."""
-    place, count = bisect_left(ordered, one), len(ordered) - 1
-    above, below = (ordered[k if k < place else k + 1] for k in (count // 2, max(0, count // 2 - 1)))
-    return above if count % 2 else (below + above) / 2
-
-
-@dataclass(frozen=True, slots=True)
 class _Field:
-    features: Mapping[Address, SubmissionFacts]
-    numbers: Mapping[Feature, _Values]
-    claims: Mapping[Address, float | None]
-    merits: _Values
-    nearly_best: frozenset[Address]
-    alike: Mapping[tuple[Value, ...], int]
-    """How many claim exactly these values."""
-    most_reviewed: int
-    """So many entries with the best claims are reviewed, if their claims are nearly the best possible."""
-    might_be_paid: int
-    """So many entries with the best claims might be paid."""
-
-    @classmethod
-    def of(cls, schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None) -> _Field:
-        size = len(features)
-        claims: dict[Address, float | None] = dict.fromkeys(features)
+    def __init__(self, schema: FeatureSchema, features: Mapping[Address, SubmissionFacts], paid: int | None) -> None:
+        size, self.features = len(features), features
+        self.numbers = {
+            feature: [n for facts in features.values() if (n := _scaled(feature, _exact(feature, facts))) is not None]
+            for feature in schema.judged
+            if feature.type in ("integer", "number")
+        }
+        self.claims: dict[Address, float] = {}
+        self.nearly_best: set[Address] = set()
+        self.alike: Counter[tuple[Value, ...]] = Counter()  # how many claim exactly these values
         for account, facts in features.items():
-            values = facts.vector.as_dict()
-            if counted := [goodness(one, values[one.name]) for one in _claimed(schema, facts)]:
-                claims[account] = math.fsum(counted) / len(counted)
-        return cls(
-            features,
-            {
-                feature: _Values(_scaled(feature, _exact(feature, facts)) for facts in features.values())
-                for feature in schema.judged
-                if feature.type in ("integer", "number")
-            },
-            claims,
-            _Values(claims.values()),
-            frozenset(account for account, facts in features.items() if _is_nearly_best(schema, facts)),
-            Counter(_claimed_values(schema, facts) for facts in features.values()),
-            max(1, min(size // 4 if paid is None else paid, size // REVIEWED_ONE_IN)),
-            max(1, min(paid or 0, size // 2), size // REVIEWED_ONE_IN),
-        )
+            claimed = _claimed(schema, facts)
+            self.alike[tuple(claimed.values())] += 1
+            if not claimed:
+                continue
+            worth = {feature: goodness(feature, value) for feature, value in claimed.items()}
+            self.claims[account] = math.fsum(worth.values()) / len(worth)
+            if all(own >= goodness(feature, _step_below(feature)) - _ALIKE for feature, own in worth.items()):
+                self.nearly_best.add(account)
+        # So many entries with the best claims are reviewed, if their claims are nearly the best possible.
+        self.most_reviewed = max(1, min(size // 4 if paid is None else paid, size // REVIEWED_ONE_IN))
+        self.might_be_paid = max(1, min(paid or 0, size // 2), size // REVIEWED_ONE_IN)
+
+    def as_good(self, merit: float) -> int:
+        """How many claims are worth at least this much."""
+        return sum(one >= merit for one in self.claims.values())
 
 
 def _capped(
@@ -189,7 +149,8 @@ def _capped(
         others, bare = support[feature.name].claimed - mine, support[feature.name].unsupported - mine
         before = values[feature.name]
         if others and bare * 2 >= others:
-            usual = support[feature.name].usual(before)
+            values_of_others = support[feature.name].others(before)
+            usual = values_of_others[(len(values_of_others) - 1) // 2]  # the worse of two in the middle
             values[feature.name] = before if feature.better is None else worst(feature, [before, usual])
             continue
         known = feature.better is not None and before is not None
@@ -234,7 +195,7 @@ def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
         least = 0.5
         if _is_narrow(feature):
             least = max((feature.high - feature.low) / 8, 1.0 if feature.type == "integer" else 0.0)
-        middle, spread = numbers.others(mine, least)
+        middle, spread = usual_of_others(numbers, mine, least)
         score = (mine - middle) / spread
         if abs(score) < OUTLIER_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size):
             continue
@@ -267,18 +228,18 @@ def _is_narrow(feature: Feature) -> bool:
 
 def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) -> Iterator[Flag]:
     """Flag claims far above the field, or good enough to be paid for alone."""
-    mine, facts = field.claims[account], field.features[account]
+    mine, facts, size, score = field.claims.get(account), field.features[account], len(field.claims), 0.0
     if mine is None:
         return
-    size, as_good = len(field.merits), field.merits.at_least(mine - _ALIKE)
-    count, score = len(_claimed(schema, facts)), 0.0
+    claimed, as_good = _claimed(schema, facts), field.as_good(mine - _ALIKE)
     if size > 1:
-        middle, spread = field.merits.others(mine, LEAST_CLAIM_SPREAD)
+        middle, spread = usual_of_others(list(field.claims.values()), mine, LEAST_CLAIM_SPREAD)
         score = (mine - middle) / spread
-    alone = field.merits.at_least(mine - GROUP_DISTANCE) <= max(1, size // 8)
+    alone = field.as_good(mine - GROUP_DISTANCE) <= max(1, size // 8)
     far = size >= FEWEST_ENTRIES and alone and score >= CLAIM_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size)
+    count = len(claimed)
     nearly, decides = account in field.nearly_best, count * 2 >= sum(f.better is not None for f in schema.judged)
-    rare = field.alike[_claimed_values(schema, facts)] < max(MANY_CLAIMS, COMMON_SHARE * len(field.features))
+    rare = field.alike[tuple(claimed.values())] < max(MANY_CLAIMS, COMMON_SHARE * len(field.features))
     best = nearly and as_good <= field.most_reviewed and score > NEARLY_BEST_SPREADS and rare
     shown = any(flag.code == "all_best" for flag in facts.flags)
     stands_out = far or (best and decides and count < MANY_CLAIMS and size >= FEWEST_ENTRIES)
@@ -298,11 +259,6 @@ def _claims_stand_out(schema: FeatureSchema, account: Address, field: _Field) ->
         yield Flag("claims_stand_out", "review", told, evidence={"spreads": round(score, 1), "asGood": as_good})
 
 
-def _is_nearly_best(schema: FeatureSchema, facts: SubmissionFacts) -> bool:
-    values, claimed = facts.vector.as_dict(), _claimed(schema, facts)
-    return bool(claimed) and all(goodness(f, values[f.name]) >= goodness(f, _step_below(f)) - _ALIKE for f in claimed)
-
-
 def _step_below(feature: Feature) -> Value:
     """Return the value one level, one word, or a tenth of the range below the best."""
     if feature.type == "boolean":
@@ -314,19 +270,9 @@ def _step_below(feature: Feature) -> Value:
     return feature.high - step if feature.better == "higher" else feature.low + step
 
 
-def _claimed(schema: FeatureSchema, facts: SubmissionFacts) -> list[Feature]:
-    """Return the features that only a model tells and that have a direction."""
+def _claimed(schema: FeatureSchema, facts: SubmissionFacts) -> dict[Feature, Value]:
+    """Return the values of the features that only a model tells and that have a direction."""
     values = facts.vector.as_dict()
-    return [
-        feature
-        for feature in schema.judged
-        if feature.better is not None
-        and feature.source == "llm"
-        and facts.measured.get(feature.name) is None
-        and values[feature.name] is not None
-    ]
-
-
-def _claimed_values(schema: FeatureSchema, facts: SubmissionFacts) -> tuple[Value, ...]:
-    values = facts.vector.as_dict()
-    return tuple(values[feature.name] for feature in _claimed(schema, facts))
+    told = [one for one in schema.judged if one.better is not None and one.source == "llm"]
+    known = [one for one in told if facts.measured.get(one.name) is None and values[one.name] is not None]
+    return {feature: values[feature.name] for feature in known}

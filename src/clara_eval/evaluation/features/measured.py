@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
-from clara_eval.code import READ_AS_CODE, Code, guess_language, is_held, language_name, neutral_code, read_code
+from clara_eval.code import READ_AS_CODE, Code, guess_language, language_name, neutral_code, read_code
+from clara_eval.config.eval_config import MEASURED
 from clara_eval.core.errors import BadSubmission
 from clara_eval.core.strict_json import json_shape
 
@@ -17,10 +18,8 @@ _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?=\s|$)|\n\s*\n")
 _OPEN_POINTS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _VOWELS = re.compile(r"[aeiouy]+", re.IGNORECASE)
-_TWO_SIGNS = re.compile(r"[^\W_][\W_]*[^\W_]")
-"""Two letters or digits, wherever they stand."""
-_WINDOW = 3
-"""Lines that must repeat together in code: single lines such as `return None` repeat in all good code."""
+_TWO_SIGNS = re.compile(r"[^\W_][\W_]*[^\W_]")  # two letters or digits, wherever they stand
+_WINDOW = 3  # lines that must repeat together in code: single lines such as `return None` repeat in all good code
 
 
 def lines_of(text: str) -> list[str]:
@@ -90,14 +89,6 @@ def neutral_view(text: str, language: str | None, wanted: frozenset[str] = froze
     return neutral_code(source, name, wanted)
 
 
-def without(source: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
-    """Blank out the spans of the source and keep its line breaks."""
-    blanked = bytearray(source)
-    for start, end in spans:
-        blanked[start:end] = re.sub(rb"[^\n]", b" ", bytes(blanked[start:end]))
-    return bytes(blanked)
-
-
 def fenced_code(text: str, language: str) -> str | None:
     """Join the fenced blocks of Markdown in this language (or without one); None if there are none."""
     blocks: list[str] = []
@@ -115,35 +106,11 @@ def fenced_code(text: str, language: str) -> str | None:
 
 Measured: TypeAlias = dict[str, float | int | bool | None]
 
-TEXT_NAMES = ("bytes", "lines", "words", "blank_share", "long_lines_share", "todo_count", "duplicate_share")
-PROSE_NAMES = ("sentences", "mean_sentence_words", "reading_ease")
-CODE_NAMES = (
-    "parses",
-    "code_share",
-    "code_lines",
-    "functions",
-    "classes",
-    "imports",
-    "tests",
-    "max_complexity",
-    "mean_complexity",
-    "max_nesting",
-    "longest_function",
-    "mean_function_lines",
-    "max_parameters",
-    "comment_share",
-    "documented_share",
-    "distinct_names",
-)
-JSON_NAMES = ("json_keys", "json_depth")
-_SHORT = 16_384
-MEASURED_NAMES = TEXT_NAMES + PROSE_NAMES + CODE_NAMES + JSON_NAMES
-
 
 def measure(content: str | bytes, language: str | None) -> Measured:
     """Measure every feature; `language` as the poster or the intake names it, None to detect it."""
     raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    values: Measured = dict.fromkeys(MEASURED_NAMES)
+    values: Measured = dict.fromkeys(MEASURED)
     values["bytes"] = len(raw)
     try:
         text = raw.decode("utf-8")
@@ -167,7 +134,11 @@ def measure(content: str | bytes, language: str | None) -> Measured:
             "reading_ease": reading_ease(text),
             "duplicate_share": share(len(sentences) - len(distinct), len(sentences)),
         }
-        return values | _json(text)
+        try:
+            found = json_shape(text)
+        except BadSubmission:
+            return values
+        return values | {"json_keys": found.keys, "json_depth": found.depth}
     source, code = raw, read_code(raw, name)
     blocks = fenced_code(text, name) if code is None or code.errors else None
     inside = read_code(blocks.encode(), name) if blocks is not None else None
@@ -179,24 +150,13 @@ def measure(content: str | bytes, language: str | None) -> Measured:
     return values | _structure(source, code) | {"code_share": code_share}
 
 
-def is_quick(text: str, language: str | None) -> bool:
-    """Return whether measuring is fast: a short text that was parsed recently."""
-    name = known_language(language)
-    return len(text) <= _SHORT and name is not None and is_held(text.encode("utf-8", "replace"), name)
-
-
-def _json(text: str) -> Measured:
-    try:
-        found = json_shape(text)
-    except BadSubmission:
-        return {}
-    return {"json_keys": found.keys, "json_depth": found.depth}
-
-
 def _structure(source: bytes, code: Code) -> Measured:
     found = code.structure
     functions, complexities = found.functions, found.complexities
-    bare = lines_of(without(source, found.comments).decode("utf-8", "replace"))
+    blanked = bytearray(source)
+    for start, end in found.comments:
+        blanked[start:end] = re.sub(rb"[^\n]", b" ", bytes(blanked[start:end]))
+    bare = lines_of(blanked.decode("utf-8", "replace"))
     return {
         "parses": code.errors == 0,
         "code_lines": sum(bool(line.strip()) for line in bare),

@@ -38,29 +38,21 @@ class Journal:
 
     async def once(self, key: str, form: JsonCodec[T], make: Callable[[], Awaitable[T]]) -> T:
         """The saved result, or the one made now and saved."""
-        saved = await self._entries.entry(self.run, key)
-        if saved is None:
-            saved = await self._entries.add_entry(self.run, key, form.text(await make()))
-        return self._read(key, form, saved)
+        saved = await self.saved(key, form)
+        return await self.keep(key, form, await make()) if saved is None else saved
 
     def _read(self, key: str, form: JsonCodec[T], text: str) -> T:
         try:
             return form.read_text(text)
         except ValueError as bad:
-            raise Disagrees(
-                f"The step {key!r} of run {self.run} was recorded in another form than this version reads.",
-                remedy=_RESTART,
-            ) from bad
+            told = f"The step {key!r} of run {self.run} was recorded in another form than this version reads."
+            raise Disagrees(told, remedy=_RESTART) from bad
 
     async def note(self, key: str, value: object) -> None:
         """Save a pure result as JSON; a second run must give the same."""
         text = plain_json(value)
-        saved = await self._entries.add_entry(self.run, key, text)
-        if saved != text:
-            raise Disagrees(
-                f"The step {key!r} of run {self.run} gives another result than before.",
-                remedy=_RESTART,
-            )
+        if await self._entries.add_entry(self.run, key, text) != text:
+            raise Disagrees(f"The step {key!r} of run {self.run} gives another result than before.", remedy=_RESTART)
 
     async def drop(self, *keys: str, prefix: str | None = None) -> None:
         below = await self._entries.entries(self.run, prefix) if prefix else []

@@ -11,7 +11,7 @@ import aiohttp
 
 from clara_eval.core.errors import Temporary
 from clara_eval.core.web import read_at_most
-from clara_eval.submissions.fetch.cid import CHUNKER, FileCid
+from clara_eval.submissions.fetch.ipfs import CHUNKER, FileCid
 
 _SECONDS = aiohttp.ClientTimeout(total=600, sock_connect=10, sock_read=120)
 _MOST_ANSWER = 65_536

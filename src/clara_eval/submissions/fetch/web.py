@@ -17,11 +17,13 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from clara_eval.core.errors import BadSubmission
-from clara_eval.submissions.model import Outage, SubmissionLimits
+from clara_eval.submissions.model import MAX_BYTES, Outage
 
 Exempt = frozenset[tuple[str, int]]
 _LONGEST_URL = 2_048
 _HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.){1,20}[a-z0-9-]{2,63}")
+# inet_aton reads 2852039166 and 0x7f.1 as addresses; no public name ends like that.
+_NO_NAME = re.compile(r"0x[0-9a-f]*|[0-9]+|localhost|local|internal")
 # Public by the registry, but they carry an IPv4 address inside, or lead through a translator; and three blocks that are
 # not public, though not every Python version says so: the old site-local one, protocol assignments, documentation.
 _CARRIERS = tuple(
@@ -67,22 +69,13 @@ def check_url(text: str, *, exempt: Exempt = frozenset()) -> URL:
         raise BadSubmission("The URL has no host, or holds credentials.", code="bad_uri")
     if port != 443 and not any(port == allowed for _, allowed in exempt):
         raise BadSubmission(f"Port {port} is not read; 443 is.", code="forbidden_address")
-    _check_host(host, port or 443, exempt)
-    return url
-
-
-def _check_host(host: str, port: int, exempt: Exempt) -> None:
     bare = host.rstrip(".").lower()
     if ":" in bare or re.fullmatch(r"[0-9.]+", bare):
         if not is_public(bare) and (bare, port) not in exempt:
             raise BadSubmission(f"The address {host[:60]} is not public.", code="forbidden_address")
-        return
-    last = bare.rpartition(".")[2]
-    if not _HOST.fullmatch(bare):
+    elif not _HOST.fullmatch(bare) or _NO_NAME.fullmatch(bare.rpartition(".")[2]):
         raise BadSubmission(f"The host {host[:60]!r} is not a public name.", code="forbidden_address")
-    # inet_aton reads 2852039166 and 0x7f.1 as addresses; no public name ends like that.
-    if re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)", last) or last in {"localhost", "local", "internal"}:
-        raise BadSubmission(f"The host {host[:60]!r} is not a public name.", code="forbidden_address")
+    return url
 
 
 class PublicResolver(AbstractResolver):
@@ -115,9 +108,8 @@ _AGENT = "clara-eval (https; reads challenge submissions)"
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    max_bytes: int = SubmissionLimits().max_bytes
-    total_seconds: float = 20.0
-    """For one attempt: name look-up, connection, redirects and the whole body together."""
+    max_bytes: int = MAX_BYTES
+    total_seconds: float = 20.0  # for one attempt: name look-up, connection, redirects and the whole body together
     connect_seconds: float = 5.0
     max_redirects: int = 3
 
@@ -127,8 +119,8 @@ class WebReply:
     status: int
     media_type: str
     body: bytes
-    location: str | None = None
-    retry_after_seconds: float | None = None
+    location: str | None
+    retry_after_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,47 +134,36 @@ class Web:
 
     async def get(self, text: str) -> WebReply:
         async with _clock(self.limits.total_seconds, text):
-            for _ in range(self.limits.max_redirects + 1):
-                url = check_url(text, exempt=self.exempt)
-                reply = await self._get_once(url, PublicResolver(self._inner(), exempt=self.exempt))
-                if reply.location is None:
-                    return reply
-                text = _join(url, reply.location)
-        raise BadSubmission(f"It redirects more than {self.limits.max_redirects} times.", code="too_many_redirects")
+            return await self._get(check_url(text, exempt=self.exempt), {}, self.limits.max_bytes, is_trusted=False)
 
     async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> WebReply:
         """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
         try:
             async with _clock(self.limits.total_seconds, text):
-                url = URL(text)
-                reply = await self._get_once(url, self._inner(), headers, max_bytes)
-                for _ in range(self.limits.max_redirects):
-                    if reply.location is None:
-                        return reply
-                    url = check_url(_join(url, reply.location), exempt=self.exempt)
-                    public = PublicResolver(self._inner(), exempt=self.exempt)
-                    reply = await self._get_once(url, public, headers, max_bytes)
-                raise Outage(f"The gateway redirects more than {self.limits.max_redirects} times.")
+                return await self._get(URL(text), headers, max_bytes, is_trusted=True)
         except BadSubmission as bad:
             if bad.code == "too_large":
                 raise
             # A gateway's certificate, encoding or redirect says nothing about the submission.
             raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
 
-    def _inner(self) -> AbstractResolver:
-        return self.resolver or aiohttp.ThreadedResolver()
+    async def _get(self, url: URL, headers: Mapping[str, str], max_bytes: int, *, is_trusted: bool) -> WebReply:
+        for _ in range(self.limits.max_redirects + 1):
+            inner = self.resolver or aiohttp.ThreadedResolver()
+            resolver = inner if is_trusted else PublicResolver(inner, exempt=self.exempt)
+            reply = await self._get_once(url, resolver, headers, max_bytes)
+            if reply.location is None:
+                return reply
+            url, is_trusted = check_url(_join(url, reply.location), exempt=self.exempt), False
+        raise BadSubmission(f"It redirects more than {self.limits.max_redirects} times.", code="too_many_redirects")
 
     async def _get_once(
-        self,
-        url: URL,
-        resolver: AbstractResolver,
-        headers: Mapping[str, str] | None = None,
-        max_bytes: int | None = None,
+        self, url: URL, resolver: AbstractResolver, headers: Mapping[str, str], max_bytes: int
     ) -> WebReply:
         connector = aiohttp.TCPConnector(
             resolver=resolver, use_dns_cache=False, force_close=True, ssl=self.tls or True, limit=1
         )
-        asked = {"User-Agent": _AGENT, "Accept-Encoding": "identity", **(headers or {})}
+        asked = {"User-Agent": _AGENT, "Accept-Encoding": "identity", **headers}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds)
         try:
             async with (
@@ -196,7 +177,14 @@ class Web:
                 ) as session,
                 session.get(url, allow_redirects=False) as response,
             ):
-                return await _read(response, max_bytes or self.limits.max_bytes)
+                retry_after = response.headers.get("Retry-After", "")
+                return WebReply(
+                    status=response.status,
+                    media_type=response.content_type,
+                    body=await _read(response, max_bytes) if response.status == 200 else b"",
+                    location=response.headers.get("Location") if response.status in _REDIRECTS else None,
+                    retry_after_seconds=float(retry_after) if re.fullmatch("[0-9]{1,5}", retry_after) else None,
+                )
         except aiohttp.ClientError as bad:
             raise _explain(url, bad) from bad
 
@@ -214,17 +202,7 @@ async def _clock(seconds: float, text: str) -> AsyncIterator[None]:
         raise Outage(f"{_short(text)} was not read within {seconds:g} seconds.", code="timeout") from None
 
 
-async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> WebReply:
-    retry_after = response.headers.get("Retry-After", "")
-    reply = WebReply(
-        status=response.status,
-        media_type=response.content_type,
-        body=b"",
-        location=response.headers.get("Location") if response.status in _REDIRECTS else None,
-        retry_after_seconds=float(retry_after) if retry_after.isdecimal() and len(retry_after) < 6 else None,
-    )
-    if response.status != 200:
-        return reply
+async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     if (response.content_length or 0) > max_bytes:
         raise _too_large(max_bytes)
     raw = bytearray()
@@ -232,13 +210,9 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> WebReply:
         raw += chunk
         if len(raw) > max_bytes:
             raise _too_large(max_bytes)
-    body = _unpack(bytes(raw), response.headers.get("Content-Encoding", "identity").strip().lower(), max_bytes)
-    return WebReply(status=200, media_type=reply.media_type, body=body)
-
-
-def _unpack(raw: bytes, encoding: str, max_bytes: int) -> bytes:
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding in {"identity", ""}:
-        return raw
+        return bytes(raw)
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise BadSubmission(f"The server sends it as {encoding[:20]!r}, unasked.", code="unreadable")
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
