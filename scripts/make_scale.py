@@ -59,7 +59,7 @@ class Assumed:
     signing_seconds: float = 0.5
     """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
     finalize_seconds: float = 120.0
-    """Of one tick, as `service.duty.TickLimits` bounds it."""
+    """Of one tick, as `service.options.EngineOptions` bounds it."""
     requests_per_look: float = 0.44
     """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
     calls_per_look: float = 20.0

@@ -14,8 +14,8 @@ from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
-from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key
+from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, RoundResult, Summary, Token, Values
+from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key, result_key
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.model import SubmissionLimits, is_data_uri, read_data_uri
 
@@ -88,6 +88,10 @@ async def read_many(
 async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
     rows = await keys.items(chain_id, INDEX)
     return {Address(key.removeprefix(INDEX)): Summary.model_validate_json(value) for key, value in rows}
+
+
+async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
+    return await read_many(store, chain_id, RoundResult, result_key, addresses)
 
 
 def _rules(challenge: Challenge) -> JudgingRules | None:

@@ -1,22 +1,25 @@
-"""Post a recorded result, and write down how that ended."""
+"""Post a recorded result and write down how that ended; recognise scores that are posted already."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+from clara_eval.chain.ethereum import PostedResults
+from clara_eval.chain.model import Challenge, Posted, PostedBy
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
-from clara_eval.chain.winners import post_scores_calldata
+from clara_eval.chain.winners import committed_digest, post_scores_calldata
 from clara_eval.challenges.calls import check_call, publish
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.misplaced import misplaced
 from clara_eval.challenges.prepare import RoundCase
-from clara_eval.challenges.public_documents import is_posted, scores_document, with_receipt
+from clara_eval.challenges.public_documents import is_posted, rows_on_chain, scores_document, with_receipt
 from clara_eval.challenges.recorded import RecordedResult
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import superseded
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.sql_store import PublicKeys
+from clara_eval.store.sql_store import PublicKeys, SqlStore
+from clara_eval.store.trace_archive import bring_back
 
 
 async def post_result(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Receipt:
@@ -84,3 +87,34 @@ async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
 
 async def read_scores(store: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
     return await read_document(store, chain_id, scores_key(address))
+
+
+async def record_posted(store: SqlStore, results: PostedResults, challenge: Challenge) -> Posted | None:
+    """Write what is posted and return it; None if nothing is, or nothing deep enough."""
+    posted, chain_id, address = await results.posted_by(challenge), challenge.chain_id, challenge.address
+    if posted is None:
+        return None
+    is_evaluators = posted.by is PostedBy.EVALUATOR
+    writer = await StatusWriter.resumed(store, chain_id, address)
+    if not posted.is_final:
+        await writer.say("publishing", 95, reason="Scores are posted; their block is not deep enough yet.")
+        return None
+    scores = await read_scores(store, chain_id, address) or {}
+    committed = committed_digest(posted.calldata) if is_evaluators else None
+    if committed and scores.get("traceDigest") != committed:
+        await bring_back(store, chain_id, address, committed)
+        scores = await read_scores(store, chain_id, address) or {}
+    is_ours = committed and scores.get("traceDigest") == committed
+    if not scores.get("postedBy") or (scores.get("traceDigest") and not is_ours):
+        if not is_ours:
+            winners = await results.winners_on_chain(address, challenge.winner_count)
+            rows = [row.model_dump() for row in rows_on_chain(winners)]
+            paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
+            scores = {"rankings": rows, "winners": paid if is_evaluators else []}
+            scores |= {"margin": None, "consistency": None, "flags": [], "traceDigest": None}
+        scores |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
+        scores["publishedAt"] = challenge.score_posted_at
+        await store.put(chain_id, scores_key(address), plain_json(scores))
+    reason = None if is_evaluators else f"Scores were posted by the {posted.by}."
+    await writer.say("complete", reason=reason, posted_by=str(posted.by))
+    return posted

@@ -65,7 +65,7 @@ async def finalize_all(tick: Tick, work: Sequence[Callable[[], Awaitable[None]]]
         async with gate:
             await finalizing()
 
-    async with tick.within(tick.limits.finalize_seconds, "Finalizing"):
+    async with tick.within(tick.options.finalize_seconds, "Finalizing"):
         await gather_or_raise(one(item) for item in work)
 
 
@@ -73,7 +73,7 @@ async def publish_results(tick: Tick) -> None:
     """Publish posted results at every place that lacks them: one that was down, or that is new."""
     failed = [
         f"{told.address}: not published at {told.place}: {told.problem}"
-        async for told in publish_missing(tick.app, tick.limits.publish_seconds)
+        async for told in publish_missing(tick.app, tick.options.publish_seconds)
         if told.error is not None and not isinstance(told.error, (Busy, NotTried))
     ]
     if failed:
@@ -82,14 +82,14 @@ async def publish_results(tick: Tick) -> None:
 
 
 async def give_feedback(tick: Tick) -> None:
-    async with tick.within(tick.limits.finalize_seconds, "Giving feedback"):
+    async with tick.within(tick.options.finalize_seconds, "Giving feedback"):
         async for receipt in give_missing_feedback(tick.app):
             tick.metrics.transactions.labels("feedback", receipt.outcome.value).inc()
 
 
 async def measure_entries(tick: Tick) -> None:
     runs, pending, waiting = MOST_RUNS, list(tick.opened), list[str]()
-    async with tick.within(tick.limits.measure_seconds, "Measuring the entries of open challenges"):
+    async with tick.within(tick.options.measure_seconds, "Measuring the entries of open challenges"):
         while pending and runs > 0:
             done, is_left, address = 0, False, pending[0].address
             try:

@@ -24,6 +24,7 @@ from clara_eval.documents.store_keys import INDEX, status_key
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.due import ALARM_SHARE, ChallengeState, Due, Memory, due
 from clara_eval.service.metrics import Metrics
+from clara_eval.service.options import EngineOptions
 
 LAST_TICK = "engine:last-tick"
 
@@ -86,24 +87,13 @@ Active = Callable[[], Awaitable[frozenset[Address]]]
 
 
 @dataclass(frozen=True, slots=True)
-class TickLimits:
-    """How many seconds one tick spends on each slow part; what is cut off continues at the next tick."""
-
-    finalize_seconds: float = 120.0
-    read_seconds: float = 60.0
-    """For reading one challenge."""
-    publish_seconds: float = 120.0
-    measure_seconds: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
     app: App
     alerts: Alerts
     metrics: Metrics
     start: Start
     active: Active
-    limits: TickLimits
+    options: EngineOptions
     head: Block
     safe: Block
     report: TickReport

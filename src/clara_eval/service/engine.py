@@ -27,9 +27,8 @@ from clara_eval.core.private_file import make_private
 from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.duty import TickReport, read_report, save_report, show_report
-from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import AlertName, Metrics
+from clara_eval.service.metrics import AlertName, Metrics, ServiceHealth
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.queue import Orphans, Queue, Workflow, interrupt, launched, step_apart, take_over
 from clara_eval.service.requests import ServiceRequests
@@ -133,7 +132,9 @@ class Engine:
     async def tick(self) -> dict[str, Any]:
         started = time.monotonic()
         try:
-            report = await run_tick(self.app, self.alerts, self.metrics, self.queue.enqueue, active=self.queue.active)
+            report = await run_tick(
+                self.app, self.alerts, self.metrics, self.queue.enqueue, active=self.queue.active, options=self.options
+            )
             await save_report(self.app, report)
             await self._take_over()
             await self.queue.clean()

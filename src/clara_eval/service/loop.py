@@ -19,7 +19,6 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import Stalled
 from clara_eval.service.alerts import Alerts
 from clara_eval.service.attempt_runner import stalled_alert
-from clara_eval.service.discover import discover
 from clara_eval.service.due import Due, DueAction
 from clara_eval.service.duties import (
     fill_nonces,
@@ -30,10 +29,11 @@ from clara_eval.service.duties import (
     publish_results,
     watch_balance,
 )
-from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, count, unexpected
+from clara_eval.service.duty import Active, Start, Tick, TickReport, count, unexpected
 from clara_eval.service.metrics import Metrics
-from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
-from clara_eval.service.survey import Found, Survey, save_changes
+from clara_eval.service.options import EngineOptions
+from clara_eval.service.record import record_claims, record_end, record_post, record_results, resend_post
+from clara_eval.service.survey import Found, Survey, discover, save_changes
 
 _log = structlog.get_logger(__name__)
 
@@ -79,7 +79,7 @@ async def run_tick(
     start: Start,
     *,
     active: Active = none_active,
-    limits: TickLimits | None = None,
+    options: EngineOptions | None = None,
 ) -> TickReport:
     """Run every duty once.
 
@@ -90,7 +90,7 @@ async def run_tick(
     head = await app.chain.blocks.head()
     report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
     safe = await app.chain.blocks.safe_block()
-    tick = Tick(app, alerts, metrics, start, active, limits or TickLimits(), head, safe, report)
+    tick = Tick(app, alerts, metrics, start, active, options or EngineOptions(), head, safe, report)
     for name, duty in FIRST_DUTIES.items():
         await tick.apart(name, duty(tick))
     await act_on_due(tick)
@@ -125,6 +125,6 @@ LAST_DUTIES: dict[str, Duty] = {
     "publication": publish_results,
     "feedback": give_feedback,
     "results": record_results,
-    "claims": record_new_claims,
+    "claims": record_claims,
     "boards": measure_entries,
 }

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of one process, and the OpenTelemetry spans of models (extra `telemetry`).
+"""What one process tells of itself: Prometheus metrics, health, OpenTelemetry spans of models (extra `telemetry`).
 
 Invariant: no prompt, answer or submission is in a span. A gauge without a value yet is NaN; a counter that an alert
 watches starts at 0.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, get_args
 
@@ -35,6 +36,8 @@ AlertName = Literal[
 ]  # fmt: skip
 """All alerts of the webhook; Prometheus has them too, and two that no webhook can send."""
 _UNKNOWN = float("nan")
+BEAT_STALE_SECONDS = 30.0
+TICKS_MISSED = 3
 _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 
@@ -110,6 +113,52 @@ class Metrics:
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+
+@dataclass(slots=True)
+class ServiceHealth:
+    mode: str
+    """`all`, `worker-only` or `api-only`."""
+    tick_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+    beat: float = field(init=False)
+    tick: float | None = None
+    tick_problem: str | None = None
+    wallet_problem: str | None = None
+    """What keeps the wallet from sending."""
+
+    def __post_init__(self) -> None:
+        self.started = self.beat = self.clock()
+
+    def beating(self) -> None:
+        self.beat = self.clock()
+
+    def ticked(self, problem: str | None = None) -> None:
+        self.tick, self.tick_problem = self.clock(), problem
+
+    @property
+    def stale_reason(self) -> str | None:
+        now = self.clock()
+        if now - self.beat > BEAT_STALE_SECONDS:
+            return f"The event loop has not run for {now - self.beat:.0f} s."
+        since = now - (self.started if self.tick is None else self.tick)
+        if self.mode != "api-only" and since > TICKS_MISSED * self.tick_seconds:
+            return f"No tick has ended for {since:.0f} s; one is due every {self.tick_seconds:.0f} s."
+        return None
+
+    def report(self, version: str) -> dict[str, object]:
+        now, stale = self.clock(), self.stale_reason
+        problems = [problem for problem in (stale, self.wallet_problem, self.tick_problem) if problem]
+        return {
+            "status": "stale" if stale else "degraded" if problems else "ok",
+            "mode": self.mode,
+            "version": version,
+            "uptimeSeconds": round(now - self.started, 1),
+            "beatAgeSeconds": round(now - self.beat, 1),
+            "tickAgeSeconds": None if self.tick is None else round(now - self.tick, 1),
+            "problems": problems,
+        }
 
 
 _FAILED = frozenset({"rate_limited", "unanswered", "failed", "refused", "bug", "reverted", "temporary", "settings"})

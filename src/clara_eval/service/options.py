@@ -29,6 +29,12 @@ class EngineOptions:
     retry_seconds_max: float = 1800
     keep_days: int = 30
     """Finished workflow rows older than this are removed."""
+    finalize_seconds: float = 120.0
+    """For this part of a tick, as the next three: what is cut off continues at the next tick."""
+    publish_seconds: float = 120.0
+    measure_seconds: float = 30.0
+    read_seconds: float = 60.0
+    """For one challenge."""
 
     @classmethod
     def ticking(cls, seconds: int) -> Self:
