@@ -15,7 +15,7 @@ import aiohttp
 
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
-from clara_eval.challenges.objections import Objection
+from clara_eval.challenges.review import Objection
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, NotFound

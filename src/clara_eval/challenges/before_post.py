@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from clara_eval.challenges.misplaced import calibrations, prize_usd
-from clara_eval.challenges.objections import AnnouncedDraft, Disputed, announce, places_of, raised, reopen
 from clara_eval.challenges.prepare import RoundCase
+from clara_eval.challenges.public_documents import calibrations, prize_usd
 from clara_eval.challenges.recorded import RecordedResult
-from clara_eval.challenges.review import Review, moment_words, save_review
+from clara_eval.challenges.review import (
+    AnnouncedDraft,
+    Disputed,
+    Review,
+    announce,
+    moment_words,
+    places_of,
+    raised,
+    reopen,
+    save_review,
+)
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview

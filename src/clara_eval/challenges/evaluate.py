@@ -11,10 +11,9 @@ from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable
 from clara_eval.challenges.before_post import before_post
 from clara_eval.challenges.calls import advance
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.objections import AnnouncedDraft
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
 from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result, save_features
-from clara_eval.challenges.review import Review
+from clara_eval.challenges.review import AnnouncedDraft, Review
 from clara_eval.challenges.settle import post_result, read_scores, save_scores
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.errors import Unscorable

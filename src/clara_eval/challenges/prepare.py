@@ -10,8 +10,7 @@ import structlog
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
-from clara_eval.challenges.review import moment_words, read_review
+from clara_eval.challenges.review import Disputed, moment_words, read_disputed, read_review, reopen, rulings_of
 from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec

@@ -9,10 +9,9 @@ from itertools import islice, takewhile
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.objections import Disputed, announced, read_disputed
 from clara_eval.challenges.prepare import RESTARTED, RESTARTS, TEXT, Prepared, RoundCase
 from clara_eval.challenges.public_documents import features_pairs, public_keys
-from clara_eval.challenges.review import Review, read_review
+from clara_eval.challenges.review import Disputed, Review, announced, read_disputed, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.core.version import code_version

@@ -10,9 +10,8 @@ from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.chain.winners import committed_digest, post_scores_calldata
 from clara_eval.challenges.calls import check_call, publish
 from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.misplaced import misplaced
 from clara_eval.challenges.prepare import RoundCase
-from clara_eval.challenges.public_documents import is_posted, rows_on_chain, scores_document, with_receipt
+from clara_eval.challenges.public_documents import is_posted, misplaced, rows_on_chain, scores_document, with_receipt
 from clara_eval.challenges.recorded import RecordedResult
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import superseded

@@ -14,7 +14,7 @@ from clara_eval.chain.model import Block, Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
-from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, check_recorded
+from clara_eval.challenges.review import DISPUTED_FORM, Disputed, check_recorded
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec, to_camel_json

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
-from pydantic.config import JsonDict
 
 from clara_eval.core.flags import Flag
 from clara_eval.documents.results import (
@@ -24,6 +23,7 @@ from clara_eval.documents.results import (
     Summary,
     Token,
     Value,
+    example,
 )
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
@@ -61,11 +61,8 @@ class RulingRequest(RestRequest):
     stage: RuledStage | None = None
 
 
-_APPROVAL: JsonDict = {"decision": "approve", "note": "Flags looked at.", "traceDigest": "0x" + "ab" * 32}
-
-
 class ReviewRequest(RestRequest):
-    model_config = ConfigDict(json_schema_extra={"examples": [_APPROVAL]})
+    model_config = example(decision="approve", note="Flags looked at.", traceDigest="0x" + "ab" * 32)
 
     decision: Literal["approve", "reject", "rule"]
     note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
@@ -125,22 +122,16 @@ class ReviewSheet(BaseModel):
 
 
 class EvaluateRequest(RestRequest):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"challengeAddress": EXAMPLE_ADDRESS}]})
+    model_config = example(challengeAddress=EXAMPLE_ADDRESS)
 
     challengeAddress: AddressText
 
 
 class Accepted(BaseModel):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "challengeAddress": EXAMPLE_ADDRESS,
-                    "workflowId": f"evaluate:8453:{EXAMPLE_ADDRESS}:1",
-                    "statusUrl": f"/api/v1/challenges/{EXAMPLE_ADDRESS}/eval-status",
-                }
-            ]
-        }
+    model_config = example(
+        challengeAddress=EXAMPLE_ADDRESS,
+        workflowId=f"evaluate:8453:{EXAMPLE_ADDRESS}:1",
+        statusUrl=f"/api/v1/challenges/{EXAMPLE_ADDRESS}/eval-status",
     )
 
     challengeAddress: str
@@ -209,11 +200,7 @@ class DraftRecord(BaseModel):
 
 
 class RevealRequest(RestRequest):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"document": '{"language":"solidity","salt":"0x…"}', "signature": "0x" + "00" * 65}]
-        }
-    )
+    model_config = example(document='{"language":"solidity","salt":"0x…"}', signature="0x" + "00" * 65)
 
     document: Annotated[str, StringConstraints(min_length=2, max_length=262_144)]
     """The harness document, every byte as it was hashed."""
@@ -227,23 +214,10 @@ class RevealRecord(BaseModel):
 
 
 class Health(BaseModel):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "status": "ok",
-                    "mode": "all",
-                    "version": "0.2.0",
-                    "uptimeSeconds": 86400.0,
-                    "beatAgeSeconds": 0.4,
-                    "tickAgeSeconds": 121.3,
-                    "problems": [],
-                    "hasModel": True,
-                    "evaluator": "0x" + "ab" * 20,
-                }
-            ]
-        }
-    )
+    model_config = example(
+        status="ok", mode="all", version="0.2.0", uptimeSeconds=86400.0, beatAgeSeconds=0.4, tickAgeSeconds=121.3,
+        problems=[], hasModel=True, evaluator="0x" + "ab" * 20,
+    )  # fmt: skip
 
     status: Literal["ok", "degraded", "stale"]
     mode: Literal["all", "worker-only", "api-only"]

@@ -36,5 +36,7 @@ index_key: KeyOfOne = (INDEX + "{}").format
 result_key: KeyOfOne = "round-result:{}".format
 created_key: KeyOfOne = "challenge-created:{}".format
 claims_key: KeyOfOne = "challenge-claims:{}".format
+calibration_key: Callable[[str, str, str], str] = "calibration:{}:{}:{}".format
+"""Of a judge, a prompt and a kind of work; with an empty one: what the keys of all of them begin with."""
 entry_key: Callable[[int | str, str], str] = "agent-entry:{}:{}".format
 """Of an agent and a challenge; with no address: what all entries of an agent begin with."""

@@ -11,7 +11,7 @@ from clara_eval.actions.objections import object_to_draft
 from clara_eval.actions.review import Decree, approve, reject, rule
 from clara_eval.app import App
 from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.objections import Objection
+from clara_eval.challenges.review import Objection
 from clara_eval.challenges.status import StatusWriter, try_at_once
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address

@@ -31,8 +31,7 @@ from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.published import SpendLine
-from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
-from clara_eval.challenges.review import decide
+from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, DraftPlace, decide
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
