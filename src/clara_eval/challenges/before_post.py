@@ -8,21 +8,10 @@ from typing import Literal
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.public_documents import calibrations, prize_usd
 from clara_eval.challenges.recorded import RecordedResult
-from clara_eval.challenges.review import (
-    AnnouncedDraft,
-    Disputed,
-    Review,
-    announce,
-    moment_words,
-    places_of,
-    raised,
-    reopen,
-    save_review,
-)
+from clara_eval.challenges.review import AnnouncedDraft, Disputed, Review, announce, raised, reopen, save_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.challenges.venue import window_of
 from clara_eval.core.errors import NeedsReview
-from clara_eval.documents.results import MEANINGS
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_defaults import default_moment, place
 from clara_eval.evaluation.review_rules import ReviewTerms, review_reasons
@@ -64,12 +53,8 @@ async def _wait_for_review(
         lapsed = replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK)
         await save_review(case.ports.store, case.challenge.chain_id, lapsed)
         return PostDecision("run again")
-    reason, waits = MEANINGS["review"], list[float]()
-    if review.posts_at is not None:
-        until = moment_words(review.posts_at)
-        reason = f"A person may look at the result until {until}; then it is posted by itself."
-        waits.append(float(review.posts_at - now))
-    await status.say("review", 90, reason=reason, posts_at=review.posts_at)
+    await status.say("review", 90, reason=review.waits_for, posts_at=review.posts_at)
+    waits = [] if review.posts_at is None else [float(review.posts_at - now)]
     if found.tries_again and found.result and any(one.is_outage for one in found.result.rejected):
         waits.append(window_of(case.challenge).recheck_seconds)
     return PostDecision("wait", review, retry_seconds=min(waits, default=None))
@@ -82,7 +67,7 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
         raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
     is_due = disputed is not None and window_of(challenge).at(await case.chain_now()).must_post
     reasons = review_reasons(result.flags, result.rulings, await _terms(case, result, None if is_due else disputed))
-    if not reasons or (is_due and disputed is not None and disputed.places == places_of(result)):
+    if not reasons or (is_due and disputed is not None and disputed.changes_nothing(result)):
         return None  # a draft is announced only once it is approved, and an objection does not undo that
     if said is not None and said.state != "waiting":
         return said

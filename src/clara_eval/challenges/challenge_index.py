@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, RoundResult, Summary, Token, Values
+from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, RoundResult, Summary, Values
 from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key, result_key
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.model import SubmissionLimits, is_data_uri, read_data_uri
@@ -25,38 +27,25 @@ _MOST_SKILL = 40
 _MOST_NAME = 40
 MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
-STATUS: dict[ChallengeStatus, ChainStatus] = {
-    ChallengeStatus.OPEN: "open",
-    ChallengeStatus.SCORING: "scoring",
-    ChallengeStatus.FINALIZED: "finalized",
-    ChallengeStatus.CANCELLED: "cancelled",
-    ChallengeStatus.EXPIRED: "expired",
-}
+STATUS = {one: cast("ChainStatus", one.name.lower()) for one in ChallengeStatus}
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
     document = inline_metadata(challenge.challenge_uri)
-    token = challenge.token
-    return Summary(
-        address=challenge.address,
-        chainId=challenge.chain_id,
-        title=_text(document.get("title"), _MOST_TITLE),
-        problemStatement=_text(document.get("problemStatement"), _MOST_STATEMENT),
-        skills=[_text(skill, _MOST_SKILL) for skill in skills_in(document)],
-        rules=_rules(challenge) if document else None,
-        poster=challenge.poster,
-        evaluator=challenge.evaluator,
-        token=Token(address=token.address, symbol=token.symbol[:20], decimals=token.decimals, isKnown=token.is_known),
-        prizePool=str(challenge.prize_pool),
-        winnerCount=challenge.winner_count,
-        payoutBps=list(challenge.payout_bps),
-        deadline=challenge.deadline,
-        scoringDeadline=challenge.scoring_deadline,
-        submissionCount=challenge.submission_count,
-        chainStatus=STATUS[challenge.status],
-        scorePostedAt=challenge.score_posted_at or None,
-        postedBy=posted_by,
-        block=challenge.block.number,
+    facts = to_camel_json(replace(challenge, submissions=(), replaced=()))
+    return Summary.model_validate(
+        {
+            **{name: value for name, value in facts.items() if name in Summary.model_fields},
+            "title": _text(document.get("title"), _MOST_TITLE),
+            "problemStatement": _text(document.get("problemStatement"), _MOST_STATEMENT),
+            "skills": [_text(skill, _MOST_SKILL) for skill in skills_in(document)],
+            "rules": _rules(challenge) if document else None,
+            "token": {**to_camel_json(challenge.token), "symbol": challenge.token.symbol[:20]},
+            "chainStatus": STATUS[challenge.status],
+            "scorePostedAt": challenge.score_posted_at or None,
+            "postedBy": posted_by,
+            "block": challenge.block.number,
+        }
     )
 
 
@@ -70,10 +59,7 @@ async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | 
 
 async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any] | None:
     text = await keys.get(chain_id, key)
-    if text is None:
-        return None
-    found: dict[str, object] = json.loads(text)
-    return found
+    return None if text is None else dict(json.loads(text))
 
 
 async def read_many(
@@ -101,9 +87,9 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         config = read_metadata(content, challenge.eval_config_hash).config
     except (BadInput, BadSubmission):
         return None
-    judged = compile_schema(config)[0].judged
+    judged, harness = compile_schema(config)[0].judged, config.harness
     total = sum(feature.weight for feature in judged) or 1.0
-    is_hidden = bool(config.harness and config.harness.hidden)
+    is_hidden = harness is not None and harness.hidden
     return JudgingRules(
         criteria=_text(config.criteria, _MOST_STATEMENT),
         features=[
@@ -112,11 +98,11 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         ],
         language=config.language,
         submissionFormat=config.submission_format,
-        harness=config.harness.language if config.harness else None,
+        harness=harness.language if harness else None,
         hiddenHarness=is_hidden,
-        harnessSource=config.harness.source if config.harness else None,
+        harnessSource=harness.source if harness else None,
         harnessHash=challenge.private_set_hash if is_hidden else None,
-        ifNotRevealed=config.harness.if_not_revealed if config.harness and is_hidden else None,
+        ifNotRevealed=harness.if_not_revealed if harness and is_hidden else None,
         maxBytes=SubmissionLimits().max_bytes,
     )
 
@@ -126,12 +112,10 @@ def skills_in(words: dict[str, object]) -> list[str]:
     return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
-def inline_metadata(challenge_uri: str) -> dict[str, object]:
+def inline_metadata(uri: str) -> dict[str, object]:
     """The JSON object in a `data:` URI; empty for anything else."""
-    if not is_data_uri(challenge_uri):
-        return {}
     try:
-        return json_object(read_data_uri(challenge_uri, METADATA_BYTES).content)
+        return json_object(read_data_uri(uri, METADATA_BYTES).content) if is_data_uri(uri) else {}
     except BadSubmission:
         return {}
 

@@ -72,13 +72,10 @@ async def evaluate_challenge(
     while True:
         found = await recorded_result(case) or await _run(case, status, now)
         decision = await before_post(case, found, status)
-        if decision.then == "wait":
+        if decision.then != "run again":
+            receipt = await post_result(case, found, status) if decision.then == "post" else None
             waits = (decision.review, decision.draft, decision.retry_seconds)
-            return Evaluation(challenge, found.result, found.digest, None, *waits, found.winners)
-        if decision.then == "post":
-            receipt = await post_result(case, found, status)
-            review, winners = decision.review, found.winners
-            return Evaluation(challenge, found.result, found.digest, receipt, review, winners_found=winners)
+            return Evaluation(challenge, found.result, found.digest, receipt, *waits, found.winners)
         now = await case.chain_now()
 
 

@@ -30,8 +30,7 @@ MOST_CRITERIA = 4000
 def features_pairs(address: str, at: int, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
     """The facts of each entry; `at` is the time of the pinned block, so that every run writes the same."""
     for account, facts in sorted(features.items()):
-        document = {**facts.to_json(), "extractedAt": at}
-        yield features_key(address, account), plain_json(document)
+        yield features_key(address, account), plain_json({**facts.to_json(), "extractedAt": at})
 
 
 def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tuple[str, str]]:
@@ -64,11 +63,7 @@ def scores_document(
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),
         "traceCid": trace_cid,
-        "outcome": None,
-        "txHash": None,
-        "postedBy": None,
-        "publishedAt": None,
-        "blockNumber": None,
+        **dict.fromkeys(("outcome", "txHash", "postedBy", "publishedAt", "blockNumber")),
     }
 
 
@@ -138,19 +133,12 @@ def leaderboard_rows(
             **more,
         )
 
-    rows = []
-    if result.ranking:
-        rows += [
-            row(
-                Address(one.item),
-                one.score,
-                status="ranked",
-                tiedWith=list(result.ranking.tied_with(one.item)),
-                **{camel(name): getattr(one, name) for name in _STANDING},
-            )
-            for one in result.ranking.standings
-        ]
-    rows += [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
+    rows = [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
+    ranking = result.ranking
+    for one in ranking.standings if ranking else ():
+        more = {camel(name): getattr(one, name) for name in _STANDING}
+        more["tiedWith"] = list(ranking.tied_with(one.item)) if ranking else []
+        rows.append(row(Address(one.item), one.score, status="ranked", **more))
     return sorted(rows, key=lambda one: places[Address(one.address)])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from clara_eval.core.address import Address, normal_signature, signer_of
 from clara_eval.core.codec import JsonCodec, read_stored, to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import ReviewState, RuledStage
+from clara_eval.documents.results import MEANINGS, ReviewState, RuledStage
 from clara_eval.documents.store_keys import REVIEWS, draft_key, review_key
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import Ruling
@@ -57,6 +58,12 @@ class Review:
         return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
 
     @property
+    def waits_for(self) -> str:
+        if self.posts_at is None:
+            return MEANINGS["review"]
+        return f"A person may look at the result until {moment_words(self.posts_at)}; then it is posted by itself."
+
+    @property
     def approvals(self) -> list[Approval]:
         if self.state != "approved":
             return []
@@ -91,20 +98,12 @@ async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
 
 
 async def decide(
-    keys: PublicKeys,
-    chain_id: int,
-    address: str,
-    state: ReviewState,
-    *,
-    note: str,
-    now: int,
-    digest: str | None = None,
-    by: str = "",
+    keys: PublicKeys, chain_id: int, address: str, state: ReviewState, *, note: str, digest: str | None, by: str
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
-    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=now)
-    return await save_review(keys, chain_id, decided)
+    said = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=int(time.time()))
+    return await save_review(keys, chain_id, said)
 
 
 def signature(name: str) -> str:
@@ -179,6 +178,9 @@ class Disputed:
     def needs_person(self) -> bool:
         return self.judge is None or any(one.stage is None for one in self.raised)
 
+    def changes_nothing(self, result: EvaluationResult) -> bool:
+        return self.places == places_of(result)
+
 
 DRAFT_FORM = JsonCodec(AnnouncedDraft)
 OBJECTION_FORM = JsonCodec(Objection)
@@ -194,18 +196,14 @@ def objection_message(chain_id: int, address: str, digest: str, about: str, reas
 
 
 async def announced(keys: PublicKeys, chain_id: int, address: str, digest: str) -> AnnouncedDraft | None:
-    text = await keys.get(chain_id, draft_key(address))
-    draft = DRAFT_FORM.read_text(text) if text is not None else None
-    return draft if draft is not None and draft.digest == digest else None
+    if (text := await keys.get(chain_id, draft_key(address))) is None:
+        return None
+    draft = DRAFT_FORM.read_text(text)
+    return draft if draft.digest == digest else None
 
 
 async def announce(
-    keys: PublicKeys,
-    window: Window,
-    challenge: Challenge,
-    digest: str,
-    result: EvaluationResult | None,
-    seconds: int,
+    keys: PublicKeys, window: Window, challenge: Challenge, digest: str, result: EvaluationResult | None, seconds: int
 ) -> AnnouncedDraft:
     """Announce this result at `window.chain_now`, unless it is announced already."""
     draft = await announced(keys, challenge.chain_id, challenge.address, digest)

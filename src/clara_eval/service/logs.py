@@ -25,17 +25,7 @@ _SECRET_NAMES = {
     *("api_key", "apikey", "authorization", "cookie", "key", "keystore", "mnemonic", "password"),
     *("private_key", "raw", "secret", "signature", "x_api_key"),
 }
-_NOISY = (
-    "aiohttp.access",
-    "dbos",
-    "httpx2",
-    "mcp",
-    "sse_starlette",
-    "uvicorn",
-    "uvicorn.access",
-    "uvicorn.error",
-    "web3",
-)
+_NOISY = ("aiohttp.access", "dbos", "httpx2", "mcp", "sse_starlette", "uvicorn", "web3")
 _SHORTEST_SECRET = 6
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
 _HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")

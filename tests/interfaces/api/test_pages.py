@@ -507,7 +507,7 @@ async def test_the_timeline_names_who_approved_and_why(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         digest = await put_round(service.store, SMALL, 8, title="Gas golf")
         await request_review(service.store, CHAIN, SMALL, digest, ["The prize is large."], 5)
-        await decide(service.store, CHAIN, SMALL, "approved", note="Read both.", now=6, digest=digest, by="Ada")
+        await decide(service.store, CHAIN, SMALL, "approved", note="Read both.", digest=digest, by="Ada")
         assert "By the evaluator. Approved by Ada: Read both." in await text_of(service, f"/challenges/{SMALL}")
 
 
