@@ -22,7 +22,7 @@ from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.quote import Jury, Size, quote
 from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, Memory, due
-from clara_eval.service.duties import FINALIZED_AT_ONCE
+from clara_eval.service.loop import FINALIZED_AT_ONCE
 from clara_eval.service.options import EngineOptions
 
 ROOT = Path(__file__).parents[1]

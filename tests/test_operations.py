@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from clara_eval.chain.sender import Intention
-from clara_eval.service.attempt_runner import STALLED_ALERTS
+from clara_eval.service.alerts import STALLED_ALERTS
 from clara_eval.service.engine import TICK_ALERTS
 from clara_eval.service.metrics import AlertName, Metrics
 

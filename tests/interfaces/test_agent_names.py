@@ -14,8 +14,8 @@ from tests.support.api_service import Service, running_service
 from tests.support.rounds import opened
 
 from clara_eval.app import open_caller
+from clara_eval.challenges.calls import record_posted
 from clara_eval.challenges.challenge_index import agent_name, summary_of
-from clara_eval.challenges.settle import record_posted
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms

@@ -9,12 +9,11 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
 from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable
 from clara_eval.challenges.before_post import before_post
-from clara_eval.challenges.calls import advance
+from clara_eval.challenges.calls import advance, post_result, read_scores, save_scores
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
 from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result, save_features
 from clara_eval.challenges.review import AnnouncedDraft, Review
-from clara_eval.challenges.settle import post_result, read_scores, save_scores
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.errors import Unscorable
 from clara_eval.evaluation.result import EvaluationResult

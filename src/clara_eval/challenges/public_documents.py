@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from clara_eval.chain.model import Challenge, PostedBy, worth_micro_usd
-from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.chain.model import Challenge, worth_micro_usd
 from clara_eval.chain.winners import WinnerPrize, Winners
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.core.address import Address
@@ -47,14 +46,9 @@ def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tup
         yield pairwise_key(address, first, second), plain_json(votes_document(votes))
 
 
-def is_posted(receipt: Receipt | None) -> bool:
-    """Whether scores are on chain now, also if somebody else posted them."""
-    return receipt is not None and receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE)
-
-
 def scores_document(
     challenge: Challenge, result: EvaluationResult, winners: Winners, digest: str, trace_cid: str | None = None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     prizes = {w.account: str(w.prize_amount) for w in winners.entries}
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     return {
@@ -82,22 +76,6 @@ def result_document(result: EvaluationResult, digest: str, rows: Sequence[Leader
         "judges": judges_of(result.comparisons),
         "flags": to_camel_json(result.flags),
         "traceDigest": digest,
-    }
-
-
-def with_receipt(scores: dict[str, object], receipt: Receipt, posted_at: int | None) -> dict[str, object]:
-    """The scores after the post. If somebody else posted, they name no winner and no prize of ours."""
-    by = (receipt.posted_by or PostedBy.EVALUATOR) if is_posted(receipt) else None
-    if by not in (None, PostedBy.EVALUATOR):
-        rankings = [{**row, "prizeAmount": None} for row in cast("list[dict[str, object]]", scores["rankings"])]
-        scores = {**scores, "winners": [], "rankings": rankings}
-    return {
-        **scores,
-        "outcome": receipt.outcome.value,
-        "txHash": receipt.tx_hash,
-        "postedBy": by,
-        "publishedAt": posted_at,
-        "blockNumber": receipt.block_number,
     }
 
 

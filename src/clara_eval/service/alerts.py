@@ -15,6 +15,7 @@ from typing import Literal
 import aiohttp
 import structlog
 
+from clara_eval.core.errors import Stalled
 from clara_eval.service.metrics import AlertName, Metrics
 from clara_eval.store.leases import Leases
 
@@ -22,6 +23,12 @@ _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10
 _MOST_REMEMBERED = 10_000
 REPEAT_SECONDS = 3600
+STALLED_ALERTS: dict[str, AlertName] = {
+    "balance": "BalanceLow",
+    "gas_cap": "GasCapReached",
+    "nonces": "NoncesLost",
+    "gap": "NonceGap",
+}
 
 Severity = Literal["warning", "critical"]
 
@@ -35,6 +42,10 @@ class Alert:
     summary: str
     challenge: str | None = None
     details: dict[str, object] = field(default_factory=dict)
+
+
+def stalled_alert(bad: Stalled, address: str) -> Alert:
+    return Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), address)
 
 
 @dataclass(frozen=True, slots=True)

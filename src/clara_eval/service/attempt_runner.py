@@ -44,8 +44,8 @@ from clara_eval.core.errors import (
 )
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed
-from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.metrics import AlertName, Metrics
+from clara_eval.service.alerts import Alert, Alerts, stalled_alert
+from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import show_posted
 from clara_eval.store.driver import DATABASE
@@ -61,12 +61,6 @@ LATE_SHARE = 0.25
 """Of the scoring window left at the post: less is too near to the deadline."""
 BIASED_SHARE = 0.7
 """Of verdicts that do not depend on the order: below it the judge looks at the side."""
-STALLED_ALERTS: dict[str, AlertName] = {
-    "balance": "BalanceLow",
-    "gas_cap": "GasCapReached",
-    "nonces": "NoncesLost",
-    "gap": "NonceGap",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +114,6 @@ def _outage(
     is_long = failures >= 3 or wait >= LONG_SECONDS
     alert = Alert("EvaluationStuck", "warning", reason, address) if is_long else None
     return Ending("temporary", state, reason, int(now + wait), alert)
-
-
-def stalled_alert(bad: Stalled, address: str) -> Alert:
-    return Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:

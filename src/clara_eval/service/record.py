@@ -13,8 +13,8 @@ from clara_eval.app import App
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim
 from clara_eval.chain.sender import send_again
+from clara_eval.challenges.calls import record_posted
 from clara_eval.challenges.challenge_index import STATUS, agent_name, known_results, read_many, save_summary
-from clara_eval.challenges.settle import record_posted
 from clara_eval.challenges.status import CLOSED, StatusWriter, reason_of
 from clara_eval.challenges.venue import is_still_current, look_at_challenge
 from clara_eval.core.address import Address, to_address
