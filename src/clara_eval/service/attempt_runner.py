@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, field
-from functools import partial
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -165,26 +164,26 @@ class AttemptRunner:
     async def attempt(self, address: Address, number: int) -> dict[str, object]:
         """Run one attempt to its end; raises only when the process is being stopped."""
         with bound_contextvars(challenge=address, attempt=number), self.metrics.running.track_inprogress():
-            return await self._attempt(address, number)
+            attempts = await read_attempts(self.app.store, self.app.chain_id, address)
+            is_current = attempts.number == number
+            return await self._attempt(address, attempts) if is_current else {"outcome": "superseded"}
 
-    async def _attempt(self, address: Address, number: int) -> dict[str, object]:
+    async def _attempt(self, address: Address, attempts: Attempts) -> dict[str, object]:
         started = time.monotonic()
-        attempts = await read_attempts(self.app.store, self.app.chain_id, address)
-        if attempts.number != number:
-            return {"outcome": "superseded"}
         try:
-            ending = await self._ended(await evaluate(self.app, address, self._request(number)))
+            ending = await self._ended(await evaluate(self.app, address, self._request(attempts.number)))
         except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
             now = time.time()
             ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
             _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
                          exc_info=bad if ending.is_bug else None)  # fmt: skip
         await self._remember(address, attempts, ending)
+        seconds = time.monotonic() - started
         self.metrics.evaluations.labels(ending.outcome).inc()
-        self.metrics.evaluation_seconds.observe(time.monotonic() - started)
+        self.metrics.evaluation_seconds.observe(seconds)
         for listen in self.metrics.evaluation_listeners:
-            listen(address, ending.outcome, time.monotonic() - started)
-        _log.info("attempt_ended", outcome=ending.outcome, seconds=round(time.monotonic() - started, 2))
+            listen(address, ending.outcome, seconds)
+        _log.info("attempt_ended", outcome=ending.outcome, seconds=round(seconds, 2))
         return {"outcome": ending.outcome, "retryAt": ending.retry_at}
 
     def _request(self, number: int) -> EvaluationRequest:
@@ -224,11 +223,12 @@ class AttemptRunner:
         await DATABASE.until_written(
             lambda: save_attempts(store, chain_id, address, attempts.after(ending.retry_at, failed=failed))
         )
-        if ending.status is not None:
-            await DATABASE.until_written(partial(self._say, address, ending.status, ending))
+
+        async def say() -> None:
+            if ending.status is not None:
+                status = await StatusWriter.resumed(store, chain_id, address)
+                await status.say(ending.status, reason=ending.reason, retry_at=ending.retry_at)
+
+        await DATABASE.until_written(say)
         if ending.alert is not None:
             self.alerts.raise_alert(ending.alert)
-
-    async def _say(self, address: Address, state: State, ending: Ending) -> None:
-        status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
-        await status.say(state, reason=ending.reason, retry_at=ending.retry_at)
