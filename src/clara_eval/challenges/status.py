@@ -12,24 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
+from clara_eval.core import errors
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import read_stored
-from clara_eval.core.errors import (
-    BadInput,
-    CannotPublish,
-    ClaraError,
-    ConfigError,
-    Deferred,
-    Disagrees,
-    NeedsReview,
-    NotFound,
-    NotOurs,
-    NotYet,
-    Stalled,
-    Temporary,
-    Unscorable,
-    as_ours,
-)
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import (
     FINAL_STATES,
@@ -48,17 +33,18 @@ from clara_eval.store.sql_store import PublicKeys
 
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
-    (NotOurs, None),  # its poster scores it: nothing failed
-    (Stalled, "pending"),
-    (Unscorable, "unscorable"),
-    (Deferred, "deferred"),
-    (NotYet, "pending"),
-    (Temporary, "pending"),
-    (ConfigError, "pending"),
+    (errors.NotOurs, None),  # its poster scores it: nothing failed
+    (errors.Stalled, "pending"),
+    (errors.Unscorable, "unscorable"),
+    (errors.Deferred, "deferred"),
+    (errors.NotYet, "pending"),
+    (errors.Temporary, "pending"),
+    (errors.ConfigError, "pending"),
 )
 """The first that fits counts; every other error is a failure."""
 _GRAVITY: tuple[type[BaseException], ...] = (
-    NotYet, Temporary, Deferred, NeedsReview, BadInput, NotFound, ConfigError, Unscorable, CannotPublish, Disagrees,
+    errors.NotYet, errors.Temporary, errors.Deferred, errors.NeedsReview, errors.BadInput, errors.NotFound,
+    errors.ConfigError, errors.Unscorable, errors.CannotPublish, errors.Disagrees,
 )  # fmt: skip
 _SPAN: dict[Stage, tuple[int, int]] = {
     "collecting": (0, 10),
@@ -125,7 +111,7 @@ def state_of(error: BaseException) -> State | None:
 
 def reason_of(error: BaseException) -> str:
     """The reason to publish; the text of a bug is for the log only."""
-    if isinstance(known := as_ours(error), ClaraError):
+    if isinstance(known := errors.as_ours(error), errors.ClaraError):
         return str(known)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
@@ -136,12 +122,12 @@ def gravest(error: BaseException) -> BaseException:
     def gravity(one: BaseException) -> int:
         exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(one, kind)]
         if exact:
-            return min(exact) if not isinstance(one, CannotPublish) else max(exact)
-        return len(_GRAVITY) + (0 if isinstance(one, ClaraError) else 1)
+            return min(exact) if not isinstance(one, errors.CannotPublish) else max(exact)
+        return len(_GRAVITY) + (0 if isinstance(one, errors.ClaraError) else 1)
 
     if isinstance(error, BaseExceptionGroup):
         return max(map(gravest, error.exceptions), key=gravity)
-    return as_ours(error)
+    return errors.as_ours(error)
 
 
 class StatusWriter:
@@ -191,13 +177,13 @@ class StatusWriter:
     async def say_error(self, error: BaseException) -> None:
         """Write what an error means; after a post the state stays complete."""
         state, earlier = state_of(error), self._earlier
-        if state is None or (isinstance(error, NotFound) and earlier is None):
+        if state is None or (isinstance(error, errors.NotFound) and earlier is None):
             return
         if earlier is not None and earlier.status == "complete" and earlier.postedBy:
             await self._written_out()
             await self._write(earlier)
         else:
-            at = error.retry_at if isinstance(error, Deferred) else None
+            at = error.retry_at if isinstance(error, errors.Deferred) else None
             await self.say(state, reason=reason_of(error), retry_at=at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
@@ -269,7 +255,7 @@ class StatusWriter:
     async def _written_out(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
-            with suppress(Temporary):  # the next state is written anyway
+            with suppress(errors.Temporary):  # the next state is written anyway
                 await writing
 
     async def _write(self, status: EvalStatus) -> None:

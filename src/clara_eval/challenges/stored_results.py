@@ -48,7 +48,7 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
-from clara_eval.judge.comparison import JudgeVector
+from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.ranking import Pairing
 from clara_eval.store.open import StoreOnDemand
@@ -75,11 +75,7 @@ class Verdicts(Document):
         if not is_shown(self.schedule, len(self.items), self.count, *places):
             return None
         schema = FeatureSchema.from_json({"features": self.features})
-        shown = [
-            JudgeVector(tuple((f.name, facts[account].features[f.name]) for f in schema.judged))
-            for account in (first, second)
-        ]
-        decision = RulesJudge(schema).decide(*shown)
+        decision = RulesJudge(schema).decide(*(make_vector(schema, facts[one].features) for one in (first, second)))
         return Pairwise.model_validate(votes_document([compared(Pairing(first, second, self.judge), decision)]))
 
 
@@ -281,7 +277,7 @@ class ApiRecords(Records):
             return shown.provisional.model_dump_json() if shown and shown.provisional else None
         if name in _SERVED:
             path, kind = _SERVED[name]
-            found = await self._document(kind, f"{self._url}/api/v1/challenges/{address}/{path}")
+            found = await self._document(kind, f"challenges/{address}/{path}")
             return found.model_dump_json() if found else None
         if self._told is None or self._told[0] != address:
             lines = await self.trace_file(Address(address))
@@ -292,7 +288,7 @@ class ApiRecords(Records):
         return self._told[1].get(key)
 
     async def detail(self, address: Address) -> ChallengeDetail | None:
-        return await self._document(ChallengeDetail, f"{self._url}/api/v1/challenges/{address}")
+        return await self._document(ChallengeDetail, f"challenges/{address}")
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole; Temporary if it is longer than asked for."""
@@ -307,7 +303,7 @@ class ApiRecords(Records):
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
-        return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
+        return await self._document(AgentRecord, f"agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
         told = (await self._about()).get("hasModel")
@@ -326,8 +322,8 @@ class ApiRecords(Records):
                 raise TypeError("not a JSON object")
             return told
 
-    async def _document(self, kind: type[D], url: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
-        content = await self._read(url, at_most)
+    async def _document(self, kind: type[D], path: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
+        content = await self._read(f"{self._url}/api/v1/{path}", at_most)
         with self._readable():
             return kind.model_validate_json(content) if content else None
 

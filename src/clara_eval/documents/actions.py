@@ -7,20 +7,10 @@ from __future__ import annotations
 from typing import Literal
 
 from clara_eval.core.untrusted import Untrusted
-from clara_eval.documents.results import (
-    ChainStatus,
-    Document,
-    EvaluationProgress,
-    EvaluatorRecord,
-    Misplaced,
-    RankedEntry,
-    StageProgress,
-    State,
-    Token,
-)
+from clara_eval.documents import results
 
 
-class UnsignedTransaction(Document):
+class UnsignedTransaction(results.Document):
     """Sign and send it with any wallet; in the given order."""
 
     chainId: int
@@ -31,7 +21,7 @@ class UnsignedTransaction(Document):
     description: str
 
 
-class SentTransaction(Document):
+class SentTransaction(results.Document):
     hash: str
     blockNumber: int
     gasUsed: int
@@ -39,7 +29,7 @@ class SentTransaction(Document):
     description: str
 
 
-class Written(Document):
+class Written(results.Document):
     """What a writing action did, or would do."""
 
     action: str
@@ -66,10 +56,10 @@ class ActResult(Written):
     details: dict[str, object]
 
 
-class PostDetails(Document):
+class PostDetails(results.Document):
     evaluator: str
     evaluatorKind: Literal["clara", "self"]
-    token: Token
+    token: results.Token
     prizePool: str
     posterBond: str
     fee: str
@@ -85,21 +75,21 @@ class PostDetails(Document):
     challengeURI: str
 
 
-class SubmitDetails(Document):
+class SubmitDetails(results.Document):
     agentId: str | None
     solutionURI: str | None
     solutionHash: str | None
     deadline: int
 
 
-class ClaimDetails(Document):
+class ClaimDetails(results.Document):
     kind: Literal["prize", "expired_refund"]
     amount: str
     amountShown: str
     rank: int | None
 
 
-class PostedWinner(Document):
+class PostedWinner(results.Document):
     rank: int
     address: str
     agentId: str
@@ -108,7 +98,7 @@ class PostedWinner(Document):
     prize: str
 
 
-class ScoresDetails(Document):
+class ScoresDetails(results.Document):
     winners: list[PostedWinner]
 
 
@@ -128,14 +118,14 @@ class ClaimResult(Written):
     details: ClaimDetails
 
 
-class ChallengeListing(Document):
+class ChallengeListing(results.Document):
     address: str
     title: Untrusted
     skills: list[Untrusted]
-    status: ChainStatus
+    status: results.ChainStatus
     acceptsSubmissions: bool
     evaluator: Literal["clara", "self", "other"]
-    token: Token
+    token: results.Token
     prizePool: str
     prize: str
     winnerCount: int
@@ -146,7 +136,7 @@ class ChallengeListing(Document):
     explorerUrl: str | None
 
 
-class BrowseResult(Document):
+class BrowseResult(results.Document):
     network: str
     blockNumber: int
     total: int
@@ -155,7 +145,7 @@ class BrowseResult(Document):
     nextOffset: int | None
 
 
-class AgentStanding(Document):
+class AgentStanding(results.Document):
     """An agent's record across the challenges that are over."""
 
     agentId: str
@@ -167,7 +157,7 @@ class AgentStanding(Document):
     averagePlace: float | None
 
 
-class OwnSubmission(Document):
+class OwnSubmission(results.Document):
     agentId: str
     solutionHash: str
     submittedAt: int
@@ -175,12 +165,12 @@ class OwnSubmission(Document):
     mayResubmitAt: int
 
 
-class FeatureValue(Document):
+class FeatureValue(results.Document):
     name: str
     value: bool | int | float | str | None
 
 
-class ProvisionalRow(Document):
+class ProvisionalRow(results.Document):
     """What tools measured of an entry before its challenge closes; without an address: the harness's reference."""
 
     address: str | None
@@ -190,7 +180,7 @@ class ProvisionalRow(Document):
     """Why nothing is measured."""
 
 
-class DetailResult(Document):
+class DetailResult(results.Document):
     network: str
     blockNumber: int
     now: int
@@ -214,15 +204,15 @@ class DetailResult(Document):
     """Of the winners, and of the caller's own agent, where records are at hand."""
     provisional: list[ProvisionalRow]
     """While entries are accepted, the best first: by public tests alone; the final run decides."""
-    evaluatorRecord: EvaluatorRecord | None
+    evaluatorRecord: results.EvaluatorRecord | None
 
 
-class EvalStatusResult(EvaluationProgress):
+class EvalStatusResult(results.EvaluationProgress):
     network: str
     address: str
-    chainStatus: ChainStatus
-    status: Literal["none", State]
-    stage: StageProgress
+    chainStatus: results.ChainStatus
+    status: Literal["none", results.State]
+    stage: results.StageProgress
     reason: Untrusted | None
     """Why it waits or stopped; it may quote a config or a submission."""
     scoringDeadline: int
@@ -241,7 +231,7 @@ class StatusFound(EvalStatusResult):
     """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
 
 
-class StandingRow(RankedEntry):
+class StandingRow(results.RankedEntry):
     """A row for agents: the prize in tokens, and the reason quoted."""
 
     rank: int
@@ -253,27 +243,27 @@ class StandingRow(RankedEntry):
     reason: Untrusted | None
 
 
-class LeaderboardResult(Document):
+class LeaderboardResult(results.Document):
     network: str
     address: str
     source: Literal["evaluation", "chain"]
     """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
     postedBy: str | None
     """None if the node does not say."""
-    token: Token
+    token: results.Token
     standings: list[StandingRow]
     total: int
     traceDigest: str | None
     trace: str = ""
     """The URL at a service; else where the interface finds it."""
     pageUrl: str | None
-    misplaced: Misplaced | None = None
+    misplaced: results.Misplaced | None = None
     warning: str | None
     """What everybody should know about the round: a hidden harness that was withheld."""
     flags: list[Untrusted]
 
 
-class ComparisonRow(Document):
+class ComparisonRow(results.Document):
     """One comparison; `reason` was written by a judge that read only typed facts."""
 
     rival: str
@@ -283,13 +273,13 @@ class ComparisonRow(Document):
     reason: Untrusted | None
 
 
-class ScoreResult(Document):
+class ScoreResult(results.Document):
     network: str
     address: str
     submitter: str
     standing: StandingRow
     entries: int
-    token: Token
+    token: results.Token
     postedBy: str | None
     """None if the node does not say."""
     features: list[FeatureValue]

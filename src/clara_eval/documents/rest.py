@@ -9,22 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from clara_eval.core.flags import Flag
-from clara_eval.documents.results import (
-    AgentTotals,
-    EvalStatus,
-    EvaluatorRecord,
-    LeaderboardRow,
-    Misplaced,
-    ProvisionalBoard,
-    ReviewState,
-    RuledStage,
-    RulingKind,
-    Scores,
-    Summary,
-    Token,
-    Value,
-    example,
-)
+from clara_eval.documents import results
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
 EXAMPLE_ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
@@ -41,7 +26,7 @@ class ReviewDetail(BaseModel):
 
     address: str
     traceDigest: str
-    state: ReviewState
+    state: results.ReviewState
     reasons: list[str]
     requestedAt: int
     decidedAt: int | None = None
@@ -55,14 +40,14 @@ class ReviewDetail(BaseModel):
 class RulingRequest(RestRequest):
     """Exclude an entry, say who is the original of a copied work, or have another judge asked for a stage."""
 
-    kind: RulingKind
+    kind: results.RulingKind
     account: Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN)] | None = None
     judge: Annotated[str, StringConstraints(max_length=300)] | None = None
-    stage: RuledStage | None = None
+    stage: results.RuledStage | None = None
 
 
 class ReviewRequest(RestRequest):
-    model_config = example(decision="approve", note="Flags looked at.", traceDigest="0x" + "ab" * 32)
+    model_config = results.example(decision="approve", note="Flags looked at.", traceDigest="0x" + "ab" * 32)
 
     decision: Literal["approve", "reject", "rule"]
     note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
@@ -106,15 +91,15 @@ class ReviewSheet(BaseModel):
     title: str | None
     prizePool: str | None
     """Base units of the token."""
-    token: Token | None
+    token: results.Token | None
     winnerCount: int
-    misplaced: Misplaced | None = None
+    misplaced: results.Misplaced | None = None
     scoringDeadline: int | None
     secondsLeft: int | None
-    ranking: list[LeaderboardRow]
+    ranking: list[results.LeaderboardRow]
     doubts: list[Flag]
     """The flags that hold the post, and those that only warn."""
-    facts: dict[str, dict[str, Value]]
+    facts: dict[str, dict[str, results.Value]]
     """By feature: the value of each entry near the pay line."""
     games: list[ShownComparison]
     rulings: list[dict[str, Any]]
@@ -122,13 +107,13 @@ class ReviewSheet(BaseModel):
 
 
 class EvaluateRequest(RestRequest):
-    model_config = example(challengeAddress=EXAMPLE_ADDRESS)
+    model_config = results.example(challengeAddress=EXAMPLE_ADDRESS)
 
     challengeAddress: AddressText
 
 
 class Accepted(BaseModel):
-    model_config = example(
+    model_config = results.example(
         challengeAddress=EXAMPLE_ADDRESS,
         workflowId=f"evaluate:8453:{EXAMPLE_ADDRESS}:1",
         statusUrl=f"/api/v1/challenges/{EXAMPLE_ADDRESS}/eval-status",
@@ -139,10 +124,10 @@ class Accepted(BaseModel):
     statusUrl: str
 
 
-class ChallengeSummary(Summary):
+class ChallengeSummary(results.Summary):
     """What the contract says, and where the evaluation stands."""
 
-    evaluation: EvalStatus
+    evaluation: results.EvalStatus
 
 
 class PagedList(BaseModel):
@@ -156,15 +141,17 @@ class ChallengeList(PagedList):
 
 
 class ChallengeDetail(ChallengeSummary):
-    leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
+    leaderboard: results.Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None
-    evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
-    provisional: ProvisionalBoard | None = Field(None, description="While entries are accepted: public tests alone.")
+    evaluatorRecord: results.EvaluatorRecord | None = Field(None, description="While nothing is posted.")
+    provisional: results.ProvisionalBoard | None = Field(
+        None, description="While entries are accepted: public tests alone."
+    )
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
 class AgentList(PagedList):
-    agents: list[AgentTotals]
+    agents: list[results.AgentTotals]
 
 
 class ObjectionRequest(RestRequest):
@@ -200,7 +187,7 @@ class DraftRecord(BaseModel):
 
 
 class RevealRequest(RestRequest):
-    model_config = example(document='{"language":"solidity","salt":"0x…"}', signature="0x" + "00" * 65)
+    model_config = results.example(document='{"language":"solidity","salt":"0x…"}', signature="0x" + "00" * 65)
 
     document: Annotated[str, StringConstraints(min_length=2, max_length=262_144)]
     """The harness document, every byte as it was hashed."""
@@ -214,7 +201,7 @@ class RevealRecord(BaseModel):
 
 
 class Health(BaseModel):
-    model_config = example(
+    model_config = results.example(
         status="ok", mode="all", version="0.2.0", uptimeSeconds=86400.0, beatAgeSeconds=0.4, tickAgeSeconds=121.3,
         problems=[], hasModel=True, evaluator="0x" + "ab" * 20,
     )  # fmt: skip

@@ -27,20 +27,8 @@ from clara_eval.challenges.status import (
     save_attempts,
     state_of,
 )
+from clara_eval.core import errors
 from clara_eval.core.address import Address
-from clara_eval.core.errors import (
-    BadInput,
-    CannotPublish,
-    ConfigError,
-    Deferred,
-    Disagrees,
-    NeedsReview,
-    NotFound,
-    NotYet,
-    Stalled,
-    Temporary,
-    Unscorable,
-)
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed
 from clara_eval.service.alerts import Alert, Alerts, stalled_alert
@@ -80,22 +68,22 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
     pause = min(options.retry_seconds_max, options.retry_seconds * 2 ** min(failures, 20))
     state, reason = state_of(bad), reason_of(bad)
     match bad:
-        case NotYet() | Busy():
+        case errors.NotYet() | Busy():
             soon = int(now + min(NOT_YET_SECONDS, options.retry_seconds))
             return Ending("busy" if isinstance(bad, Busy) else "not_yet", state, reason, soon)
-        case Temporary():
+        case errors.Temporary():
             return _outage(bad, state, reason, address, failures=failures, now=now, pause=pause)
-        case Deferred():
+        case errors.Deferred():
             alert = Alert("BudgetReached", "warning", reason, address)
             return Ending("deferred", state, reason, bad.retry_at or int(now + DEFER_SECONDS), alert)
-        case ConfigError():
+        case errors.ConfigError():
             alert = Alert("SettingsWrong", "critical", reason, address)
             return Ending("settings", state, reason, int(now + pause), alert)
-        case NeedsReview():
+        case errors.NeedsReview():
             return Ending("rejected", state, reason, alert=Alert("EvaluationFailed", "warning", reason, address))
-        case Unscorable():
+        case errors.Unscorable():
             return Ending("unscorable", state, reason, alert=Alert("Unscorable", "warning", reason, address))
-        case CannotPublish() | Disagrees() | BadInput() | NotFound():
+        case errors.CannotPublish() | errors.Disagrees() | errors.BadInput() | errors.NotFound():
             return Ending("failed", state, reason, alert=Alert("EvaluationFailed", "critical", reason, address))
         case _:
             alert = Alert("EvaluationFailed", "critical", reason, address, {"error": type(bad).__name__})
@@ -103,10 +91,10 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
 
 
 def _outage(
-    bad: Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
+    bad: errors.Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
 ) -> Ending:
     """Try again: soon if only something outside is missing, else after growing pauses."""
-    if isinstance(bad, Stalled):
+    if isinstance(bad, errors.Stalled):
         return Ending("stalled", state, reason, int(now + min(pause, STALLED_SECONDS)), stalled_alert(bad, address))
     wait = max(pause, bad.retry_after_seconds or 0)
     wait = wait if bad.longest_pause_seconds is None else min(wait, bad.longest_pause_seconds)
