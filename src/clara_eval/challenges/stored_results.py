@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -192,27 +191,23 @@ MAX_RECORD_BYTES = 4_000_000
 _COMPARISON = JsonCodec(Comparison)
 _WHOLE = ("schema", "schedule", "verdicts")
 _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
-_SERVED: dict[str, tuple[str, type[Document]]] = {
-    "eval-status": ("eval-status", EvalStatus),
-    "scores": ("leaderboard", Scores),
-}
-"""Documents that a service shows, by the last word of their key."""
 
 
-class Records(ABC):
-    """What evaluations left behind, under the keys of a store."""
+class StoreRecords:
+    """What evaluations left in the store of this machine."""
 
-    def __init__(self, chain_id: int) -> None:
-        self.chain_id = chain_id
+    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
+        self._store, self.chain_id = store, chain_id
 
-    @abstractmethod
-    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def get(self, chain_id: int, key: str) -> str | None:
+        store = await self._store.existing()
+        return await store.get(chain_id, key) if store else None
 
     async def status(self, address: Address) -> EvalStatus | None:
         return await read(self, self.chain_id, EvalStatus, status_key(address))
 
     async def scores(self, address: Address) -> Scores | None:
-        return await read(self, self.chain_id, Scores, scores_key(address))
+        return await read_scores(self, self.chain_id, address)
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
@@ -224,19 +219,6 @@ class Records(ABC):
     async def evaluator(self) -> Address | None:
         """The address under which the service posts scores; None if nothing says so."""
         return None
-
-
-class StoreRecords(Records):
-    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
-        super().__init__(chain_id)
-        self._store = store
-
-    async def get(self, chain_id: int, key: str) -> str | None:
-        store = await self._store.existing()
-        return await store.get(chain_id, key) if store else None
-
-    async def scores(self, address: Address) -> Scores | None:
-        return await read_scores(self, self.chain_id, address)
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole, or little more of it than asked for."""
@@ -262,23 +244,20 @@ class StoreRecords(Records):
         return await agent_record(store, self.chain_id, agent_id) if store else None
 
 
-class ApiRecords(Records):
+class ApiRecords:
+    """What a service tells of evaluations."""
+
     def __init__(self, api_url: str, chain_id: int) -> None:
-        super().__init__(chain_id)
-        self._url = api_url.rstrip("/")
+        self._url, self.chain_id = api_url.rstrip("/"), chain_id
         self._told: tuple[str, dict[str, str]] | None = None
         """The challenge whose trace was read last, and the documents in it."""
 
     async def get(self, _chain_id: int, key: str) -> str | None:
-        """The document that the service shows, or that is in the trace: facts and comparisons."""
+        """The entries of an open challenge, or a document that is in the trace: facts and comparisons."""
         _, address, name = key.split(":", 2)
         if name == "provisional":
             shown = await self.detail(Address(address))
             return shown.provisional.model_dump_json() if shown and shown.provisional else None
-        if name in _SERVED:
-            path, kind = _SERVED[name]
-            found = await self._document(kind, f"challenges/{address}/{path}")
-            return found.model_dump_json() if found else None
         if self._told is None or self._told[0] != address:
             lines = await self.trace_file(Address(address))
             if lines is None:
@@ -286,6 +265,15 @@ class ApiRecords(Records):
             with self._readable(), lines:
                 self._told = (address, documents_in(lines, address))
         return self._told[1].get(key)
+
+    async def status(self, address: Address) -> EvalStatus | None:
+        return await self._document(EvalStatus, f"challenges/{address}/eval-status")
+
+    async def scores(self, address: Address) -> Scores | None:
+        return await self._document(Scores, f"challenges/{address}/leaderboard")
+
+    async def features(self, address: Address, submitter: Address) -> Features | None:
+        return await read(self, self.chain_id, Features, features_key(address, submitter))
 
     async def detail(self, address: Address) -> ChallengeDetail | None:
         return await self._document(ChallengeDetail, f"challenges/{address}")
