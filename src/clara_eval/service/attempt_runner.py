@@ -38,6 +38,7 @@ from clara_eval.service.record import show_posted
 from clara_eval.store.driver import DATABASE
 from clara_eval.store.leases import Busy
 
+_log = structlog.get_logger(__name__)
 DEFER_SECONDS = 3600
 NOT_YET_SECONDS = 30
 UNKNOWN_SECONDS = 30
@@ -132,9 +133,6 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
         case SendOutcome.REVERTED:
             said = receipt.detail or "The post was mined and reverted."
             return Ending("reverted", alert=Alert("EvaluationFailed", "critical", said, address))
-
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)

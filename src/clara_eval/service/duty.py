@@ -26,7 +26,16 @@ from clara_eval.service.due import ALARM_SHARE, ChallengeState, Due, Memory, due
 from clara_eval.service.metrics import Metrics
 from clara_eval.service.options import EngineOptions
 
+_log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
+ANNOUNCED = "engine:announced:"
+"""Before the address of every challenge that the factory announced, readable or not."""
+OVER = "engine:over:"
+"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
+Start = Callable[[Challenge], Awaitable[object]]
+"""Queue the evaluation of a challenge."""
+Active = Callable[[], Awaitable[frozenset[Address]]]
+"""List the challenges whose evaluation is queued or running in any process."""
 
 
 @dataclass(slots=True)
@@ -72,18 +81,6 @@ def show_report(report: TickReport, metrics: Metrics, month_budget_usd: float | 
     metrics.month_spend.set(report.month_spend_usd)
     metrics.month_budget.set(month_budget_usd or 0)
     metrics.last_good_tick_at.set(report.at)
-
-
-_log = structlog.get_logger(__name__)
-ANNOUNCED = "engine:announced:"
-"""Before the address of every challenge that the factory announced, readable or not."""
-OVER = "engine:over:"
-"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
-
-Start = Callable[[Challenge], Awaitable[object]]
-"""Queue the evaluation of a challenge."""
-Active = Callable[[], Awaitable[frozenset[Address]]]
-"""List the challenges whose evaluation is queued or running in any process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 
+_log = structlog.get_logger(__name__)
+
 
 @contextmanager
 def only_process(database: Path) -> Iterator[None]:
@@ -58,7 +60,6 @@ def only_process(database: Path) -> Iterator[None]:
         yield
 
 
-_log = structlog.get_logger(__name__)
 TICK_ALERTS: dict[type[BaseException], AlertName] = {
     ConfigError: "SettingsWrong",
     StoreDown: "DatabaseUnavailable",

@@ -35,7 +35,6 @@ AlertName = Literal[
     "TicksStale", "TransactionUnknown", "Unscorable", "WorkerLost",
 ]  # fmt: skip
 """All alerts of the webhook; Prometheus has them too, and two that no webhook can send."""
-_UNKNOWN = float("nan")
 BEAT_STALE_SECONDS = 30.0
 TICKS_MISSED = 3
 _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
@@ -103,7 +102,7 @@ class Metrics:
         self.http_requests = counter("http_requests_total", "Requests by route and status.", "route", "status")
 
         for unknown in (self.posts_left, self.nearest_deadline, self.swap_consistency):
-            unknown.set(_UNKNOWN)
+            unknown.set(float("nan"))
         for name in get_args(AlertName):
             self.alerts.labels(name)
         for outcome in WATCHED_OUTCOMES:
@@ -175,12 +174,8 @@ class Telemetry:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        facts: dict[str, str | int] = {
-            "service.name": "clara-eval",
-            "service.version": version,
-            "clara.chain_id": chain_id,
-        }
-        self._provider = TracerProvider(resource=Resource(facts))
+        names = {"service.name": "clara-eval", "service.version": version}
+        self._provider = TracerProvider(resource=Resource({**names, "clara.chain_id": chain_id}))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=10)))
         self._tracer = self._provider.get_tracer("clara_eval", version)
 
@@ -211,31 +206,27 @@ class Telemetry:
 
 def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
     """Count every call and answer of the app; the function returned sends the last spans."""
-    app.store.answer_listeners.append(partial(_count_answer, metrics))
-    app.models.watch = partial(_count_call, metrics)
-    if not app.settings.otlp_url:
+    url = app.settings.otlp_url
+    telemetry = Telemetry(url, __version__, app.chain_id) if url else None
+
+    def count_answer(paid: PaidAnswer) -> None:
+        metrics.llm_calls.labels(paid.llm, paid.purpose, paid.answer.stop).inc()
+        metrics.llm_tokens.labels(paid.llm, "input").inc(paid.answer.input_tokens)
+        metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
+        if paid.cost_micro_usd is not None:
+            metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
+
+    def count_call(llm: str, purpose: str, result: str, seconds: float) -> None:
+        metrics.llm_seconds.labels(llm).observe(seconds)
+        # Answers are counted when they are saved, in batches too; a call without an answer only here.
+        if result in {"rate_limited", "unanswered", "failed", "refused"}:
+            metrics.llm_calls.labels(llm, purpose, result).inc()
+        if telemetry is not None:
+            telemetry.called(llm, purpose, result, seconds)
+
+    app.store.answer_listeners.append(count_answer)
+    app.models.watch = count_call
+    if telemetry is None:
         return partial(asyncio.sleep, 0)
-    telemetry = Telemetry(app.settings.otlp_url, __version__, app.chain_id)
     metrics.evaluation_listeners.append(telemetry.evaluated)
-
-    def called(llm: str, purpose: str, result: str, seconds: float) -> None:
-        _count_call(metrics, llm, purpose, result, seconds)
-        telemetry.called(llm, purpose, result, seconds)
-
-    app.models.watch = called
     return partial(asyncio.to_thread, telemetry.close)
-
-
-def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:
-    metrics.llm_calls.labels(paid.llm, paid.purpose, paid.answer.stop).inc()
-    metrics.llm_tokens.labels(paid.llm, "input").inc(paid.answer.input_tokens)
-    metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
-    if paid.cost_micro_usd is not None:
-        metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
-
-
-def _count_call(metrics: Metrics, llm: str, purpose: str, result: str, seconds: float) -> None:
-    """Answers are counted when they are saved, in batches too; a call without an answer only here."""
-    metrics.llm_seconds.labels(llm).observe(seconds)
-    if result in {"rate_limited", "unanswered", "failed", "refused"}:
-        metrics.llm_calls.labels(llm, purpose, result).inc()

@@ -37,10 +37,14 @@ from clara_eval.store.driver import DATABASE, QUEUE_CONNECTIONS
 from clara_eval.store.leases import Leases, worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 
+_log = structlog.get_logger(__name__)
+_ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
+_EPOCH = 1_577_836_800
+"""2020: priorities are minutes since then, and fit DBOS's range for four thousand years."""
+_CLEANED_AT_ONCE = 500
 EVALUATIONS = "evaluations"
 """Prefix of a queue; without an evaluator's address it holds what an earlier version queued."""
 TICKS = "ticks"
-
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 Workflows = dict[str, Workflow]
 _apart: set[asyncio.Task[object]] = set()
@@ -218,13 +222,6 @@ async def _register_queues(options: EngineOptions, evaluator: str) -> None:
             polling_interval_sec=options.poll_seconds,
             on_conflict="always_update",
         )
-
-
-_log = structlog.get_logger(__name__)
-_ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
-_EPOCH = 1_577_836_800
-"""2020: priorities are minutes since then, and fit DBOS's range for four thousand years."""
-_CLEANED_AT_ONCE = 500
 
 
 @dataclass(slots=True)
