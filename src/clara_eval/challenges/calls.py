@@ -181,8 +181,7 @@ class EarnedFeedback:
     agent_id: int
     score: int
     skill: str
-    endpoint: str
-    """The challenge, as `eip155:CHAIN:ADDRESS`."""
+    endpoint: str  # The challenge, as `eip155:CHAIN:ADDRESS`
     uri: str
     content_hash: str
     posted_at: int

@@ -34,12 +34,9 @@ class Evaluation:
     digest: str | None
     receipt: Receipt | None
     review: Review | None
-    draft: AnnouncedDraft | None = None
-    """Announced and open for objections; then `receipt` is None, too."""
-    retry_seconds: float | None = None
-    """When to look again, if time alone changes something."""
-    winners_found: Winners | None = None
-    """None if the result was found on the chain."""
+    draft: AnnouncedDraft | None = None  # Announced and open for objections; then `receipt` is None, too
+    retry_seconds: float | None = None  # When to look again, if time alone changes something
+    winners_found: Winners | None = None  # None if the result was found on the chain
 
     @property
     def result(self) -> EvaluationResult:

@@ -37,8 +37,7 @@ from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
-PaidRound = Challenge | FolderVenue
-"""What has a run, a poster and a number of submissions."""
+PaidRound = Challenge | FolderVenue  # What has a run, a poster and a number of submissions
 
 
 @dataclass(slots=True)
@@ -108,14 +107,11 @@ class RunModels:
 class ModelPool:
     settings: Settings
     store: SqlStore
-    watch: CallListener | None = None
-    """Set by a service that counts calls."""
-    poll_seconds: float = 20.0
-    """Between two looks at a batch."""
+    watch: CallListener | None = None  # Set by a service that counts calls
+    poll_seconds: float = 20.0  # Between two looks at a batch
     patience: RetryPolicy = field(default_factory=RetryPolicy)
     """How long an outage is waited for within one attempt."""
-    quote_root: bytes | None = None
-    """Another root of enclaves' certificates than Intel's, in DER."""
+    quote_root: bytes | None = None  # Another root of enclaves' certificates than Intel's, in DER
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
     _gates: dict[str, Gate] = field(default_factory=dict)
     """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""

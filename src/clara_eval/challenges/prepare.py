@@ -24,11 +24,9 @@ from clara_eval.evaluation.sources import any_missed
 from clara_eval.evaluation.trace.document import Restart
 from clara_eval.evaluation.trace.journal import Journal
 
-REVEAL_SHARE = 0.25
-"""Of the scoring window: how long a round waits for a hidden harness."""
+REVEAL_SHARE = 0.25  # Of the scoring window: how long a round waits for a hidden harness
 TEXT = JsonCodec(str)
-VERSION = "version"
-"""The journal's entry with the version of the program that began the round."""
+VERSION = "version"  # The journal's entry with the version of the program that began the round
 RESTARTS, RESTARTED = "restart/", JsonCodec(tuple[Restart, tuple[str, ...]])
 """The journal's entries with every restart, and the requests that were paid for by then."""
 TAKEN_OVER = "Another version of the evaluator began this round; this one starts it again and uses what is paid for."
@@ -42,10 +40,8 @@ class RoundCase:
     journal: Journal
     ports: Ports
     options: Options
-    is_open: bool
-    """Whether the contract still takes submissions, so that no post can be rehearsed."""
-    is_taken_over: bool = False
-    """Whether another version of the program began the round."""
+    is_open: bool  # Whether the contract still takes submissions, so that no post can be rehearsed
+    is_taken_over: bool = False  # Whether another version of the program began the round
 
     async def chain_now(self) -> int:
         return (await self.ports.chain.blocks.head()).timestamp
@@ -57,12 +53,10 @@ class RoundCase:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     venue: ChallengeVenue
-    plan: EvaluationPlan
-    """As it is recorded: rulings are not applied."""
+    plan: EvaluationPlan  # As it is recorded: rulings are not applied
     rulings: tuple[Ruling, ...]
     reveal: Reveal | None
-    tries_again: bool
-    """Whether entries that could not be read are tried once more."""
+    tries_again: bool  # Whether entries that could not be read are tried once more
 
 
 async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:

@@ -22,8 +22,7 @@ from clara_eval.judge.calibration_gate import CALIBRATION, Calibration, prompt_h
 from clara_eval.store.sql_store import PublicKeys
 
 _STANDING = ("elo", "low", "high", "p_top", "rank_low", "rank_high", "wins", "losses", "ties")
-MOST_CRITERIA = 4000
-"""Characters of the criteria that the scores repeat; all of them are in the metadata."""
+MOST_CRITERIA = 4000  # Characters of the criteria that the scores repeat; all of them are in the metadata
 
 
 def features_pairs(address: str, at: int, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:

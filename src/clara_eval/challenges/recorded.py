@@ -23,8 +23,7 @@ from clara_eval.evaluation.trace.document import Notes, Restart, render
 from clara_eval.evaluation.trace.trace_file import Evidence, TraceFile
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
-AT_ONCE = 2000
-"""Public keys in one write; a round of many games has more than memory should hold."""
+AT_ONCE = 2000  # Public keys in one write; a round of many games has more than memory should hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +31,9 @@ class RecordedResult:
     digest: str
     winners: Winners
     disputed: Disputed | None
-    result: EvaluationResult | None
-    """None if it is read from the archive."""
-    review: Review | None = None
-    """What a person said about exactly this result."""
-    tries_again: bool = False
-    """Whether entries that could not be read are tried once more before the post."""
+    result: EvaluationResult | None  # None if it is read from the archive
+    review: Review | None = None  # What a person said about exactly this result
+    tries_again: bool = False  # Whether entries that could not be read are tried once more before the post
 
 
 async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:

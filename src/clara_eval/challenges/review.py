@@ -43,12 +43,10 @@ class Review:
     requested_at: int
     decided_at: int | None = None
     note: str = ""
-    by: str = ""
-    """Who decided, as they called themselves."""
+    by: str = ""  # Who decided, as they called themselves
     posts_at: int | None = None
     """When the default is posted, by the chain's clock; None where only a person can have it posted."""
-    default: str = ""
-    """What is posted then, in words."""
+    default: str = ""  # What is posted then, in words
     scoring_deadline: int | None = None
 
     @property
@@ -159,8 +157,7 @@ class AnnouncedDraft:
     announced_at: int
     until: int
     places: tuple[DraftPlace, ...]
-    margin: str
-    """How sure the last paid place is, in words."""
+    margin: str  # How sure the last paid place is, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +168,7 @@ class Disputed:
     at: int
     places: tuple[DraftPlace, ...]
     raised: tuple[Objection, ...]
-    judge: str | None = None
-    """None: a person looks, or the draft stays because nobody did in time."""
+    judge: str | None = None  # None: a person looks, or the draft stays because nobody did in time
 
     @property
     def needs_person(self) -> bool:

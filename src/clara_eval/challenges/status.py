@@ -54,8 +54,7 @@ _SPAN: dict[Stage, tuple[int, int]] = {
 }
 Listener = Callable[[EvalStatus], None]
 Clock = Callable[[], float]
-WRITE_SECONDS = 0.25
-"""Progress is written at most this often."""
+WRITE_SECONDS = 0.25  # Progress is written at most this often
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage runs any more."""
 CLOSED: dict[ChainStatus, tuple[State, str]] = {

@@ -63,8 +63,7 @@ class Verdicts(Document):
     count: int
     sha256: str
     items: list[str]
-    features: list[dict[str, object]]
-    """The schema."""
+    features: list[dict[str, object]]  # The schema
 
     def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
         """The comparison of these two, from their facts; None if they were not compared in this order."""

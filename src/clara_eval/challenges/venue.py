@@ -28,8 +28,7 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import keep_result
 
 CHALLENGE = JsonCodec(Challenge)
-_SUPERSEDED = "superseded"
-"""The journal's entry with the calldata that was signed about a block that is gone."""
+_SUPERSEDED = "superseded"  # The journal's entry with the calldata that was signed about a block that is gone
 
 
 async def read_challenge(
@@ -133,8 +132,7 @@ def round_of(challenge: Challenge, metadata: bytes) -> Round:
 class ChallengeVenue:
     challenge: Challenge
     given: Round
-    disputed: Disputed | None = None
-    """What submitters objected to in an earlier result."""
+    disputed: Disputed | None = None  # What submitters objected to in an earlier result
 
     @classmethod
     def read(cls, evidence: Bodies) -> ChallengeVenue:

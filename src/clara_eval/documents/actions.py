@@ -39,15 +39,12 @@ class Written(results.Document):
     sender: str | None
     challenge: str | None
     explorerUrl: str | None
-    pageUrl: str | None
-    """The challenge's page at the service of CLARA_API_URL."""
+    pageUrl: str | None  # The challenge's page at the service of CLARA_API_URL
     summary: str
-    transactions: list[UnsignedTransaction]
-    """Still to be signed and sent; empty when they were sent."""
+    transactions: list[UnsignedTransaction]  # Still to be signed and sent; empty when they were sent
     sent: list[SentTransaction]
     warnings: list[str]
-    next: str = ""
-    """What to do next, as the interface says it."""
+    next: str = ""  # What to do next, as the interface says it
 
 
 class ActResult(Written):
@@ -65,8 +62,7 @@ class PostDetails(results.Document):
     fee: str
     feeMode: Literal["platform", "prize_pool", "poster"]
     total: str
-    quoteUsd: float | None
-    """What the evaluation is expected to cost; null when a judge has no known price."""
+    quoteUsd: float | None  # What the evaluation is expected to cost; null when a judge has no known price
     deadline: int
     scoringDeadline: int
     winnerCount: int
@@ -139,8 +135,7 @@ class ChallengeListing(results.Document):
 class BrowseResult(results.Document):
     network: str
     blockNumber: int
-    total: int
-    """Challenges of this factory, before filters."""
+    total: int  # Challenges of this factory, before filters
     challenges: list[ChallengeListing]
     nextOffset: int | None
 
@@ -152,8 +147,7 @@ class AgentStanding(results.Document):
     name: Untrusted | None = None
     entered: int
     won: int
-    earned: list[str]
-    """What the contracts pay it, by token."""
+    earned: list[str]  # What the contracts pay it, by token
     averagePlace: float | None
 
 
@@ -176,8 +170,7 @@ class ProvisionalRow(results.Document):
     address: str | None
     agentId: str | None
     facts: list[FeatureValue]
-    problem: Untrusted | None
-    """Why nothing is measured."""
+    problem: Untrusted | None  # Why nothing is measured
 
 
 class DetailResult(results.Document):
@@ -200,8 +193,7 @@ class DetailResult(results.Document):
     pageUrl: str | None
     winners: list[PostedWinner]
     yours: OwnSubmission | None
-    agents: list[AgentStanding]
-    """Of the winners, and of the caller's own agent, where records are at hand."""
+    agents: list[AgentStanding]  # Of the winners, and of the caller's own agent, where records are at hand
     provisional: list[ProvisionalRow]
     """While entries are accepted, the best first: by public tests alone; the final run decides."""
     evaluatorRecord: results.EvaluatorRecord | None
@@ -213,8 +205,7 @@ class EvalStatusResult(results.EvaluationProgress):
     chainStatus: results.ChainStatus
     status: Literal["none", results.State]
     stage: results.StageProgress
-    reason: Untrusted | None
-    """Why it waits or stopped; it may quote a config or a submission."""
+    reason: Untrusted | None  # Why it waits or stopped; it may quote a config or a submission
     scoringDeadline: int
     scorePostedAt: int | None
     explanation: str = ""
@@ -238,8 +229,7 @@ class StandingRow(results.RankedEntry):
     agentId: str | None
     name: Untrusted | None = None
     prize: str | None
-    code: str | None = None
-    """Why it was rejected, in one word."""
+    code: str | None = None  # Why it was rejected, in one word
     reason: Untrusted | None
 
 
@@ -248,18 +238,15 @@ class LeaderboardResult(results.Document):
     address: str
     source: Literal["evaluation", "chain"]
     """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
-    postedBy: str | None
-    """None if the node does not say."""
+    postedBy: str | None  # None if the node does not say
     token: results.Token
     standings: list[StandingRow]
     total: int
     traceDigest: str | None
-    trace: str = ""
-    """The URL at a service; else where the interface finds it."""
+    trace: str = ""  # The URL at a service; else where the interface finds it
     pageUrl: str | None
     misplaced: results.Misplaced | None = None
-    warning: str | None
-    """What everybody should know about the round: a hidden harness that was withheld."""
+    warning: str | None  # What everybody should know about the round: a hidden harness that was withheld
     flags: list[Untrusted]
 
 
@@ -280,18 +267,15 @@ class ScoreResult(results.Document):
     standing: StandingRow
     entries: int
     token: results.Token
-    postedBy: str | None
-    """None if the node does not say."""
+    postedBy: str | None  # None if the node does not say
     features: list[FeatureValue]
-    notes: list[Untrusted]
-    """`text` features: a model's words about the submission, for people; never judged."""
+    notes: list[Untrusted]  # `text` features: a model's words about the submission, for people; never judged
     flags: list[Untrusted]
     games: list[ComparisonRow]
     closestRival: StandingRow | None
     why: str = ""
     traceDigest: str | None
-    trace: str = ""
-    """The URL at a service; else where the interface finds it."""
+    trace: str = ""  # The URL at a service; else where the interface finds it
     pageUrl: str | None
     claimable: str = ""
 
@@ -299,5 +283,4 @@ class ScoreResult(results.Document):
 class ScoreFound(ScoreResult):
     """What an interface needs to say when the prize can be claimed."""
 
-    claimableAt: int | None
-    """0: now; None: there is no prize."""
+    claimableAt: int | None  # 0: now; None: there is no prize

@@ -54,8 +54,7 @@ class ReviewRequest(RestRequest):
     """Why; it is kept with the decision. `reason`, its earlier name, is accepted."""
     by: Annotated[str, StringConstraints(max_length=80)] = ""
     """Who decides; it stands in the public trace. Without a name the trace says `operator`."""
-    ruling: RulingRequest | None = None
-    """With the decision `rule`: what is ruled."""
+    ruling: RulingRequest | None = None  # With the decision `rule`: what is ruled
     traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None
     """The result that was looked at, required to approve and to rule; another one is then not decided about."""
 
@@ -79,31 +78,25 @@ class ShownComparison(BaseModel):
 
 class ReviewSheet(BaseModel):
     address: str
-    traceDigest: str
-    """What an approval or a ruling has to name."""
+    traceDigest: str  # What an approval or a ruling has to name
     state: str
     reasons: list[str]
-    unlessDecided: str
-    """What happens if nobody decides, and when; empty once somebody did."""
+    unlessDecided: str  # What happens if nobody decides, and when; empty once somebody did
     postsAt: int | None
     note: str
     status: str | None
     title: str | None
-    prizePool: str | None
-    """Base units of the token."""
+    prizePool: str | None  # Base units of the token
     token: results.Token | None
     winnerCount: int
     misplaced: results.Misplaced | None = None
     scoringDeadline: int | None
     secondsLeft: int | None
     ranking: list[results.LeaderboardRow]
-    doubts: list[Flag]
-    """The flags that hold the post, and those that only warn."""
-    facts: dict[str, dict[str, results.Value]]
-    """By feature: the value of each entry near the pay line."""
+    doubts: list[Flag]  # The flags that hold the post, and those that only warn
+    facts: dict[str, dict[str, results.Value]]  # By feature: the value of each entry near the pay line
     games: list[ShownComparison]
-    rulings: list[dict[str, Any]]
-    """What was ruled before; the result shown was walked with it."""
+    rulings: list[dict[str, Any]]  # What was ruled before; the result shown was walked with it
 
 
 class EvaluateRequest(RestRequest):

@@ -34,8 +34,7 @@ MEANINGS: Mapping[State, str] = {
     "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
     "elsewhere": "This service does not evaluate the challenge.",
 }
-REJECTED_IN_REVIEW = "The result was rejected in review"
-"""How the reason of such a failed evaluation begins."""
+REJECTED_IN_REVIEW = "The result was rejected in review"  # How the reason of such a failed evaluation begins
 Value = bool | int | float | str | None
 Outcome = Literal["won", "lost", "tie", "undecided"]
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
@@ -152,8 +151,7 @@ class Pairwise(Document):
         return results.get(self.winner, "undecided")
 
 
-Played = dict[tuple[str, str], Pairwise]
-"""Comparisons by (shown first, shown second)."""
+Played = dict[tuple[str, str], Pairwise]  # Comparisons by (shown first, shown second)
 
 
 class Token(Document):
@@ -355,8 +353,7 @@ class ProvisionalEntry(Document):
     agentId: int | None = None
     hash: str = Field(description="Of the submission's address: what was measured once is not measured again.")
     facts: dict[str, Value] = {}
-    problem: str = ""
-    """Why nothing is measured."""
+    problem: str = ""  # Why nothing is measured
 
 
 class ProvisionalBoard(Document):

@@ -20,8 +20,7 @@ draft_key: KeyOfOne = "challenges:{}:draft".format
 """A result that is announced before it is posted, open for objections."""
 provisional_key: KeyOfOne = "challenges:{}:provisional".format
 """What tools measured of the entries of an open challenge."""
-harness_key: KeyOfOne = "challenges:{}:harness".format
-"""A hidden harness, once its poster has revealed it."""
+harness_key: KeyOfOne = "challenges:{}:harness".format  # A hidden harness, once its poster has revealed it
 public_harness_key: KeyOfOne = "challenge-harness:{}".format
 """The source of a harness that is public from the start; apart from the summary, which lists read whole."""
 verdicts_key: KeyOfOne = "challenges:{}:verdicts".format

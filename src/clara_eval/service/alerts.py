@@ -52,8 +52,7 @@ def stalled_alert(bad: Stalled, address: str) -> Alert:
 class Webhook:
     url: str
     secret: str | None
-    pauses: tuple[float, ...] = (1, 5, 30, 120)
-    """Seconds between attempts; one attempt more than pauses."""
+    pauses: tuple[float, ...] = (1, 5, 30, 120)  # Seconds between attempts; one attempt more than pauses
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:

@@ -43,20 +43,15 @@ DEFER_SECONDS = 3600
 NOT_YET_SECONDS = 30
 UNKNOWN_SECONDS = 30
 STALLED_SECONDS = 60
-LONG_SECONDS = 600
-"""A wait this long raises an alert at once, not after the third failure."""
-LATE_SHARE = 0.25
-"""Of the scoring window left at the post: less is too near to the deadline."""
-BIASED_SHARE = 0.7
-"""Of verdicts that do not depend on the order: below it the judge looks at the side."""
+LONG_SECONDS = 600  # A wait this long raises an alert at once, not after the third failure
+LATE_SHARE = 0.25  # Of the scoring window left at the post: less is too near to the deadline
+BIASED_SHARE = 0.7  # Of verdicts that do not depend on the order: below it the judge looks at the side
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    outcome: str
-    """For metrics and logs."""
-    status: State | None = None
-    """The new status; None leaves it as it is."""
+    outcome: str  # For metrics and logs
+    status: State | None = None  # The new status; None leaves it as it is
     reason: str | None = None
     retry_at: int | None = None
     alert: Alert | None = None

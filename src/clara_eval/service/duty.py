@@ -32,8 +32,7 @@ ANNOUNCED = "engine:announced:"
 """Before the address of every challenge that the factory announced, readable or not."""
 OVER = "engine:over:"
 """Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
-Start = Callable[[Challenge], Awaitable[object]]
-"""Queue the evaluation of a challenge."""
+Start = Callable[[Challenge], Awaitable[object]]  # Queue the evaluation of a challenge
 Active = Callable[[], Awaitable[frozenset[Address]]]
 """List the challenges whose evaluation is queued or running in any process."""
 
@@ -45,8 +44,7 @@ class TickReport:
     head_lag_seconds: float = 0.0
     balance_wei: int | None = None
     posts_left: int | None = None
-    nonce_gap: str | None = None
-    """The nonces that are missing before signed transactions, in words."""
+    nonce_gap: str | None = None  # The nonces that are missing before signed transactions, in words
     statuses: dict[str, int] = field(default_factory=dict)
     started: int = 0
     reviews: int = 0
@@ -96,8 +94,7 @@ class Tick:
     report: TickReport
     read_again: set[str] = field(default_factory=set)
     """Challenges to read again at the next tick, whatever their events say."""
-    still_open: set[str] = field(default_factory=set)
-    """Known challenges whose deadline is ahead, ours or not."""
+    still_open: set[str] = field(default_factory=set)  # Known challenges whose deadline is ahead, ours or not
     opened: list[Challenge] = field(default_factory=list)
     """Our open challenges with entries that were read at this tick."""
 

@@ -24,8 +24,7 @@ from clara_eval.judge.port import PaidAnswer
 disable_created_metrics()  # type: ignore[no-untyped-call] # ships no types for it
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MINUTES = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
-WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")
-"""Of evaluations."""
+WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")  # Of evaluations
 WATCHED_TRANSACTIONS = ("post_scores", "advance_to_scoring", "finalize", "feedback")
 """Each may end as `unknown`."""
 AlertName = Literal[
@@ -116,16 +115,14 @@ class Metrics:
 
 @dataclass(slots=True)
 class ServiceHealth:
-    mode: str
-    """`all`, `worker-only` or `api-only`."""
+    mode: str  # `all`, `worker-only` or `api-only`
     tick_seconds: float
     clock: Callable[[], float] = time.monotonic
     started: float = field(init=False)
     beat: float = field(init=False)
     tick: float | None = None
     tick_problem: str | None = None
-    wallet_problem: str | None = None
-    """What keeps the wallet from sending."""
+    wallet_problem: str | None = None  # What keeps the wallet from sending
 
     def __post_init__(self) -> None:
         self.started = self.beat = self.clock()

@@ -47,10 +47,8 @@ EVALUATIONS = "evaluations"
 TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 Workflows = dict[str, Workflow]
-_apart: set[asyncio.Task[object]] = set()
-"""Bodies of steps that run now, in this process."""
-_running: set[str] = set()
-"""Ids of workflows whose function runs now, in this process."""
+_apart: set[asyncio.Task[object]] = set()  # Bodies of steps that run now, in this process
+_running: set[str] = set()  # Ids of workflows whose function runs now, in this process
 T = TypeVar("T")
 
 
@@ -228,8 +226,7 @@ async def _register_queues(options: EngineOptions, evaluator: str) -> None:
 class Queue:
     app: App
     options: EngineOptions
-    workflows: Workflows = field(default_factory=dict)
-    """By name, once DBOS is launched."""
+    workflows: Workflows = field(default_factory=dict)  # By name, once DBOS is launched
 
     async def enqueue(self, challenge: Challenge) -> str:
         app, address = self.app, challenge.address

@@ -29,13 +29,10 @@ from clara_eval.service.metrics import Metrics
 from clara_eval.store.sql_store import PublicKeys
 
 _log = structlog.get_logger(__name__)
-RECORDED = "engine:recorded:"
-"""Before the address of every challenge whose result is recorded for good."""
-UNCLAIMED = "engine:unclaimed"
-"""Every challenge with prizes left, and the last block that was read for it."""
+RECORDED = "engine:recorded:"  # Before the address of every challenge whose result is recorded for good
+UNCLAIMED = "engine:unclaimed"  # Every challenge with prizes left, and the last block that was read for it
 _RESULTS_AT_ONCE = 20
-_CLAIMS_AT_ONCE = 100
-"""Challenges in one question for claims."""
+_CLAIMS_AT_ONCE = 100  # Challenges in one question for claims
 
 
 async def record_post(tick: Tick, challenge: Challenge) -> None:

@@ -32,8 +32,7 @@ from clara_eval.service.duty import ANNOUNCED, OVER, Tick, due_now, unexpected
 from clara_eval.store.sql_store import SignedTransactions
 
 _log = structlog.get_logger(__name__)
-PLACE = "engine:changes"
-"""Up to which safe block events are read, and the challenges to read again."""
+PLACE = "engine:changes"  # Up to which safe block events are read, and the challenges to read again
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
 
@@ -42,8 +41,7 @@ STEP_BACK_BLOCKS = 1_000
 _AT_ONCE = 8
 READ_TOGETHER = 25
 """Challenges in one batch of requests: more than this and one node's answer grows past a megabyte."""
-_TOGETHER_SECONDS = 10.0
-"""For one batch; a challenge that makes its node slow is then read alone."""
+_TOGETHER_SECONDS = 10.0  # For one batch; a challenge that makes its node slow is then read alone
 _KEYS = (index_key, status_key, attempts_key)
 Found = tuple[Challenge, Due]
 
