@@ -68,10 +68,7 @@ def result_document(result: EvaluationResult, digest: str, rows: Sequence[Leader
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "orderedBy": ranking.ordered_by if ranking else None,
         "schedule": {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)},
-        "asked": {
-            "title": result.given.metadata.title[:200],
-            "criteria": result.given.config.criteria[:MOST_CRITERIA],
-        },
+        "asked": {"title": result.given.metadata.title[:200], "criteria": result.given.config.criteria[:MOST_CRITERIA]},
         "judges": judges_of(result.comparisons),
         "flags": to_camel_json(result.flags),
         "traceDigest": digest,

@@ -168,10 +168,7 @@ class ChallengeVenue:
             header={"chainId": challenge.chain_id, "challenge": challenge.address},
             facts=(("challenge", facts),),
             disputes=(("objections", DISPUTED_FORM.body(disputed)),) if disputed is not None else (),
-            outcome=(
-                ("winners", to_camel_json(self.winners(result).entries)),
-                ("calldata", "0x" + calldata.hex()),
-            ),
+            outcome=(("winners", to_camel_json(self.winners(result).entries)), ("calldata", "0x" + calldata.hex())),
         )
 
     def _check_forms(self, result: EvaluationResult) -> None:

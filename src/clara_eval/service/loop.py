@@ -184,11 +184,7 @@ async def act_on_due(tick: Tick) -> None:
         await gather_or_raise(finalize_one(*one) for one in final)
 
 
-FIRST_DUTIES: dict[str, Duty] = {
-    "discovery": discover,
-    "balance": watch_balance,
-    "nonces": fill_nonces,
-}
+FIRST_DUTIES: dict[str, Duty] = {"discovery": discover, "balance": watch_balance, "nonces": fill_nonces}
 LAST_DUTIES: dict[str, Duty] = {
     "publication": publish_results,
     "feedback": give_feedback,
