@@ -46,9 +46,8 @@ from clara_eval.documents.store_keys import (
     trace_key,
 )
 from clara_eval.interfaces.cli import app as command
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.store.leases import Busy
 from clara_eval.store.open import opened_store

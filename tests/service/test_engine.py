@@ -61,11 +61,10 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.documents.results import Created, PrizeClaims, RoundResult, read
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.duty import LAST_TICK, read_report, save_report
 from clara_eval.service.engine import only_process
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics, ServiceHealth
+from clara_eval.service.metrics import Alerts, Metrics, ServiceHealth
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import UNCLAIMED
 from clara_eval.store.leases import Busy, held

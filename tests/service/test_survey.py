@@ -16,10 +16,9 @@ from clara_eval.challenges.challenge_index import known_results, summaries
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.duty import ANNOUNCED, OVER, TickReport
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.service.survey import PLACE
 
 MANY = 10_000

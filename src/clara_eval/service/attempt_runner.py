@@ -31,8 +31,7 @@ from clara_eval.core import errors
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import Speed
-from clara_eval.service.alerts import Alert, Alerts, stalled_alert
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import show_posted
 from clara_eval.store.driver import DATABASE

@@ -21,9 +21,8 @@ from clara_eval.core.errors import ClaraError, ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import STATES, EvalStatus
 from clara_eval.documents.store_keys import INDEX, status_key
-from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.due import ALARM_SHARE, ChallengeState, Due, Memory, due
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics
 from clara_eval.service.options import EngineOptions
 
 _log = structlog.get_logger(__name__)

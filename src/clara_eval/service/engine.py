@@ -24,11 +24,10 @@ from clara_eval.challenges.status import gravest
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, RanOut, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
-from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.duty import TickReport, read_report, save_report, show_report
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import AlertName, Metrics, ServiceHealth
+from clara_eval.service.metrics import Alert, AlertName, Alerts, Metrics, ServiceHealth
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.queue import Orphans, Queue, Workflows, interrupt, launched, step_apart, take_over
 from clara_eval.service.requests import ServiceRequests

@@ -23,10 +23,9 @@ from clara_eval.challenges.calls import finalize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, Stalled
 from clara_eval.core.tasks import gather_or_raise
-from clara_eval.service.alerts import Alert, Alerts, stalled_alert
 from clara_eval.service.due import Due, DueAction
 from clara_eval.service.duty import Active, Start, Tick, TickReport, count, unexpected
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import record_claims, record_end, record_post, record_results, resend_post
 from clara_eval.service.survey import Found, Survey, discover, save_changes

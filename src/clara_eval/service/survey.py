@@ -26,9 +26,9 @@ from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Created, EvalStatus
 from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
-from clara_eval.service.alerts import Alert
 from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, is_over
 from clara_eval.service.duty import ANNOUNCED, OVER, Tick, due_now, unexpected
+from clara_eval.service.metrics import Alert
 from clara_eval.store.sql_store import SignedTransactions
 
 _log = structlog.get_logger(__name__)
