@@ -210,14 +210,9 @@ async def post_result(case: RoundCase, found: RecordedResult, status: StatusWrit
     """Post a recorded result, and write down how that ended."""
     await status.say("publishing", 92)
     challenge, chain, store = case.challenge, case.ports.chain, case.ports.store
+    sender, results, gone = case.ports.sender, chain.results, await superseded(store, challenge.run)
     receipt = await publish(
-        challenge,
-        found.winners,
-        found.digest,
-        sender=case.ports.sender,
-        results=chain.results,
-        superseded=await superseded(store, challenge.run),
-        is_open=case.is_open,
+        challenge, found.winners, found.digest, sender=sender, results=results, superseded=gone, is_open=case.is_open
     )
     case.options.sent(receipt)
     scores, by, posted_at = await _scores(case, found), None, None
@@ -226,7 +221,7 @@ async def post_result(case: RoundCase, found: RecordedResult, status: StatusWrit
         if receipt.block_number is not None:
             posted_at = (await chain.blocks.block_at(receipt.block_number)).timestamp
         else:
-            posted_at = (await chain.results.scoring_state(challenge.address)).score_posted_at
+            posted_at = (await results.scoring_state(challenge.address)).score_posted_at
     if by not in {None, PostedBy.EVALUATOR}:  # no winner and no prize of ours
         scores |= {"winners": [], "rankings": [{**row, "prizeAmount": None} for row in scores["rankings"]]}
     scores |= {"outcome": receipt.outcome.value, "txHash": receipt.tx_hash, "blockNumber": receipt.block_number}

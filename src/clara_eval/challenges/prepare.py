@@ -117,10 +117,8 @@ async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bo
         return False
     is_begun = await journal.has("metadata")
     if is_begun:
-        review, digest = (
-            await read_review(store, challenge.chain_id, challenge.address),
-            await journal.saved("digest", TEXT),
-        )
+        review = await read_review(store, challenge.chain_id, challenge.address)
+        digest = await journal.saved("digest", TEXT)
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
             return True

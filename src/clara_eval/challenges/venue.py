@@ -66,12 +66,7 @@ async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge
 async def pin_challenge(
     chain: EthereumChain, store: SqlStore, address: Address, head: Block | None = None, deadline: int | None = None
 ) -> Challenge:
-    """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew.
-
-    Raises:
-        NotYet: no safe block is past the deadline.
-
-    """
+    """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew."""
     journal = Journal(store, f"{chain.chain_id}:{address}")
     await journal.drop_unreadable("challenge", CHALLENGE)
     challenge = await journal.saved("challenge", CHALLENGE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -18,15 +19,7 @@ from clara_eval.app import App
 from clara_eval.chain.model import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.status import (
-    Attempts,
-    StatusWriter,
-    gravest,
-    read_attempts,
-    reason_of,
-    save_attempts,
-    state_of,
-)
+from clara_eval.challenges.status import StatusWriter, gravest, read_attempts, reason_of, save_attempts, state_of
 from clara_eval.core import errors
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, State
@@ -143,28 +136,36 @@ class AttemptRunner:
 
     async def attempt(self, address: Address, number: int) -> dict[str, object]:
         """Run one attempt to its end; raises only when the process is being stopped."""
+        started, store, chain_id = time.monotonic(), self.app.store, self.app.chain_id
         with bound_contextvars(challenge=address, attempt=number), self.metrics.running.track_inprogress():
-            attempts = await read_attempts(self.app.store, self.app.chain_id, address)
-            is_current = attempts.number == number
-            return await self._attempt(address, attempts) if is_current else {"outcome": "superseded"}
+            attempts = await read_attempts(store, chain_id, address)
+            if attempts.number != number:
+                return {"outcome": "superseded"}
+            try:
+                ending = await self._ended(await evaluate(self.app, address, self._request(number)))
+            except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
+                now = time.time()
+                ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
+                _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
+                             exc_info=bad if ending.is_bug else None)  # fmt: skip
+            # The next attempt's number first: once it is written, this one can never begin again.
+            following = attempts.after(ending.retry_at, failed=ending.outcome in {"temporary", "settings"})
+            await DATABASE.until_written(lambda: save_attempts(store, chain_id, address, following))
+            await DATABASE.until_written(partial(self._say, address, ending))
+            if ending.alert is not None:
+                self.alerts.raise_alert(ending.alert)
+            seconds = time.monotonic() - started
+            self.metrics.evaluations.labels(ending.outcome).inc()
+            self.metrics.evaluation_seconds.observe(seconds)
+            for listen in self.metrics.evaluation_listeners:
+                listen(address, ending.outcome, seconds)
+            _log.info("attempt_ended", outcome=ending.outcome, seconds=round(seconds, 2))
+            return {"outcome": ending.outcome, "retryAt": ending.retry_at}
 
-    async def _attempt(self, address: Address, attempts: Attempts) -> dict[str, object]:
-        started = time.monotonic()
-        try:
-            ending = await self._ended(await evaluate(self.app, address, self._request(attempts.number)))
-        except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
-            now = time.time()
-            ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
-            _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
-                         exc_info=bad if ending.is_bug else None)  # fmt: skip
-        await self._remember(address, attempts, ending)
-        seconds = time.monotonic() - started
-        self.metrics.evaluations.labels(ending.outcome).inc()
-        self.metrics.evaluation_seconds.observe(seconds)
-        for listen in self.metrics.evaluation_listeners:
-            listen(address, ending.outcome, seconds)
-        _log.info("attempt_ended", outcome=ending.outcome, seconds=round(seconds, 2))
-        return {"outcome": ending.outcome, "retryAt": ending.retry_at}
+    async def _say(self, address: Address, ending: Ending) -> None:
+        if ending.status is not None:
+            status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
+            await status.say(ending.status, reason=ending.reason, retry_at=ending.retry_at)
 
     def _request(self, number: int) -> EvaluationRequest:
         def count_sent(receipt: Receipt) -> None:
@@ -195,20 +196,3 @@ class AttemptRunner:
                 words = f"Scores were posted with {100 * left:.0f} % of the scoring window left."
                 self.alerts.raise_alert(Alert("PostedLate", "warning", words, address))
         return ending
-
-    async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
-        """Record the next attempt's number first: once it is written, this one can never begin again."""
-        store, chain_id = self.app.store, self.app.chain_id
-        failed = ending.outcome in {"temporary", "settings"}
-        await DATABASE.until_written(
-            lambda: save_attempts(store, chain_id, address, attempts.after(ending.retry_at, failed=failed))
-        )
-
-        async def say() -> None:
-            if ending.status is not None:
-                status = await StatusWriter.resumed(store, chain_id, address)
-                await status.say(ending.status, reason=ending.reason, retry_at=ending.retry_at)
-
-        await DATABASE.until_written(say)
-        if ending.alert is not None:
-            self.alerts.raise_alert(ending.alert)

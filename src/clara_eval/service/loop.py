@@ -26,7 +26,7 @@ from clara_eval.core.tasks import gather_or_raise
 from clara_eval.service.due import Due, DueAction
 from clara_eval.service.duty import Active, Start, Tick, TickReport, count, unexpected
 from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
-from clara_eval.service.options import EngineOptions
+from clara_eval.service.options import DEFAULTS, EngineOptions
 from clara_eval.service.record import record_claims, record_end, record_post, record_results, resend_post
 from clara_eval.service.survey import Found, Survey, discover, save_changes
 from clara_eval.store.leases import Busy
@@ -128,7 +128,7 @@ async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
             tick.report.problems.append(f"{challenge.address}: {bad}")
 
 
-async def none_active() -> frozenset[Address]:
+async def idle() -> frozenset[Address]:
     return frozenset()
 
 
@@ -138,19 +138,14 @@ async def run_tick(
     metrics: Metrics,
     start: Start,
     *,
-    active: Active = none_active,
-    options: EngineOptions | None = None,
+    active: Active = idle,
+    options: EngineOptions = DEFAULTS,
 ) -> TickReport:
-    """Run every duty once.
-
-    Raises:
-        ClaraError: what stops the whole tick, such as a node that does not answer.
-
-    """
+    """Run every duty once. Raises what stops the whole tick, such as a node that does not answer."""
     head = await app.chain.blocks.head()
     report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
     safe = await app.chain.blocks.safe_block()
-    tick = Tick(app, alerts, metrics, start, active, options or EngineOptions(), head, safe, report)
+    tick = Tick(app, alerts, metrics, start, active, options, head, safe, report)
     for name, duty in FIRST_DUTIES.items():
         await tick.apart(name, duty(tick))
     await act_on_due(tick)

@@ -37,3 +37,6 @@ class EngineOptions:
         if seconds < 3600:
             return cls(f"*/{seconds // 60} * * * *", seconds)
         return cls(f"0 */{seconds // 3600} * * *", seconds)
+
+
+DEFAULTS = EngineOptions()

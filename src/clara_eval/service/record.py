@@ -64,12 +64,7 @@ async def record_end(tick: Tick, challenge: Challenge) -> None:
 
 
 async def resend_post(tick: Tick, challenge: Challenge) -> None:
-    """Broadcast again what an earlier key signed.
-
-    Raises:
-        Temporary: always; the post is not mined yet.
-
-    """
+    """Broadcast again what an earlier key signed. Raises Temporary always: the post is not mined yet."""
     store, chain = tick.app.store, tick.app.chain
     count = await send_again(chain, store, challenge.evaluator, partial(is_still_current, store, chain))
     raise Temporary(

@@ -44,6 +44,7 @@ READ_TOGETHER = 25
 _TOGETHER_SECONDS = 10.0  # For one batch; a challenge that makes its node slow is then read alone
 _KEYS = (index_key, status_key, attempts_key)
 Found = tuple[Challenge, Due]
+Keep = Callable[[NewChallenge], Awaitable[None]]
 
 
 async def discover(tick: Tick) -> None:
@@ -66,11 +67,7 @@ async def discover(tick: Tick) -> None:
 
 
 async def find_challenges(
-    events: ChallengeEvents,
-    store: SignedTransactions,
-    factory: Address,
-    first_block: int,
-    keep: Callable[[NewChallenge], Awaitable[None]],
+    events: ChallengeEvents, store: SignedTransactions, factory: Address, first_block: int, keep: Keep
 ) -> int:
     """Hand every challenge created since the last call to `keep`; return how many."""
     blocks = events.blocks
