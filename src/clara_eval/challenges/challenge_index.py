@@ -1,4 +1,4 @@
-"""The index of challenges: one summary each, so that lists and pages wait for no node.
+"""The index of challenges and the records of agents, so that lists and pages wait for no node.
 
 Invariant: titles and statements are strangers' texts; they are cut here, and escaped by each interface.
 """
@@ -6,6 +6,7 @@ Invariant: titles and statements are strangers' texts; they are cut here, and es
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
@@ -16,8 +17,21 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, RoundResult, Summary, Values
-from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key, result_key
+from clara_eval.documents.results import (
+    AgentEntry,
+    AgentRecord,
+    ChainStatus,
+    D,
+    Earned,
+    FeatureRule,
+    JudgingRules,
+    RoundResult,
+    Scores,
+    Summary,
+    Values,
+    read,
+)
+from clara_eval.documents.store_keys import INDEX, entry_key, index_key, public_harness_key, result_key, scores_key
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.model import SubmissionLimits, is_data_uri, read_data_uri
 
@@ -78,6 +92,70 @@ async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
 
 async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
     return await read_many(store, chain_id, RoundResult, result_key, addresses)
+
+
+async def read_scores(values: Values, chain_id: int, address: str) -> Scores | None:
+    """The scores, with what the agents of the entries call themselves."""
+    scores = await read(values, chain_id, Scores, scores_key(address))
+    result = await read(values, chain_id, RoundResult, result_key(address)) if scores else None
+    names = {one.address: one.name for one in result.entrants} if result else {}
+    for row in scores.rankings if scores else []:
+        row.name = names.get(row.address, "")
+    return scores
+
+
+async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
+    start = entry_key(agent_id, "")
+    addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
+    found = [await _entry(store, chain_id, agent_id, address) for address in addresses]
+    entries = sorted(filter(None, found), key=lambda entry: (-(entry.deadline or 0), entry.challenge))
+    places = [entry.place for entry in entries if entry.place is not None]
+    paid = [entry for entry in entries if entry.prizeAmount is not None]
+    tokens, earned = {entry.token.address: entry.token for entry in paid}, Counter[str]()
+    for entry in paid:
+        earned[entry.token.address] += int(entry.prizeAmount or 0)
+    return AgentRecord(
+        agentId=agent_id,
+        address=next((entry.submitter for entry in entries if entry.submitter), None),
+        name=next((entry.name for entry in entries if entry.name), ""),
+        entered=len(entries),
+        won=len(paid),
+        earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
+        averagePlace=round(sum(places) / len(places), 2) if places else None,
+        placed=len(places),
+        challenges=entries,
+    )
+
+
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> AgentEntry | None:
+    """What the agent did in this challenge; None if there is no result yet."""
+    result = await read(store, chain_id, RoundResult, result_key(address))
+    if result is None:
+        return None
+    summary = await read(store, chain_id, Summary, index_key(address))
+    mine = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
+    rankings = scores.rankings if scores and is_ours and result.winners else []
+    own = next((row for row in rankings if row.address in mine), None)
+    place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
+    prize = sum(int(one.prizeAmount) for _, one in paid)
+    return AgentEntry(
+        challenge=address,
+        submitter=min(mine, default=None),
+        name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
+        title=summary.title if summary else "",
+        deadline=summary.deadline if summary else None,
+        chainStatus=result.chainStatus,
+        place=paid[0][0] if paid else place,
+        entrants=len(result.entrants),
+        ranked=sum(row.is_ranked for row in rankings) or None,
+        rejected=own is not None and not own.is_ranked,
+        score=paid[0][1].score if paid else score,
+        prizeAmount=str(prize) if prize else None,
+        token=result.token,
+    )
 
 
 def _rules(challenge: Challenge) -> JudgingRules | None:

@@ -24,15 +24,8 @@ from clara_eval.judge.costs.prices import FREE, PriceCard, no_price, parse_price
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import ConnectedLlm, Llm, NothingJudged
 from clara_eval.judge.provider import BatchRun
+from clara_eval.judge.providers import registry
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
-from clara_eval.judge.providers.registry import (
-    build_llm,
-    parse_judge,
-    price_card,
-    provider_of,
-    thinking_models,
-    token_limits,
-)
 from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192
@@ -119,7 +112,7 @@ class ModelPool:
         """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
         cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
-        tokens = token_limits(self.settings, [parse_judge(name) for name in plan.models])
+        tokens = registry.token_limits(self.settings, [registry.parse_judge(name) for name in plan.models])
         while True:
             plan = replace(plan, tokens=tokens)
             quoted = self._quote(challenge, config, plan, looks)
@@ -148,14 +141,14 @@ class ModelPool:
 
     def _quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
-        thinking = thinking_models(parse_judge(name) for name in plan.models)
+        thinking = registry.thinking_models(registry.parse_judge(name) for name in plan.models)
         return quote(config, size, Jury({name: self.card(name) for name in plan.models}, (), thinking, plan.tokens))
 
     def is_costly(self, plan: EvaluationPlan) -> bool:
         return any(self.card(name) != FREE for name in plan.models)
 
     def card(self, name: str) -> PriceCard | None:
-        return price_card(parse_judge(name), parse_prices(self.settings.prices))
+        return registry.price_card(registry.parse_judge(name), parse_prices(self.settings.prices))
 
     @property
     def quotes(self) -> Quotes:
@@ -218,8 +211,8 @@ class ModelPool:
     def line(
         self, name: str, run: str, budget: RunBudget, seconds: float, ahead: AnswerAhead | None = None
     ) -> CachedLlm:
-        judge = parse_judge(name)
-        provider = provider_of(judge)
+        judge = registry.parse_judge(name)
+        provider = registry.provider_of(judge)
         at_once = provider.most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
         policy = replace(self.patience, deadline=clock() + seconds, most_in_flight=at_once)
@@ -247,7 +240,7 @@ class ModelPool:
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
         clock = asyncio.get_running_loop().time
-        ends_at, in_batches = clock() + seconds, provider_of(parse_judge(name)).answer_in_batches
+        ends_at, in_batches = clock() + seconds, registry.provider_of(registry.parse_judge(name)).answer_in_batches
         if in_batches is None or self.settings.batches != "auto":
             return None
 
@@ -259,7 +252,7 @@ class ModelPool:
 
     def _llm(self, name: str) -> ConnectedLlm:
         if name not in self._llms:
-            self._llms[name] = build_llm(name, self.settings)
+            self._llms[name] = registry.build_llm(name, self.settings)
         return self._llms[name]
 
     async def close(self) -> None:

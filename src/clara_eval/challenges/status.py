@@ -16,16 +16,7 @@ from clara_eval.core import errors
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import read_stored
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import (
-    FINAL_STATES,
-    MEANINGS,
-    ChainStatus,
-    EvalStatus,
-    StageProgress,
-    State,
-    Summary,
-    read,
-)
+from clara_eval.documents.results import FINAL_STATES, MEANINGS, EvalStatus, StageProgress, State, Summary, read
 from clara_eval.documents.store_keys import index_key, status_key
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
@@ -57,7 +48,7 @@ Clock = Callable[[], float]
 WRITE_SECONDS = 0.25  # Progress is written at most this often
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
 """States in which no stage runs any more."""
-CLOSED: dict[ChainStatus, tuple[State, str]] = {
+CLOSED: dict[str, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
 }

@@ -1,9 +1,9 @@
-"""Read the public documents of evaluations: comparisons, records of agents, and all of them for agents."""
+"""Read the public documents of evaluations: comparisons, and all of them for callers, from a store or a service."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import permutations
@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from clara_eval.challenges.challenge_index import agent_record, read_scores
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
@@ -20,31 +21,18 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.core.http_body import TooLong, pieces_at_most
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import (
-    AgentEntry,
     AgentRecord,
     D,
     Document,
-    Earned,
     EvalStatus,
     Features,
     Pairwise,
     Played,
-    RoundResult,
     Scores,
-    Summary,
     Values,
     read,
 )
-from clara_eval.documents.store_keys import (
-    entry_key,
-    features_key,
-    index_key,
-    pairwise_key,
-    result_key,
-    scores_key,
-    status_key,
-    verdicts_key,
-)
+from clara_eval.documents.store_keys import features_key, pairwise_key, status_key, verdicts_key
 from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
 from clara_eval.judge.comparison import make_vector
@@ -119,70 +107,6 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
     if not is_balanced and schedule != "both":
         return False
     return place + (0 if is_balanced else comb(size, 2)) < count
-
-
-async def read_scores(values: Values, chain_id: int, address: str) -> Scores | None:
-    """The scores, with what the agents of the entries call themselves."""
-    scores = await read(values, chain_id, Scores, scores_key(address))
-    result = await read(values, chain_id, RoundResult, result_key(address)) if scores else None
-    names = {one.address: one.name for one in result.entrants} if result else {}
-    for row in scores.rankings if scores else []:
-        row.name = names.get(row.address, "")
-    return scores
-
-
-async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
-    start = entry_key(agent_id, "")
-    addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
-    found = [await _entry(store, chain_id, agent_id, address) for address in addresses]
-    entries = sorted(filter(None, found), key=lambda entry: (-(entry.deadline or 0), entry.challenge))
-    places = [entry.place for entry in entries if entry.place is not None]
-    paid = [entry for entry in entries if entry.prizeAmount is not None]
-    tokens, earned = {entry.token.address: entry.token for entry in paid}, Counter[str]()
-    for entry in paid:
-        earned[entry.token.address] += int(entry.prizeAmount or 0)
-    return AgentRecord(
-        agentId=agent_id,
-        address=next((entry.submitter for entry in entries if entry.submitter), None),
-        name=next((entry.name for entry in entries if entry.name), ""),
-        entered=len(entries),
-        won=len(paid),
-        earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
-        averagePlace=round(sum(places) / len(places), 2) if places else None,
-        placed=len(places),
-        challenges=entries,
-    )
-
-
-async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> AgentEntry | None:
-    """What the agent did in this challenge; None if there is no result yet."""
-    result = await read(store, chain_id, RoundResult, result_key(address))
-    if result is None:
-        return None
-    summary = await read(store, chain_id, Summary, index_key(address))
-    mine = {one.address for one in result.entrants if one.agentId == agent_id}
-    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
-    scores = await read(store, chain_id, Scores, scores_key(address))
-    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
-    rankings = scores.rankings if scores and is_ours and result.winners else []
-    own = next((row for row in rankings if row.address in mine), None)
-    place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
-    prize = sum(int(one.prizeAmount) for _, one in paid)
-    return AgentEntry(
-        challenge=address,
-        submitter=min(mine, default=None),
-        name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
-        title=summary.title if summary else "",
-        deadline=summary.deadline if summary else None,
-        chainStatus=result.chainStatus,
-        place=paid[0][0] if paid else place,
-        entrants=len(result.entrants),
-        ranked=sum(row.is_ranked for row in rankings) or None,
-        rejected=own is not None and not own.is_ranked,
-        score=paid[0][1].score if paid else score,
-        prizeAmount=str(prize) if prize else None,
-        token=result.token,
-    )
 
 
 MAX_TRACE_BYTES = 200_000_000
