@@ -20,6 +20,7 @@ from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import REVEAL, WITHHELD, Reveal, revealed_document
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, is_by_default, read_rulings
+from clara_eval.evaluation.scoring_window import Window
 from clara_eval.evaluation.sources import any_missed
 from clara_eval.evaluation.trace.document import Restart
 from clara_eval.evaluation.trace.journal import Journal
@@ -42,6 +43,10 @@ class RoundCase:
     options: Options
     is_open: bool  # Whether the contract still takes submissions, so that no post can be rehearsed
     is_taken_over: bool = False  # Whether another version of the program began the round
+
+    @property
+    def window(self) -> Window:
+        return window_of(self.challenge)
 
     async def chain_now(self) -> int:
         return (await self.ports.chain.blocks.head()).timestamp
@@ -80,7 +85,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     ruled = await read_rulings(journal)
     review = await read_review(case.ports.store, challenge.chain_id, challenge.address)
     is_settled = (review is not None and review.state == "approved") or await case.is_signed()
-    tries_again = not is_by_default(ruled) and now < window_of(challenge).decided_until and not is_settled
+    tries_again = not is_by_default(ruled) and now < case.window.decided_until and not is_settled
     if tries_again and await any_missed(journal):
         # An entry that can be read now changes the result; the earlier one was never signed or approved.
         await journal.drop("digest")
@@ -153,7 +158,7 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
         if text is not None:
             revealed_document(text.encode(), challenge.private_set_hash, spec)
             return Reveal(base64.b64encode(text.encode()).decode())
-        until = window_of(challenge).moment_left(1 - REVEAL_SHARE)
+        until = case.window.moment_left(1 - REVEAL_SHARE)
         if now < until:
             raise NotYet(
                 f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until "
@@ -171,7 +176,7 @@ async def _disputed(case: RoundCase, now: int) -> Disputed | None:
     Else a submitter could keep a result from being posted by objecting while that judge is away.
     """
     found = await read_disputed(case.journal)
-    if found is None or found.judge is None or not window_of(case.challenge).at(now).must_post:
+    if found is None or found.judge is None or not case.window.at(now).must_post:
         return found
     if await case.is_signed():
         return found
