@@ -52,8 +52,7 @@ def only_process(database: Path) -> Iterator[None]:
                 f"Another clara-eval process (id {holder}) already works with {database}.",
                 remedy="SQLite serves one process: stop the other one, or set CLARA_DATABASE_URL to Postgres.",
             ) from None
-        held.seek(0)
-        held.truncate()
+        held.truncate(0)
         held.write(f"{os.getpid()}\n")
         held.flush()
         yield

@@ -52,7 +52,6 @@ STALLED_ALERTS: dict[str, AlertName] = {
     "nonces": "NoncesLost",
     "gap": "NonceGap",
 }
-
 Severity = Literal["warning", "critical"]
 BEAT_STALE_SECONDS = 30.0
 TICKS_MISSED = 3
