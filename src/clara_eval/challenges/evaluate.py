@@ -34,8 +34,7 @@ class Evaluation:
     """How an evaluation ended. `receipt` is None only while a review or the window for objections is waited for."""
 
     challenge: Challenge
-    ran: EvaluationResult | None
-    """None if nothing was run: the result was found on the chain, or is the recorded one."""
+    ran: EvaluationResult | None  # None if nothing was run: the result was found on the chain, or is the recorded one
     digest: str | None
     receipt: Receipt | None
     review: Review | None

@@ -100,8 +100,7 @@ class ModelPool:
     store: SqlStore
     watch: CallListener | None = None  # Set by a service that counts calls
     poll_seconds: float = 20.0  # Between two looks at a batch
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
-    """How long an outage is waited for within one attempt."""
+    patience: RetryPolicy = field(default_factory=RetryPolicy)  # How long an outage is waited for within one attempt
     quote_root: bytes | None = None  # Another root of enclaves' certificates than Intel's, in DER
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
     _gates: dict[str, Gate] = field(default_factory=dict)

@@ -46,8 +46,7 @@ _SPAN: dict[Stage, tuple[int, int]] = {
 Listener = Callable[[EvalStatus], None]
 Clock = Callable[[], float]
 WRITE_SECONDS = 0.25  # Progress is written at most this often
-_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
-"""States in which no stage runs any more."""
+_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}  # States in which no stage runs any more
 CLOSED: dict[str, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),

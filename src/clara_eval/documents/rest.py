@@ -184,8 +184,7 @@ class RevealRequest(RestRequest):
 
     document: Annotated[str, StringConstraints(min_length=2, max_length=262_144)]
     """The harness document, every byte as it was hashed."""
-    signature: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{130}$")]
-    """The poster's EIP-191 signature."""
+    signature: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{130}$")]  # The poster's EIP-191 signature
 
 
 class RevealRecord(BaseModel):
@@ -208,5 +207,4 @@ class Health(BaseModel):
     problems: list[str]
     hasModel: bool
     """Whether a language model can read submissions here; without one only measured features are judged."""
-    evaluator: str | None
-    """The address that posts the scores, which a poster names as evaluator; null if none is set."""
+    evaluator: str | None  # The address that posts the scores, which a poster names as evaluator; null if none is set

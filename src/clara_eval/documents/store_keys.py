@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 INDEX = "challenge-index:"
 REVIEWS = "review-index:"
-TRACE_URIS = "trace-uri:"
-"""Before the address of every challenge whose trace has an address that outlives this store."""
+TRACE_URIS = "trace-uri:"  # Before the address of every challenge whose trace has an address that outlives this store
 
 KeyOfOne = Callable[[str], str]
 KeyOfTwo = Callable[[str, str], str]

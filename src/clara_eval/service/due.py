@@ -23,8 +23,7 @@ class DueAction(StrEnum):
     NONE = "none"
     EVALUATE = "evaluate"
     RECORD = "record"  # Scores are on the chain and the store does not say so
-    RESEND = "resend"
-    """An earlier key of ours signed the post, and it is not mined: the recorded bytes go out again."""
+    RESEND = "resend"  # An earlier key of ours signed the post, and it is not mined: the recorded bytes go out again
     FINALIZE = "finalize"
     CLOSE = "close"  # The contract ended without scores, and the store does not say so
 
@@ -62,8 +61,7 @@ class Memory:
     status: str | None = None
     retry_at: int | None = None  # Wall-clock time of the next attempt, if one is planned
     is_approved: bool = False  # A person approved the result that waits
-    is_signed: bool = False
-    """The challenge's evaluator, our present or an earlier key, signed its post in this store."""
+    is_signed: bool = False  # The challenge's evaluator, our present or an earlier key, signed its post in this store
     posts_at: int | None = None  # When the default of the review that waits is posted, by the chain's clock
     objections_until: int | None = None  # When the announced result is posted, by the chain's clock
 

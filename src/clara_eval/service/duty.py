@@ -27,8 +27,7 @@ from clara_eval.service.options import EngineOptions
 
 _log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
-ANNOUNCED = "engine:announced:"
-"""Before the address of every challenge that the factory announced, readable or not."""
+ANNOUNCED = "engine:announced:"  # Before the address of every challenge that the factory announced, readable or not
 OVER = "engine:over:"
 """Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
 Start = Callable[[Challenge], Awaitable[object]]  # Queue the evaluation of a challenge

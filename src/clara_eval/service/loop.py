@@ -33,8 +33,7 @@ from clara_eval.store.leases import Busy
 
 _log = structlog.get_logger(__name__)
 Duty = Callable[[Tick], Awaitable[None]]
-FINALIZED_AT_ONCE = 16
-"""The wallet signs one after the other; most of the time passes while transactions are mined."""
+FINALIZED_AT_ONCE = 16  # The wallet signs one after the other; most of the time passes while transactions are mined
 _LOW_POSTS = 20  # More than one post with many winners costs
 MOST_RUNS, MOST_OF_ONE = 20, 10
 """New measurements in a tick, and of them in one challenge: neither a flood nor a board delays an evaluation."""

@@ -32,9 +32,6 @@ from clara_eval.store.leases import Leases
 disable_created_metrics()  # type: ignore[no-untyped-call] # ships no types for it
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MINUTES = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
-WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")  # Of evaluations
-WATCHED_TRANSACTIONS = ("post_scores", "advance_to_scoring", "finalize", "feedback")
-"""Each may end as `unknown`."""
 AlertName = Literal[
     "BalanceLow", "BudgetReached", "ChainUnreachable", "DatabaseUnavailable", "DeadlineAtRisk", "DiscoveryFailing",
     "EvaluationFailed", "EvaluationStuck", "GasCapReached", "HeadLagging", "JudgeBiased", "NonceGap", "NoncesLost",
@@ -123,9 +120,9 @@ class Metrics:
             unknown.set(float("nan"))
         for name in get_args(AlertName):
             self.alerts.labels(name)
-        for outcome in WATCHED_OUTCOMES:
+        for outcome in ("failed", "bug", "reverted", "temporary", "settings"):
             self.evaluations.labels(outcome)
-        for intention in WATCHED_TRANSACTIONS:
+        for intention in ("post_scores", "advance_to_scoring", "finalize", "feedback"):
             self.transactions.labels(intention, "unknown")
 
     def render(self) -> bytes:

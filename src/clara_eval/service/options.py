@@ -17,8 +17,7 @@ class EngineOptions:
     beat_seconds: float = 5
     lease_seconds: float = 30  # After this long without renewal a worker is dead, and its work is taken over
     poll_seconds: float = 1.0  # How often a worker looks for queued work
-    worker_evaluations: int = 8
-    """Evaluations at once in one process, each until its post is deep enough in the chain."""
+    worker_evaluations: int = 8  # Evaluations at once in one process, each until its post is deep enough in the chain
     global_evaluations: int = 64  # Evaluations at once in all processes
     retry_seconds: float = 60  # First pause after a passing failure; it doubles up to `retry_seconds_max`
     retry_seconds_max: float = 1800

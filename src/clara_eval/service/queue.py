@@ -39,8 +39,7 @@ from clara_eval.store.open import is_sqlite, sqlite_path
 
 _log = structlog.get_logger(__name__)
 _ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
-_EPOCH = 1_577_836_800
-"""2020: priorities are minutes since then, and fit DBOS's range for four thousand years."""
+_EPOCH = 1_577_836_800  # 2020: priorities are minutes since then, and fit DBOS's range for four thousand years
 _CLEANED_AT_ONCE = 500
 EVALUATIONS = "evaluations"
 """Prefix of a queue; without an evaluator's address it holds what an earlier version queued."""

@@ -39,8 +39,7 @@ LONGEST_GAP_BLOCKS = 50_000
 STEP_BACK_BLOCKS = 1_000
 """How far a reorg sends the reader back: far beyond any seen on a rollup, and cheap to read again."""
 _AT_ONCE = 8
-READ_TOGETHER = 25
-"""Challenges in one batch of requests: more than this and one node's answer grows past a megabyte."""
+READ_TOGETHER = 25  # Challenges in one batch of requests: more than this and one node's answer grows past a megabyte
 _TOGETHER_SECONDS = 10.0  # For one batch; a challenge that makes its node slow is then read alone
 _KEYS = (index_key, status_key, attempts_key)
 Found = tuple[Challenge, Due]
@@ -97,8 +96,7 @@ class Survey:
     tick: Tick
     active: frozenset[Address] = frozenset()
     changed: set[str] | None = None
-    texts: dict[str, str] = field(default_factory=dict)
-    """Summary, status and attempts of every challenge, as stored."""
+    texts: dict[str, str] = field(default_factory=dict)  # Summary, status and attempts of every challenge, as stored
 
     async def run(self) -> AsyncIterator[list[Found]]:
         tick = self.tick
