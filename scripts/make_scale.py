@@ -22,7 +22,7 @@ from clara_eval.core.address import Address
 from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.quote import Jury, Size, quote
 from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, Memory, due
-from clara_eval.service.duties import FINALIZED_AT_ONCE
+from clara_eval.service.loop import FINALIZED_AT_ONCE
 from clara_eval.service.options import EngineOptions
 
 ROOT = Path(__file__).parents[1]
@@ -59,7 +59,7 @@ class Assumed:
     signing_seconds: float = 0.5
     """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
     finalize_seconds: float = 120.0
-    """Of one tick, as `service.duty.TickLimits` bounds it."""
+    """Of one tick, as `service.options.EngineOptions` bounds it."""
     requests_per_look: float = 0.44
     """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
     calls_per_look: float = 20.0

@@ -14,9 +14,8 @@ import pytest
 import yaml
 
 from clara_eval.chain.sender import Intention
-from clara_eval.service.attempt_runner import STALLED_ALERTS
 from clara_eval.service.engine import TICK_ALERTS
-from clara_eval.service.metrics import AlertName, Metrics
+from clara_eval.service.metrics import STALLED_ALERTS, AlertName, Metrics
 
 ROOT = Path(__file__).parent.parent
 RULES = ROOT / "deploy" / "prometheus-rules.yml"

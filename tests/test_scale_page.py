@@ -17,7 +17,6 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.service.due import due
-from clara_eval.service.duty import TickLimits
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.survey import READ_TOGETHER as TOGETHER
 
@@ -60,7 +59,7 @@ def test_the_limits_on_the_page_follow_from_the_months(scale: ModuleType) -> Non
 
 def test_what_is_assumed_of_the_program_is_what_the_program_does(scale: ModuleType) -> None:
     """The tick's share for finalizing, and the places in one process and in all, are those of the shipped defaults."""
-    assert scale.Assumed().finalize_seconds == TickLimits().finalize_seconds
+    assert scale.Assumed().finalize_seconds == EngineOptions().finalize_seconds
     assert (scale.EngineOptions, scale.due) == (EngineOptions, due)
     eight = scale.Simulation(scale.Assumed(), 3, 8, 0.0)
     assert eight.places == EngineOptions().global_evaluations == 8 * EngineOptions().worker_evaluations

@@ -31,7 +31,7 @@ from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of
 
 from clara_eval.actions.service_client import sign_text
-from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, DraftPlace, Objection, objection_message
+from clara_eval.challenges.review import DISPUTED_FORM, Disputed, DraftPlace, Objection, objection_message
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from clara_eval.actions.calibrate import Looked, calibrate, measure, proportion, read_labels
 from clara_eval.app import open_jury
-from clara_eval.challenges.misplaced import keep, known
+from clara_eval.challenges.public_documents import keep_calibration, known_calibration
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli import app as command
@@ -44,7 +44,7 @@ async def test_judges_are_asked_once_and_their_figures_are_kept(tmp_path: Path) 
         for _ in range(2):
             async with open_jury(settings) as (askers, store):
                 model, rules = await calibrate(labels, askers, store, 31337)
-                assert await known(store, 31337, judge, prompt_hash(), labels.work) == model
+                assert await known_calibration(store, 31337, judge, prompt_hash(), labels.work) == model
         assert endpoint.paid == 14  # seven distinct pairs in both orders
     assert (model.judge, rules.judge) == (judge, "rules")
     for found in (model, rules):
@@ -74,7 +74,7 @@ async def test_a_judge_below_the_floor_waits_for_a_person(
     async with opened(local_chain, tmp_path) as app:
         if agreed is not None:
             measured = measure("scripted:model", prompt_hash(), "0xother", [Looked("first", "first", "first")] * 60)
-            await keep(app.store, 31337, replace(measured, clear=proportion(agreed, 60)))
+            await keep_calibration(app.store, 31337, replace(measured, clear=proportion(agreed, 60)))
         done = await judged(app, address, {"scripted:model": ScriptedLlm(script)})
         reasons = done.review.reasons if done.review else ()
     assert any("67% of clear pairs" in reason for reason in reasons) == waits

@@ -12,7 +12,7 @@ import pytest
 from tests.support.labels import CONFIG, HEAD
 
 from clara_eval.actions.calibrate import Looked, Side, mean, measure, proportion, read_labels
-from clara_eval.challenges.misplaced import keep, known
+from clara_eval.challenges.public_documents import keep_calibration, known_calibration
 from clara_eval.core.errors import BadInput
 from clara_eval.judge.calibration_gate import Calibration, Guarantee, guarantee, why_not_alone
 from clara_eval.store.sqlite import SqliteStore
@@ -184,10 +184,10 @@ async def test_what_is_kept_is_bound_to_judge_prompt_and_work(tmp_path: Path) ->
     store = await SqliteStore.open(tmp_path / "store.db")
     small, large = calibration("a", 0.9, 60, "0xone"), calibration("a", 0.5, 80, "0xtwo")
     for one in (small, large):
-        await keep(store, 1, one)
-    assert await known(store, 1, "a", "0xp", "0xone") == small
-    assert await known(store, 1, "a", "0xp", "0xthree") == large
-    assert await known(store, 1, "a", "0xother", "0xone") is None
-    assert await known(store, 1, "b", "0xp", "0xone") is None
-    assert await known(store, 2, "a", "0xp", "0xone") is None
+        await keep_calibration(store, 1, one)
+    assert await known_calibration(store, 1, "a", "0xp", "0xone") == small
+    assert await known_calibration(store, 1, "a", "0xp", "0xthree") == large
+    assert await known_calibration(store, 1, "a", "0xother", "0xone") is None
+    assert await known_calibration(store, 1, "b", "0xp", "0xone") is None
+    assert await known_calibration(store, 2, "a", "0xp", "0xone") is None
     await store.close()

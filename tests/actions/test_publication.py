@@ -25,9 +25,8 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadTrace, NotFound
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.store.trace_archive import stream_trace
 
 

@@ -46,10 +46,9 @@ from clara_eval.documents.store_keys import (
     trace_key,
 )
 from clara_eval.interfaces.cli import app as command
-from clara_eval.service.alerts import Alerts
-from clara_eval.service.duty import TickLimits
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
+from clara_eval.service.options import EngineOptions
 from clara_eval.store.leases import Busy
 from clara_eval.store.open import opened_store
 from clara_eval.store.publication.ipfs import IpfsPublication
@@ -351,7 +350,7 @@ async def test_a_place_that_never_answers_keeps_no_other_waiting(
         await publish_after_post(app, first)
         assert set(kv.values) >= {status_key(first), trace_key(first)}
         report = await run_tick(
-            app, Alerts(metrics), metrics, nobody, limits=TickLimits(publish_seconds=2 * SHARE_SECONDS)
+            app, Alerts(metrics), metrics, nobody, options=EngineOptions(publish_seconds=2 * SHARE_SECONDS)
         )
         late = f"{first}: not published at ipfs: ipfs did not take everything in time. It goes on at the next tick."
         assert [one for one in report.problems if "not published" in one] == [late]

@@ -16,8 +16,8 @@ from tests.support.web3_chain import as_web3, web3_of
 from clara_eval.actions.challenges import detail
 from clara_eval.app import open_app, open_caller
 from clara_eval.chain.contracts.abi import artifact
+from clara_eval.challenges.challenge_index import agent_record
 from clara_eval.challenges.evaluate import read_scores
-from clara_eval.challenges.stored_results import agent_record
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError

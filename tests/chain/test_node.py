@@ -36,7 +36,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.service.discover import find_challenges
+from clara_eval.service.survey import find_challenges
 from clara_eval.store.sql_store import SignedTransactions
 from clara_eval.store.sqlite import SqliteStore
 

@@ -22,7 +22,7 @@ from clara_eval.chain.model import (
 from clara_eval.challenges.venue import look_at_challenge, read_challenge
 from clara_eval.core.address import Address, short, to_address
 from clara_eval.core.errors import BadInput, NotYet, Temporary
-from clara_eval.service.discover import STEP_BACK_BLOCKS, find_challenges
+from clara_eval.service.survey import STEP_BACK_BLOCKS, find_challenges
 from clara_eval.store.sql_store import SignedTransactions
 
 HERE = Address("0x" + "ab" * 20)

@@ -192,8 +192,8 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
         assert "1,000.00" in waiting.review.reasons[0]
         assert await posts(local_chain, address) == 0
         with pytest.raises(BadInput, match="changed since you looked"):
-            await decide(app.store, 31337, address, "approved", note="", now=1, digest="0x" + "0" * 64)
-        await decide(app.store, 31337, address, "approved", note="looked at", now=1, digest=waiting.digest)
+            await decide(app.store, 31337, address, "approved", note="", digest="0x" + "0" * 64, by="")
+        await decide(app.store, 31337, address, "approved", note="looked at", digest=waiting.digest, by="")
         done = await run(app, address)
         assert done.digest == waiting.digest
         assert await posts(local_chain, address) == 1
@@ -204,7 +204,7 @@ async def test_a_rejected_review_is_never_posted(local_chain: LocalChain, tmp_pa
     address = await closed_round(local_chain, pool=1000 * USDC)
     async with opened(local_chain, tmp_path) as app:
         await run(app, address)
-        await decide(app.store, 31337, address, "rejected", note="collusion", now=1)
+        await decide(app.store, 31337, address, "rejected", note="collusion", digest=None, by="")
         with pytest.raises(NeedsReview, match="collusion"):
             await run(app, address)
         status = await read_status(app.store, 31337, address)
@@ -218,7 +218,7 @@ async def test_a_rejection_outlives_the_rule_that_asked_for_it(local_chain: Loca
     address = await closed_round(local_chain, pool=1000 * USDC)
     async with opened(local_chain, tmp_path) as app:
         await run(app, address)
-        await decide(app.store, 31337, address, "rejected", note="collusion", now=1)
+        await decide(app.store, 31337, address, "rejected", note="collusion", digest=None, by="")
         with pytest.raises(NeedsReview, match="collusion"):
             await run(replace(app, settings=app.settings.model_copy(update={"review_above_usd": None})), address)
     assert await posts(local_chain, address) == 0

@@ -16,10 +16,8 @@ from tests.support.service import due_round, eventually, raised, settings_of, tu
 
 from clara_eval.core.errors import RanOut, as_ours
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.service.alerts import Alert, Alerts, Webhook
 from clara_eval.service.attempt_runner import ending_of
-from clara_eval.service.health import ServiceHealth
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics, ServiceHealth, Webhook
 from clara_eval.service.options import EngineOptions
 from clara_eval.store.open import opened_store
 

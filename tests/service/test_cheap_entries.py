@@ -35,9 +35,8 @@ from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import DAY, HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.harness import Language, Machine, MissingEngine
 from clara_eval.judge.retrying_llm import RetryPolicy
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.engine import Engine
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.fetch import FetchLimits, UriFetch
 

@@ -36,7 +36,7 @@ from clara_eval.evaluation.scoring_window import (
 )
 from clara_eval.service.attempt_runner import ending_of
 from clara_eval.service.due import ALARM_SHARE, DueAction, Memory, due
-from clara_eval.service.health import ServiceHealth
+from clara_eval.service.metrics import ServiceHealth
 from clara_eval.service.options import EngineOptions
 
 OURS = Address("0x" + "22" * 20)

@@ -37,7 +37,6 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.rpc import Meaning
 from clara_eval.chain.sender import Intention, send_again
 from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.challenges.chain_records import UNCLAIMED
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.review import known_review
 from clara_eval.challenges.status import StatusWriter, attempts_key, read_attempts
@@ -63,12 +62,12 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.documents.results import Created, PrizeClaims, RoundResult, read
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
-from clara_eval.service.alerts import Alerts
-from clara_eval.service.duty import LAST_TICK, TickLimits, read_report, save_report
+from clara_eval.service.duty import LAST_TICK, read_report, save_report
 from clara_eval.service.engine import only_process
-from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics, ServiceHealth
+from clara_eval.service.options import EngineOptions
+from clara_eval.service.record import UNCLAIMED
 from clara_eval.store.leases import Busy, held
 
 
@@ -425,10 +424,10 @@ async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain:
         await local_chain.move_time(12 * HOUR)
         later = await due_round(local_chain)
         assert await app.store.take_lease(f"wallet:31337:{app.sender.address}", "somebody", 60)
-        report = await asyncio.wait_for(tick(limits=TickLimits(finalize_seconds=0.3)), 60)
+        report = await asyncio.wait_for(tick(options=EngineOptions(finalize_seconds=0.3)), 60)
         assert (started, report.problems) == ([later], ["Finalizing is taking long: it continues at the next tick."])
         await app.store.drop_lease(f"wallet:31337:{app.sender.address}", "somebody")
-        await tick(limits=TickLimits(finalize_seconds=60))
+        await tick(options=EngineOptions(finalize_seconds=60))
         assert await as_web3(contract).functions.status().call() == 2
 
 

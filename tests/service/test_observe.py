@@ -17,9 +17,8 @@ import structlog
 from structlog.contextvars import bound_contextvars
 from tests.support.receiver import Receiver
 
-from clara_eval.service.alerts import Alert, Alerts, Webhook, signature
 from clara_eval.service.logs import configure_logs
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics, Webhook, signature
 
 KEY = "0x" + "4c" * 32
 

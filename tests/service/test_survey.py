@@ -12,15 +12,13 @@ from tests.support.web3_chain import as_web3
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.challenges.chain_records import known_results
-from clara_eval.challenges.challenge_index import summaries
+from clara_eval.challenges.challenge_index import known_results, summaries
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.duty import ANNOUNCED, OVER, TickReport
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.service.survey import PLACE
 
 MANY = 10_000

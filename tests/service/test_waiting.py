@@ -41,10 +41,9 @@ from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.interfaces.cli import app as command
 from clara_eval.interfaces.serve import serving
 from clara_eval.judge.retrying_llm import RetryPolicy
-from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics, Webhook
 from clara_eval.store.open import opened_store
 
 ASKED = ChaosPlan(challenges=1, submissions=3, workers=0, kills=0, latency=0.0)

@@ -15,7 +15,7 @@ import aiohttp
 
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.review import Decree
-from clara_eval.challenges.objections import Objection
+from clara_eval.challenges.review import Objection
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, NotFound
@@ -31,8 +31,7 @@ from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Rates
 from clara_eval.interfaces.serve import REQUEST_SECONDS, api_running
-from clara_eval.service.health import ServiceHealth
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Metrics, ServiceHealth
 from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore

@@ -12,7 +12,6 @@ from typing import Any
 
 from tests.support.api_service import CHAIN, status, summary
 
-from clara_eval.challenges.chain_records import result_pairs
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
@@ -29,6 +28,7 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.evaluation.trace.document import TraceWriter, render
 from clara_eval.judge.templates import prompt_files
+from clara_eval.service.record import result_pairs
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import save_trace
 

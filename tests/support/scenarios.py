@@ -40,10 +40,9 @@ from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import HOUR, LocalChain, PostedTerms, create
 from clara_eval.interfaces.serve import serving
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.attempt_runner import ending_of
 from clara_eval.service.engine import Engine
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.store.trace_archive import stream_trace
 

@@ -23,11 +23,10 @@ from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
 from clara_eval.documents.results import Summary, Token
 from clara_eval.documents.store_keys import index_key, status_key
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.duty import ANNOUNCED, TickReport
 from clara_eval.service.engine import Engine
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import RECORDED
 

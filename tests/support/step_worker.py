@@ -25,9 +25,8 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.service.alerts import Alerts
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.store.open import existing_store
 
 PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from clara_eval.actions.verify import open_chain_of
 from clara_eval.app import open_jury
-from clara_eval.challenges.misplaced import keep
+from clara_eval.challenges.public_documents import keep_calibration
 from clara_eval.challenges.replay import Checked
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
@@ -265,7 +265,7 @@ async def calibrate(
     for name, asker in askers.items():
         looked = await look(_judge(asker, labels.config, labels.schema), labels.pairs)
         calibration = measure(name, prompt_hash(), labels.work, looked, floor)
-        await keep(store, chain_id, calibration)
+        await keep_calibration(store, chain_id, calibration)
         found.append(calibration)
     return found
 

@@ -18,7 +18,7 @@ from clara_eval.actions.publication import publish_after_post, published_live
 from clara_eval.app import App, Options
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
-from clara_eval.challenges.chain_records import record_posted
+from clara_eval.challenges.calls import record_posted
 from clara_eval.challenges.evaluate import Evaluation, evaluate_challenge
 from clara_eval.challenges.status import StatusWriter, gravest, read_attempts, save_attempts
 from clara_eval.challenges.venue import look_at_challenge, pin_challenge, window_of

@@ -9,10 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
-from clara_eval.challenges.chain_records import known_results
-from clara_eval.challenges.challenge_index import read_many, summaries
-from clara_eval.challenges.objections import DRAFT_FORM
-from clara_eval.challenges.review import read_review
+from clara_eval.challenges.challenge_index import known_results, read_many, summaries
+from clara_eval.challenges.review import DRAFT_FORM, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores

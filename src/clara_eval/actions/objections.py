@@ -13,7 +13,7 @@ from typing import Literal
 from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.service_client import ask_service, send_to_service, sign_text
 from clara_eval.app import Caller, Connections
-from clara_eval.challenges.objections import (
+from clara_eval.challenges.review import (
     ABOUT,
     ABOUT_WORDS,
     DRAFT_FORM,

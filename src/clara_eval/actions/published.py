@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
-from clara_eval.challenges.challenge_index import read_many, summaries
+from clara_eval.challenges.challenge_index import agent_record, read_many, read_scores, summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
-from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of, read_scores
+from clara_eval.challenges.stored_results import comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.dollars import usd

@@ -66,8 +66,7 @@ async def approve(
     store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
 ) -> Review:
     """Let exactly this result be posted; note and name become part of the public trace."""
-    now, looked_at = int(time.time()), _require(digest)
-    review = await decide(store, chain_id, address, "approved", note=note, now=now, digest=looked_at, by=by)
+    review = await decide(store, chain_id, address, "approved", note=note, digest=_require(digest), by=by)
     await try_at_once(store, chain_id, address)
     status = await StatusWriter.resumed(store, chain_id, address)
     await status.say("publishing", 91, reason="A person approved the result. A running service posts it soon.")
@@ -78,7 +77,7 @@ async def reject(
     store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
 ) -> Review:
     """End the evaluation as failed; the poster may still post."""
-    review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
+    review = await decide(store, chain_id, address, "rejected", note=note, digest=digest, by=by)
     found = await read(store, chain_id, EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)

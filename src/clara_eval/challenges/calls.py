@@ -5,15 +5,33 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.ethereum import AgentRegistries, PostedResults
 from clara_eval.chain.model import Challenge, ChallengeStatus, Posted, PostedBy
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
-from clara_eval.chain.winners import Winners, post_scores_calldata, prizes, read_calldata, scoring_function
+from clara_eval.chain.winners import (
+    Winners,
+    committed_digest,
+    post_scores_calldata,
+    prizes,
+    read_calldata,
+    scoring_function,
+)
+from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.prepare import RoundCase
+from clara_eval.challenges.public_documents import misplaced, rows_on_chain, scores_document
+from clara_eval.challenges.recorded import RecordedResult
+from clara_eval.challenges.status import StatusWriter
+from clara_eval.challenges.venue import superseded
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotPublish, NotYet, Temporary, Unscorable
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.store_keys import scores_key
+from clara_eval.store.sql_store import PublicKeys, SqlStore
+from clara_eval.store.trace_archive import bring_back
 
 
 def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: bytes) -> None:
@@ -53,11 +71,18 @@ async def publish(
     sender: TransactionSender,
     results: PostedResults,
     superseded: frozenset[bytes] = frozenset(),
+    is_open: bool = False,
 ) -> Receipt:
-    """Post these winners, or return how scores were posted before; a second call continues the first."""
+    """Post these winners, or return how scores were posted before; a second call continues the first.
+
+    A dry run of a challenge that `is_open` rehearses nothing: the contract could not take the call yet.
+    """
     data = post_scores_calldata(winners, trace_digest, challenge.contract_version)
     check_call(challenge, winners, trace_digest, data)
     call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data, replaces=superseded - {data})
+    if is_open and not sender.can_sign:
+        told = "Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent."
+        return Receipt.of(call, SendOutcome.DRY_RUN, detail=told)
 
     async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
         state = await results.scoring_state(challenge.address)
@@ -92,15 +117,13 @@ async def _posted(
     is_mine = posted is not None and posted.tx_hash in {attempt.tx_hash for attempt in attempts}
     if posted is None or is_mine or not posted.is_final:
         # The nodes have not settled: ours is mined but not every node shows it, or the post is not deep enough.
-        return _receipt(call, SendOutcome.UNKNOWN, posted, "Scores are posted, but not yet final.")
-    # Another process with our key, or we ourselves before the store was lost: the same bytes are the same post.
-    if posted.calldata == call.data and posted.by is PostedBy.EVALUATOR:
-        return _receipt(call, SendOutcome.CONFIRMED, posted, "")
-    detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
-    return _receipt(call, SendOutcome.ALREADY_DONE, posted, detail)
-
-
-def _receipt(call: ContractCall, outcome: SendOutcome, posted: Posted | None, detail: str) -> Receipt:
+        outcome, detail = SendOutcome.UNKNOWN, "Scores are posted, but not yet final."
+    elif posted.calldata == call.data and posted.by is PostedBy.EVALUATOR:
+        # By another process with our key, or by us before the store was lost: the same bytes are the same post.
+        outcome, detail = SendOutcome.CONFIRMED, ""
+    else:
+        detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
+        outcome = SendOutcome.ALREADY_DONE
     return replace(Receipt.of(call, outcome, posted, detail=detail), posted_by=posted.by if posted else None)
 
 
@@ -158,8 +181,7 @@ class EarnedFeedback:
     agent_id: int
     score: int
     skill: str
-    endpoint: str
-    """The challenge, as `eip155:CHAIN:ADDRESS`."""
+    endpoint: str  # The challenge, as `eip155:CHAIN:ADDRESS`
     uri: str
     content_hash: str
     posted_at: int
@@ -182,3 +204,100 @@ async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, ag
         return replace(known, tx_hash=found.tx_hash, block_number=found.block_number)
 
     return await sender.send(call, is_done)
+
+
+async def post_result(case: RoundCase, found: RecordedResult, status: StatusWriter) -> Receipt:
+    """Post a recorded result, and write down how that ended."""
+    await status.say("publishing", 92)
+    challenge, chain, store = case.challenge, case.ports.chain, case.ports.store
+    sender, results, gone = case.ports.sender, chain.results, await superseded(store, challenge.run)
+    receipt = await publish(
+        challenge, found.winners, found.digest, sender=sender, results=results, superseded=gone, is_open=case.is_open
+    )
+    case.options.sent(receipt)
+    scores, by, posted_at = await _scores(case, found), None, None
+    if receipt.outcome in {SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE}:
+        by = receipt.posted_by or PostedBy.EVALUATOR
+        if receipt.block_number is not None:
+            posted_at = (await chain.blocks.block_at(receipt.block_number)).timestamp
+        else:
+            posted_at = (await results.scoring_state(challenge.address)).score_posted_at
+    if by not in {None, PostedBy.EVALUATOR}:  # no winner and no prize of ours
+        scores |= {"winners": [], "rankings": [{**row, "prizeAmount": None} for row in scores["rankings"]]}
+    scores |= {"outcome": receipt.outcome.value, "txHash": receipt.tx_hash, "blockNumber": receipt.block_number}
+    scores |= {"postedBy": by, "publishedAt": posted_at}
+    await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(scores))
+    await _say_outcome(status, receipt)
+    return receipt
+
+
+async def save_scores(case: RoundCase, found: RecordedResult) -> None:
+    """Save the scores before the post, unless an earlier run wrote down who posted."""
+    challenge, store = case.challenge, case.ports.store
+    earlier = await read_scores(store, challenge.chain_id, challenge.address) or {}
+    if not earlier.get("postedBy"):
+        text = plain_json(await _scores(case, found))
+        await store.put(challenge.chain_id, scores_key(challenge.address), text)
+
+
+async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, Any]:
+    challenge = case.challenge
+    earlier = await read_scores(case.ports.store, challenge.chain_id, challenge.address) or {}
+    if found.result is None:
+        return earlier
+    cid = earlier.get("traceCid") if earlier.get("traceDigest") == found.digest else None
+    scores = scores_document(challenge, found.result, found.winners, found.digest, cid)
+    if case.options.settings.traces_public == "never":  # nor the names of tests in a harness that was hidden
+        for row in scores["rankings"]:
+            row["executed"] = row["executed"] and {**row["executed"], "failed": {}}
+    return {**scores, "misplaced": await misplaced(case, found.result)}
+
+
+async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
+    posted_by = str(receipt.posted_by) if receipt.posted_by else None
+    match receipt.outcome:
+        case SendOutcome.CONFIRMED | SendOutcome.ALREADY_DONE:
+            await status.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
+        case SendOutcome.DRY_RUN:
+            said = receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
+            await status.say("complete", 100, reason=said)
+        case SendOutcome.UNKNOWN:
+            waits = "Sent, not seen mined yet: the chain is asked again."
+            await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
+        case SendOutcome.REVERTED:
+            await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
+
+
+async def read_scores(store: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
+    return await read_document(store, chain_id, scores_key(address))
+
+
+async def record_posted(store: SqlStore, results: PostedResults, challenge: Challenge) -> Posted | None:
+    """Write what is posted and return it; None if nothing is, or nothing deep enough."""
+    posted, chain_id, address = await results.posted_by(challenge), challenge.chain_id, challenge.address
+    if posted is None:
+        return None
+    is_evaluators = posted.by is PostedBy.EVALUATOR
+    writer = await StatusWriter.resumed(store, chain_id, address)
+    if not posted.is_final:
+        await writer.say("publishing", 95, reason="Scores are posted; their block is not deep enough yet.")
+        return None
+    scores = await read_scores(store, chain_id, address) or {}
+    committed = committed_digest(posted.calldata) if is_evaluators else None
+    if committed and scores.get("traceDigest") != committed:
+        await bring_back(store, chain_id, address, committed)
+        scores = await read_scores(store, chain_id, address) or {}
+    is_ours = committed and scores.get("traceDigest") == committed
+    if not scores.get("postedBy") or (scores.get("traceDigest") and not is_ours):
+        if not is_ours:
+            winners = await results.winners_on_chain(address, challenge.winner_count)
+            rows = [row.model_dump() for row in rows_on_chain(winners)]
+            paid = [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows]
+            scores = {"rankings": rows, "winners": paid if is_evaluators else []}
+            scores |= {"margin": None, "consistency": None, "flags": [], "traceDigest": None}
+        scores |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
+        scores["publishedAt"] = challenge.score_posted_at
+        await store.put(chain_id, scores_key(address), plain_json(scores))
+    reason = None if is_evaluators else f"Scores were posted by the {posted.by}."
+    await writer.say("complete", reason=reason, posted_by=str(posted.by))
+    return posted

@@ -1,4 +1,4 @@
-"""The index of challenges: one summary each, so that lists and pages wait for no node.
+"""The index of challenges and the records of agents, so that lists and pages wait for no node.
 
 Invariant: titles and statements are strangers' texts; they are cut here, and escaped by each interface.
 """
@@ -6,16 +6,32 @@ Invariant: titles and statements are strangers' texts; they are cut here, and es
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import ChainStatus, D, FeatureRule, JudgingRules, Summary, Token, Values
-from clara_eval.documents.store_keys import INDEX, index_key, public_harness_key
+from clara_eval.documents.results import (
+    AgentEntry,
+    AgentRecord,
+    ChainStatus,
+    D,
+    Earned,
+    FeatureRule,
+    JudgingRules,
+    RoundResult,
+    Scores,
+    Summary,
+    Values,
+    read,
+)
+from clara_eval.documents.store_keys import INDEX, entry_key, index_key, public_harness_key, result_key, scores_key
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.model import MAX_BYTES, is_data_uri, read_data_uri
 
@@ -25,38 +41,25 @@ _MOST_SKILL = 40
 _MOST_NAME = 40
 MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
-STATUS: dict[ChallengeStatus, ChainStatus] = {
-    ChallengeStatus.OPEN: "open",
-    ChallengeStatus.SCORING: "scoring",
-    ChallengeStatus.FINALIZED: "finalized",
-    ChallengeStatus.CANCELLED: "cancelled",
-    ChallengeStatus.EXPIRED: "expired",
-}
+STATUS = {one: cast("ChainStatus", one.name.lower()) for one in ChallengeStatus}
 
 
 def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
     document = inline_metadata(challenge.challenge_uri)
-    token = challenge.token
-    return Summary(
-        address=challenge.address,
-        chainId=challenge.chain_id,
-        title=_text(document.get("title"), _MOST_TITLE),
-        problemStatement=_text(document.get("problemStatement"), _MOST_STATEMENT),
-        skills=[_text(skill, _MOST_SKILL) for skill in skills_in(document)],
-        rules=_rules(challenge) if document else None,
-        poster=challenge.poster,
-        evaluator=challenge.evaluator,
-        token=Token(address=token.address, symbol=token.symbol[:20], decimals=token.decimals, isKnown=token.is_known),
-        prizePool=str(challenge.prize_pool),
-        winnerCount=challenge.winner_count,
-        payoutBps=list(challenge.payout_bps),
-        deadline=challenge.deadline,
-        scoringDeadline=challenge.scoring_deadline,
-        submissionCount=challenge.submission_count,
-        chainStatus=STATUS[challenge.status],
-        scorePostedAt=challenge.score_posted_at or None,
-        postedBy=posted_by,
-        block=challenge.block.number,
+    facts = to_camel_json(replace(challenge, submissions=(), replaced=()))
+    return Summary.model_validate(
+        {
+            **{name: value for name, value in facts.items() if name in Summary.model_fields},
+            "title": _text(document.get("title"), _MOST_TITLE),
+            "problemStatement": _text(document.get("problemStatement"), _MOST_STATEMENT),
+            "skills": [_text(skill, _MOST_SKILL) for skill in skills_in(document)],
+            "rules": _rules(challenge) if document else None,
+            "token": {**to_camel_json(challenge.token), "symbol": challenge.token.symbol[:20]},
+            "chainStatus": STATUS[challenge.status],
+            "scorePostedAt": challenge.score_posted_at or None,
+            "postedBy": posted_by,
+            "block": challenge.block.number,
+        }
     )
 
 
@@ -70,10 +73,7 @@ async def save_summary(keys: PublicKeys, challenge: Challenge, posted_by: str | 
 
 async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any] | None:
     text = await keys.get(chain_id, key)
-    if text is None:
-        return None
-    found: dict[str, object] = json.loads(text)
-    return found
+    return None if text is None else dict(json.loads(text))
 
 
 async def read_many(
@@ -90,6 +90,74 @@ async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
     return {Address(key.removeprefix(INDEX)): Summary.model_validate_json(value) for key, value in rows}
 
 
+async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[str]) -> dict[str, RoundResult]:
+    return await read_many(store, chain_id, RoundResult, result_key, addresses)
+
+
+async def read_scores(values: Values, chain_id: int, address: str) -> Scores | None:
+    """The scores, with what the agents of the entries call themselves."""
+    scores = await read(values, chain_id, Scores, scores_key(address))
+    result = await read(values, chain_id, RoundResult, result_key(address)) if scores else None
+    names = {one.address: one.name for one in result.entrants} if result else {}
+    for row in scores.rankings if scores else []:
+        row.name = names.get(row.address, "")
+    return scores
+
+
+async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
+    start = entry_key(agent_id, "")
+    addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
+    found = [await _entry(store, chain_id, agent_id, address) for address in addresses]
+    entries = sorted(filter(None, found), key=lambda entry: (-(entry.deadline or 0), entry.challenge))
+    places = [entry.place for entry in entries if entry.place is not None]
+    paid = [entry for entry in entries if entry.prizeAmount is not None]
+    tokens, earned = {entry.token.address: entry.token for entry in paid}, Counter[str]()
+    for entry in paid:
+        earned[entry.token.address] += int(entry.prizeAmount or 0)
+    return AgentRecord(
+        agentId=agent_id,
+        address=next((entry.submitter for entry in entries if entry.submitter), None),
+        name=next((entry.name for entry in entries if entry.name), ""),
+        entered=len(entries),
+        won=len(paid),
+        earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
+        averagePlace=round(sum(places) / len(places), 2) if places else None,
+        placed=len(places),
+        challenges=entries,
+    )
+
+
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> AgentEntry | None:
+    """What the agent did in this challenge; None if there is no result yet."""
+    result = await read(store, chain_id, RoundResult, result_key(address))
+    if result is None:
+        return None
+    summary = await read(store, chain_id, Summary, index_key(address))
+    mine = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    scores = await read(store, chain_id, Scores, scores_key(address))
+    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
+    rankings = scores.rankings if scores and is_ours and result.winners else []
+    own = next((row for row in rankings if row.address in mine), None)
+    place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
+    prize = sum(int(one.prizeAmount) for _, one in paid)
+    return AgentEntry(
+        challenge=address,
+        submitter=min(mine, default=None),
+        name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
+        title=summary.title if summary else "",
+        deadline=summary.deadline if summary else None,
+        chainStatus=result.chainStatus,
+        place=paid[0][0] if paid else place,
+        entrants=len(result.entrants),
+        ranked=sum(row.is_ranked for row in rankings) or None,
+        rejected=own is not None and not own.is_ranked,
+        score=paid[0][1].score if paid else score,
+        prizeAmount=str(prize) if prize else None,
+        token=result.token,
+    )
+
+
 def _rules(challenge: Challenge) -> JudgingRules | None:
     """The rules of a config that the chain committed to; None if it cannot be used."""
     try:
@@ -97,9 +165,9 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         config = read_metadata(content, challenge.eval_config_hash).config
     except (BadInput, BadSubmission):
         return None
-    judged = compile_schema(config)[0].judged
+    judged, harness = compile_schema(config)[0].judged, config.harness
     total = sum(feature.weight for feature in judged) or 1.0
-    is_hidden = bool(config.harness and config.harness.hidden)
+    is_hidden = harness is not None and harness.hidden
     return JudgingRules(
         criteria=_text(config.criteria, _MOST_STATEMENT),
         features=[
@@ -108,11 +176,11 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
         ],
         language=config.language,
         submissionFormat=config.submission_format,
-        harness=config.harness.language if config.harness else None,
+        harness=harness.language if harness else None,
         hiddenHarness=is_hidden,
-        harnessSource=config.harness.source if config.harness else None,
+        harnessSource=harness.source if harness else None,
         harnessHash=challenge.private_set_hash if is_hidden else None,
-        ifNotRevealed=config.harness.if_not_revealed if config.harness and is_hidden else None,
+        ifNotRevealed=harness.if_not_revealed if harness and is_hidden else None,
         maxBytes=MAX_BYTES,
     )
 
@@ -122,12 +190,10 @@ def skills_in(words: dict[str, object]) -> list[str]:
     return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
-def inline_metadata(challenge_uri: str) -> dict[str, object]:
+def inline_metadata(uri: str) -> dict[str, object]:
     """The JSON object in a `data:` URI; empty for anything else."""
-    if not is_data_uri(challenge_uri):
-        return {}
     try:
-        return json_object(read_data_uri(challenge_uri, METADATA_BYTES).content)
+        return json_object(read_data_uri(uri, METADATA_BYTES).content) if is_data_uri(uri) else {}
     except BadSubmission:
         return {}
 

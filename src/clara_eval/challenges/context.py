@@ -22,18 +22,15 @@ class Ports:
     store: SqlStore
     sender: TransactionSender
     models: ModelPool
-    machine: Machine = field(default_factory=Machine)
-    """Runs submissions."""
+    machine: Machine = field(default_factory=Machine)  # Runs submissions
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     settings: Settings
     plan: EvaluationPlan
-    seconds: float
-    """How long the models may take."""
+    seconds: float  # How long the models may take
     gives_up: bool = False
     """Whether the scoring window is nearly over: what cannot be read now gets its verdict, and a person looks."""
     dry_run: bool = False
-    sent: Callable[[Receipt], None] = lambda _receipt: None
-    """Called with every transaction."""
+    sent: Callable[[Receipt], None] = lambda _receipt: None  # Called with every transaction

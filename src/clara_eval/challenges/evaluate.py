@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Receipt
 from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable
-from clara_eval.challenges.before_post import before_post
-from clara_eval.challenges.calls import advance
+from clara_eval.challenges.calls import advance, post_result, read_scores, save_scores
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.objections import AnnouncedDraft
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
+from clara_eval.challenges.public_documents import calibrations, prize_usd
 from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result, save_features
-from clara_eval.challenges.review import Review
-from clara_eval.challenges.settle import post_result, read_scores, save_scores
+from clara_eval.challenges.review import AnnouncedDraft, Disputed, Review, announce, raised, reopen, save_review
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.core.errors import Unscorable
+from clara_eval.core.errors import NeedsReview, Unscorable
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import ruled_plan
+from clara_eval.evaluation.review_rules import ReviewTerms, default_moment, place, review_reasons
+from clara_eval.evaluation.round import CLOCK, rule_by_clock, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources, left_unanswered
+from clara_eval.judge.calibration_gate import why_not_alone
 
+ANNOUNCED = "The result is announced; its submitters may object before it is posted."
 __all__ = ["Evaluation", "evaluate_challenge", "read_scores"]
 
 
@@ -31,17 +33,13 @@ class Evaluation:
     """How an evaluation ended. `receipt` is None only while a review or the window for objections is waited for."""
 
     challenge: Challenge
-    ran: EvaluationResult | None
-    """None if nothing was run: the result was found on the chain, or is the recorded one."""
+    ran: EvaluationResult | None  # None if nothing was run: the result was found on the chain, or is the recorded one
     digest: str | None
     receipt: Receipt | None
     review: Review | None
-    draft: AnnouncedDraft | None = None
-    """Announced and open for objections; then `receipt` is None, too."""
-    retry_seconds: float | None = None
-    """When to look again, if time alone changes something."""
-    winners_found: Winners | None = None
-    """None if the result was found on the chain."""
+    draft: AnnouncedDraft | None = None  # Announced and open for objections; then `receipt` is None, too
+    retry_seconds: float | None = None  # When to look again, if time alone changes something
+    winners_found: Winners | None = None  # None if the result was found on the chain
 
     @property
     def result(self) -> EvaluationResult:
@@ -52,6 +50,14 @@ class Evaluation:
     def winners(self) -> Winners:
         assert self.winners_found is not None, "the result was found on the chain"
         return self.winners_found
+
+
+@dataclass(frozen=True, slots=True)
+class PostDecision:
+    then: Literal["post", "wait", "run again"]
+    review: Review | None = None
+    draft: AnnouncedDraft | None = None
+    retry_seconds: float | None = None
 
 
 async def evaluate_challenge(
@@ -75,13 +81,10 @@ async def evaluate_challenge(
     while True:
         found = await recorded_result(case) or await _run(case, status, now)
         decision = await before_post(case, found, status)
-        if decision.then == "wait":
+        if decision.then != "run again":
+            receipt = await post_result(case, found, status) if decision.then == "post" else None
             waits = (decision.review, decision.draft, decision.retry_seconds)
-            return Evaluation(challenge, found.result, found.digest, None, *waits, found.winners)
-        if decision.then == "post":
-            receipt = await post_result(case, found, status)
-            review, winners = decision.review, found.winners
-            return Evaluation(challenge, found.result, found.digest, receipt, review, winners_found=winners)
+            return Evaluation(challenge, found.result, found.digest, receipt, *waits, found.winners)
         now = await case.chain_now()
 
 
@@ -108,3 +111,99 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
     found = await record_result(case, prepared, result)
     await save_scores(case, found)
     return found
+
+
+async def before_post(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision:
+    """Decide whether this result is posted now. A change of the evidence has the round run again."""
+    review = found.review if found.result is None else await _review(case, found, found.result)
+    if case.options.dry_run:
+        return PostDecision("post", review)
+    if review is not None and review.state != "approved":
+        return await _wait_for_review(case, found, review, status)
+    held = None
+    if case.options.settings.objection_window and found.disputed is None:
+        held = await _hear_objections(case, found, status)
+    return held or PostDecision("post", review)
+
+
+async def _wait_for_review(
+    case: RoundCase, found: RecordedResult, review: Review, status: StatusWriter
+) -> PostDecision:
+    """Wait for a person; once the time for that is over, the clock rules and the round is run with its ruling."""
+    now = await case.chain_now()
+    if review.posts_at is not None and now >= review.posts_at:
+        await case.journal.drop("digest")
+        await rule_by_clock(case.journal, review.digest, review.posts_at)
+        lapsed = replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK)
+        await save_review(case.ports.store, case.challenge.chain_id, lapsed)
+        return PostDecision("run again")
+    await status.say("review", 90, reason=review.waits_for, posts_at=review.posts_at)
+    waits = [] if review.posts_at is None else [float(review.posts_at - now)]
+    if found.tries_again and found.result and any(one.is_outage for one in found.result.rejected):
+        waits.append(case.window.recheck_seconds)
+    return PostDecision("wait", review, retry_seconds=min(waits, default=None))
+
+
+async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult) -> Review | None:
+    """Ask for a review if there is a reason; None if there is none."""
+    challenge, disputed, said = case.challenge, found.disputed, found.review
+    if said is not None and said.state == "rejected":
+        raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
+    is_due = disputed is not None and case.window.at(await case.chain_now()).must_post
+    reasons = review_reasons(result.flags, result.rulings, await _terms(case, result, None if is_due else disputed))
+    if not reasons or (is_due and disputed is not None and disputed.changes_nothing(result)):
+        return None  # a draft is announced only once it is approved, and an objection does not undo that
+    if said is not None and said.state != "waiting":
+        return said
+    since = said.requested_at if said is not None else await case.chain_now()
+    codes = [reason.code for reason in reasons]
+    posts_at = default_moment(case.window, codes, since) if result.ranking else None
+    then = "it is posted as it is ranked"
+    if behind := result.behind_by_default:
+        named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
+        paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
+        then = f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
+    review = Review(
+        challenge.address,
+        found.digest,
+        "waiting",
+        tuple(reason.sentence for reason in reasons),
+        since,
+        posts_at=posts_at,
+        default="" if posts_at is None else then,
+        scoring_deadline=challenge.scoring_deadline,
+    )
+    return await save_review(case.ports.store, challenge.chain_id, review)
+
+
+async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
+    settings, judges = case.options.settings, await calibrations(case, result)
+    mode, floor = settings.calibration, settings.calibration_floor
+    chance = result.ranking.margin.probability if result.ranking else 1.0
+    uncalibrated = why_not_alone(list(judges), judges.values(), mode, floor, chance)
+    raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
+    return ReviewTerms(
+        prize_usd(case),
+        settings.review_above_usd,
+        result.ranking.misallocation if result.ranking else 0.0,
+        settings.review_doubt_usd,
+        settings.review_doubt_share,
+        uncalibrated,
+        tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
+    )
+
+
+async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
+    """Announce the result, wait until the window for objections is over, and have disputed steps done again."""
+    now = await case.chain_now()
+    store, window, seconds = case.ports.store, case.window.at(now), case.options.settings.objection_window
+    draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
+    if now < draft.until:
+        await status.say("publishing", 91, reason=ANNOUNCED, objections_until=draft.until)
+        return PostDecision("wait", draft=draft, retry_seconds=float(draft.until - now))
+    objections = await raised(case.journal, draft.digest)
+    if not objections:
+        return None
+    judge = case.options.settings.objection_judge or None
+    await reopen(Disputed(draft.digest, draft.until, draft.places, objections, judge), case.journal)
+    return PostDecision("run again")

@@ -18,12 +18,9 @@ _MICRO = 1_000_000
 @dataclass(frozen=True, slots=True)
 class Fee:
     mode: FeeMode
-    amount: int
-    """What the evaluation costs the poster."""
-    escrow: int
-    """The prize pool that goes into the contract."""
-    total: int
-    """What leaves the poster's wallet, the contract's bond aside."""
+    amount: int  # What the evaluation costs the poster
+    escrow: int  # The prize pool that goes into the contract
+    total: int  # What leaves the poster's wallet, the contract's bond aside
     decimals: int
 
     @property

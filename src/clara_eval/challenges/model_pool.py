@@ -37,8 +37,9 @@ from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192
 """The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
-PaidRound = Challenge | FolderVenue
-"""What has a run, a poster and a number of submissions."""
+UNKNOWN_THINKING = 8_192
+"""Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
+PaidRound = Challenge | FolderVenue  # What has a run, a poster and a number of submissions
 
 
 @dataclass(slots=True)
@@ -78,10 +79,6 @@ def check_worth_starting(quoted: Quote, cap: int | None) -> None:
     )
 
 
-UNKNOWN_THINKING = 8_192
-"""Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
-
-
 @dataclass(slots=True)
 class RunModels:
     lines: dict[str, CachedLlm]
@@ -108,14 +105,10 @@ class RunModels:
 class ModelPool:
     settings: Settings
     store: SqlStore
-    watch: CallListener | None = None
-    """Set by a service that counts calls."""
-    poll_seconds: float = 20.0
-    """Between two looks at a batch."""
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
-    """How long an outage is waited for within one attempt."""
-    quote_root: bytes | None = None
-    """Another root of enclaves' certificates than Intel's, in DER."""
+    watch: CallListener | None = None  # Set by a service that counts calls
+    poll_seconds: float = 20.0  # Between two looks at a batch
+    patience: RetryPolicy = field(default_factory=RetryPolicy)  # How long an outage is waited for within one attempt
+    quote_root: bytes | None = None  # Another root of enclaves' certificates than Intel's, in DER
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
     _gates: dict[str, Gate] = field(default_factory=dict)
     """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""
@@ -126,12 +119,12 @@ class ModelPool:
         cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
         tokens = token_limits(self.settings, [parse_judge(name) for name in plan.models])
-        plan = replace(plan, tokens=tokens)
-        quoted = self._quote(challenge, config, plan, looks)
-        while cap is not None and quoted.most_for_reading > cap * READING_SHARE and tokens.most // 2 >= LEAST_BOUND:
-            tokens = replace(tokens, most=tokens.most // 2)
+        while True:
             plan = replace(plan, tokens=tokens)
             quoted = self._quote(challenge, config, plan, looks)
+            if cap is None or quoted.most_for_reading <= cap * READING_SHARE or tokens.most // 2 < LEAST_BOUND:
+                break
+            tokens = replace(tokens, most=tokens.most // 2)
         plan = replace(plan, reading=self._reading_budget(plan, quoted, cap))
         affordable = quoted.affordable_looks(cap)
         if affordable is None:
@@ -142,13 +135,11 @@ class ModelPool:
     def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
         """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
         line = next((line for line in quoted.lines if line.purpose == "features"), None)
-        cards = [self.card(name) for name in plan.readers]
-        if cap is None or line is None or not line.micro_usd or None in cards:
+        cards = [card for card in map(self.card, plan.readers) if card is not None]
+        if cap is None or line is None or not line.micro_usd or len(cards) < len(plan.readers):
             return None
-        known = [card for card in cards if card is not None]
-        input_rate = max(max(card.input, card.cache_write) for card in known)
-        output_rate = max(card.output for card in known)
-        return ReadingBudget(quoted.for_reading(cap), input_rate, output_rate, line.output_tokens // line.calls)
+        rates = max(max(card.input, card.cache_write) for card in cards), max(card.output for card in cards)
+        return ReadingBudget(quoted.for_reading(cap), *rates, line.output_tokens // line.calls)
 
     def run_quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> Quote:
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
@@ -207,9 +198,8 @@ class ModelPool:
         if self.is_costly(plan) and not is_answered:
             await ledger.take(most or spent)
         try:
-            yield RunModels(
-                lines, budget, challenge.run, self.key_report, None if expected is None else expected / MICRO
-            )
+            estimate = None if expected is None else expected / MICRO
+            yield RunModels(lines, budget, challenge.run, self.key_report, estimate)
         except NothingJudged as bad:
             budget.waste(await self.store.forget_answers(bad.requests))
             raise
@@ -254,16 +244,14 @@ class ModelPool:
         return await self._attested[judge, run].key_report(key)
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
-        ends_at = asyncio.get_running_loop().time() + seconds
-        card = self.card(name)
-        in_batches = provider_of(parse_judge(name)).answer_in_batches if self.settings.batches == "auto" else None
-        if in_batches is None:
+        clock = asyncio.get_running_loop().time
+        ends_at, in_batches = clock() + seconds, provider_of(parse_judge(name)).answer_in_batches
+        if in_batches is None or self.settings.batches != "auto":
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
-            left = ends_at - asyncio.get_running_loop().time()
-            batch = BatchRun(self._llm(name), self.store, run, budget, card, self.poll_seconds)
-            await in_batches(batch, prompts, left)
+            batch = BatchRun(self._llm(name), self.store, run, budget, self.card(name), self.poll_seconds)
+            await in_batches(batch, prompts, ends_at - clock())
 
         return look
 

@@ -14,8 +14,7 @@ from clara_eval.ranking import Ranking, Tally
 
 MOST_ROWS = 60
 LABEL = 26
-LEFT, RIGHT = 210, 780
-"""Where the scale of ratings begins and ends."""
+LEFT, RIGHT = 210, 780  # Where the scale of ratings begins and ends
 
 
 def ratings_svg(ranking: Ranking) -> str:

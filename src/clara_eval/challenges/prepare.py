@@ -10,8 +10,7 @@ import structlog
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.objections import Disputed, read_disputed, reopen, rulings_of
-from clara_eval.challenges.review import moment_words, read_review
+from clara_eval.challenges.review import Disputed, moment_words, read_disputed, read_review, reopen, rulings_of
 from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
@@ -21,15 +20,14 @@ from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import REVEAL, WITHHELD, Reveal, revealed_document
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, is_by_default, read_rulings
+from clara_eval.evaluation.scoring_window import Window
 from clara_eval.evaluation.sources import any_missed
 from clara_eval.evaluation.trace.document import Restart
 from clara_eval.evaluation.trace.journal import Journal
 
-REVEAL_SHARE = 0.25
-"""Of the scoring window: how long a round waits for a hidden harness."""
+REVEAL_SHARE = 0.25  # Of the scoring window: how long a round waits for a hidden harness
 TEXT = JsonCodec(str)
-VERSION = "version"
-"""The journal's entry with the version of the program that began the round."""
+VERSION = "version"  # The journal's entry with the version of the program that began the round
 RESTARTS, RESTARTED = "restart/", JsonCodec(tuple[Restart, tuple[str, ...]])
 """The journal's entries with every restart, and the requests that were paid for by then."""
 TAKEN_OVER = "Another version of the evaluator began this round; this one starts it again and uses what is paid for."
@@ -43,10 +41,12 @@ class RoundCase:
     journal: Journal
     ports: Ports
     options: Options
-    is_open: bool
-    """Whether the contract still takes submissions, so that no post can be rehearsed."""
-    is_taken_over: bool = False
-    """Whether another version of the program began the round."""
+    is_open: bool  # Whether the contract still takes submissions, so that no post can be rehearsed
+    is_taken_over: bool = False  # Whether another version of the program began the round
+
+    @property
+    def window(self) -> Window:
+        return window_of(self.challenge)
 
     async def chain_now(self) -> int:
         return (await self.ports.chain.blocks.head()).timestamp
@@ -58,12 +58,10 @@ class RoundCase:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     venue: ChallengeVenue
-    plan: EvaluationPlan
-    """As it is recorded: rulings are not applied."""
+    plan: EvaluationPlan  # As it is recorded: rulings are not applied
     rulings: tuple[Ruling, ...]
     reveal: Reveal | None
-    tries_again: bool
-    """Whether entries that could not be read are tried once more."""
+    tries_again: bool  # Whether entries that could not be read are tried once more
 
 
 async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
@@ -87,7 +85,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     ruled = await read_rulings(journal)
     review = await read_review(case.ports.store, challenge.chain_id, challenge.address)
     is_settled = (review is not None and review.state == "approved") or await case.is_signed()
-    tries_again = not is_by_default(ruled) and now < window_of(challenge).decided_until and not is_settled
+    tries_again = not is_by_default(ruled) and now < case.window.decided_until and not is_settled
     if tries_again and await any_missed(journal):
         # An entry that can be read now changes the result; the earlier one was never signed or approved.
         await journal.drop("digest")
@@ -124,10 +122,8 @@ async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bo
         return False
     is_begun = await journal.has("metadata")
     if is_begun:
-        review, digest = (
-            await read_review(store, challenge.chain_id, challenge.address),
-            await journal.saved("digest", TEXT),
-        )
+        review = await read_review(store, challenge.chain_id, challenge.address)
+        digest = await journal.saved("digest", TEXT)
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
             return True
@@ -162,7 +158,7 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
         if text is not None:
             revealed_document(text.encode(), challenge.private_set_hash, spec)
             return Reveal(base64.b64encode(text.encode()).decode())
-        until = window_of(challenge).moment_left(1 - REVEAL_SHARE)
+        until = case.window.moment_left(1 - REVEAL_SHARE)
         if now < until:
             raise NotYet(
                 f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until "
@@ -180,7 +176,7 @@ async def _disputed(case: RoundCase, now: int) -> Disputed | None:
     Else a submitter could keep a result from being posted by objecting while that judge is away.
     """
     found = await read_disputed(case.journal)
-    if found is None or found.judge is None or not window_of(case.challenge).at(now).must_post:
+    if found is None or found.judge is None or not case.window.at(now).must_post:
         return found
     if await case.is_signed():
         return found

@@ -1,33 +1,34 @@
-"""Build the public documents of one evaluation: features, comparisons, scores."""
+"""Build the public documents of one evaluation: features, comparisons, scores, money that may be misplaced."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from clara_eval.chain.model import Challenge, PostedBy
-from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.chain.model import Challenge, worth_micro_usd
 from clara_eval.chain.winners import WinnerPrize, Winners
+from clara_eval.challenges.prepare import RoundCase
 from clara_eval.core.address import Address
 from clara_eval.core.codec import camel, to_camel_json
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import ExecutedRun, LeaderboardRow
-from clara_eval.documents.store_keys import features_key, pairwise_key, verdicts_key
+from clara_eval.documents.results import ExecutedRun, LeaderboardRow, Misplaced
+from clara_eval.documents.store_keys import calibration_key, features_key, pairwise_key, verdicts_key
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons, votes_document
 from clara_eval.evaluation.result import EvaluationResult, judges_of, ruled_verdicts
+from clara_eval.evaluation.review_rules import misplaced_money
+from clara_eval.judge.calibration_gate import CALIBRATION, Calibration, prompt_hash, work_hash
+from clara_eval.store.sql_store import PublicKeys
 
 _STANDING = ("elo", "low", "high", "p_top", "rank_low", "rank_high", "wins", "losses", "ties")
-MOST_CRITERIA = 4000
-"""Characters of the criteria that the scores repeat; all of them are in the metadata."""
+MOST_CRITERIA = 4000  # Characters of the criteria that the scores repeat; all of them are in the metadata
 
 
 def features_pairs(address: str, at: int, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
     """The facts of each entry; `at` is the time of the pinned block, so that every run writes the same."""
     for account, facts in sorted(features.items()):
-        document = {**facts.to_json(), "extractedAt": at}
-        yield features_key(address, account), plain_json(document)
+        yield features_key(address, account), plain_json({**facts.to_json(), "extractedAt": at})
 
 
 def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tuple[str, str]]:
@@ -44,14 +45,9 @@ def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tup
         yield pairwise_key(address, first, second), plain_json(votes_document(votes))
 
 
-def is_posted(receipt: Receipt | None) -> bool:
-    """Whether scores are on chain now, also if somebody else posted them."""
-    return receipt is not None and receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE)
-
-
 def scores_document(
     challenge: Challenge, result: EvaluationResult, winners: Winners, digest: str, trace_cid: str | None = None
-) -> dict[str, object]:
+) -> dict[str, Any]:
     prizes = {w.account: str(w.prize_amount) for w in winners.entries}
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     return {
@@ -60,11 +56,7 @@ def scores_document(
         "token": to_camel_json(challenge.token),
         "prizePool": str(challenge.prize_pool),
         "traceCid": trace_cid,
-        "outcome": None,
-        "txHash": None,
-        "postedBy": None,
-        "publishedAt": None,
-        "blockNumber": None,
+        **dict.fromkeys(("outcome", "txHash", "postedBy", "publishedAt", "blockNumber")),
     }
 
 
@@ -76,29 +68,10 @@ def result_document(result: EvaluationResult, digest: str, rows: Sequence[Leader
         "consistency": to_camel_json(ranking.consistency) if ranking else None,
         "orderedBy": ranking.ordered_by if ranking else None,
         "schedule": {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)},
-        "asked": {
-            "title": result.given.metadata.title[:200],
-            "criteria": result.given.config.criteria[:MOST_CRITERIA],
-        },
+        "asked": {"title": result.given.metadata.title[:200], "criteria": result.given.config.criteria[:MOST_CRITERIA]},
         "judges": judges_of(result.comparisons),
         "flags": to_camel_json(result.flags),
         "traceDigest": digest,
-    }
-
-
-def with_receipt(scores: dict[str, object], receipt: Receipt, posted_at: int | None) -> dict[str, object]:
-    """The scores after the post. If somebody else posted, they name no winner and no prize of ours."""
-    by = (receipt.posted_by or PostedBy.EVALUATOR) if is_posted(receipt) else None
-    if by not in (None, PostedBy.EVALUATOR):
-        rankings = [{**row, "prizeAmount": None} for row in cast("list[dict[str, object]]", scores["rankings"])]
-        scores = {**scores, "winners": [], "rankings": rankings}
-    return {
-        **scores,
-        "outcome": receipt.outcome.value,
-        "txHash": receipt.tx_hash,
-        "postedBy": by,
-        "publishedAt": posted_at,
-        "blockNumber": receipt.block_number,
     }
 
 
@@ -134,17 +107,62 @@ def leaderboard_rows(
             **more,
         )
 
-    rows = []
-    if result.ranking:
-        rows += [
-            row(
-                Address(one.item),
-                one.score,
-                status="ranked",
-                tiedWith=list(result.ranking.tied_with(one.item)),
-                **{camel(name): getattr(one, name) for name in _STANDING},
-            )
-            for one in result.ranking.standings
-        ]
-    rows += [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
+    rows = [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
+    ranking = result.ranking
+    for one in ranking.standings if ranking else ():
+        more = {camel(name): getattr(one, name) for name in _STANDING}
+        more["tiedWith"] = list(ranking.tied_with(one.item)) if ranking else []
+        rows.append(row(Address(one.item), one.score, status="ranked", **more))
     return sorted(rows, key=lambda one: places[Address(one.address)])
+
+
+async def keep_calibration(store: PublicKeys, chain_id: int, found: Calibration) -> None:
+    key = calibration_key(found.judge, found.prompt, found.work)
+    await store.put(chain_id, key, CALIBRATION.text(found))
+
+
+async def known_calibration(keys: PublicKeys, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
+    """Return the calibration for this kind of work, else the one with most labels."""
+    rows = await keys.items(chain_id, calibration_key(judge, prompt, ""))
+    found = [CALIBRATION.read_text(text) for _, text in rows]
+    exact = [one for one in found if one.work == work]
+    return max(exact or found, key=lambda one: (one.labels, one.work), default=None)
+
+
+async def calibrations(case: RoundCase, result: EvaluationResult) -> dict[str, Calibration | None]:
+    """What is known of each judge that voted; empty if rules did, which need no calibration."""
+    if isinstance(result.comparisons, RuledComparisons):
+        return {}
+    voters = sorted({comparison.judge for comparison in result.comparisons if comparison.winner is not None})
+    if "rules" in voters:
+        return {}
+    store, chain, work = case.ports.store, case.challenge.chain_id, work_hash(case.given.config, result.schema)
+    return {judge: await known_calibration(store, chain, judge, prompt_hash(), work) for judge in voters}
+
+
+def prize_usd(case: RoundCase) -> float | None:
+    worth = worth_micro_usd(case.challenge.token, case.challenge.prize_pool, case.options.settings.network)
+    return None if worth is None else worth / 1_000_000
+
+
+async def misplaced(case: RoundCase, result: EvaluationResult) -> dict[str, object] | None:
+    """The document about misplaced money (`Misplaced`); None if nobody is ranked."""
+    ranking, worth = result.ranking, prize_usd(case)
+    if ranking is None:
+        return None
+    told = [_agreement(judge, found) for judge, found in (await calibrations(case, result)).items()]
+    agreement = "; ".join(told) or "rules: no calibration needed"
+    return Misplaced(
+        share=ranking.misallocation,
+        usd=None if worth is None else round(ranking.misallocation * worth, 2),
+        decidingVerdicts=ranking.deciding_verdicts,
+        calibration=agreement,
+        sentence=f"{misplaced_money(ranking, worth)} ({agreement}).",
+    ).model_dump(mode="json")
+
+
+def _agreement(judge: str, found: Calibration | None) -> str:
+    if found is None or found.clear.value is None:
+        return f"{judge}: not calibrated"
+    sure = "no guarantee from so few labels" if found.alone is None else found.alone.sentence
+    return f"{judge}: agrees with people on {found.clear.value:.0%} of clear pairs; {sure}"

@@ -9,10 +9,9 @@ from itertools import islice, takewhile
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.winners import Winners, post_scores, read_calldata
 from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.objections import Disputed, announced, read_disputed
 from clara_eval.challenges.prepare import RESTARTED, RESTARTS, TEXT, Prepared, RoundCase
 from clara_eval.challenges.public_documents import features_pairs, public_keys
-from clara_eval.challenges.review import Review, read_review
+from clara_eval.challenges.review import Disputed, Review, announced, read_disputed, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.core.version import code_version
@@ -23,8 +22,7 @@ from clara_eval.evaluation.sources import close_unanswered
 from clara_eval.evaluation.trace.document import Evidence, Notes, Restart, TraceFile, render
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
-AT_ONCE = 2000
-"""Public keys in one write; a round of many games has more than memory should hold."""
+AT_ONCE = 2000  # Public keys in one write; a round of many games has more than memory should hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,9 @@ class RecordedResult:
     digest: str
     winners: Winners
     disputed: Disputed | None
-    result: EvaluationResult | None
-    """None if it is read from the archive."""
-    review: Review | None = None
-    """What a person said about exactly this result."""
-    tries_again: bool = False
-    """Whether entries that could not be read are tried once more before the post."""
+    result: EvaluationResult | None  # None if it is read from the archive
+    review: Review | None = None  # What a person said about exactly this result
+    tries_again: bool = False  # Whether entries that could not be read are tried once more before the post
 
 
 async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:

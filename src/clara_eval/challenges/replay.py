@@ -27,8 +27,7 @@ TASK = "that the problem statement, at an address that can change, was the same 
 class Checked(Replay):
     venue: ChallengeVenue
     posted: Posted | None = None
-    is_replaced: bool = False
-    """A reorg replaced the block at which the challenge was read."""
+    is_replaced: bool = False  # A reorg replaced the block at which the challenge was read
     is_first_block: bool = True
     """The block is the first after the deadline, which two evaluators at two times choose alike."""
 

@@ -1,22 +1,37 @@
-"""A decision of a person about one result, tied to the digest of its trace."""
+"""What people say about a result before its post: the review of a person, objections of submitters."""
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
-from clara_eval.core.codec import read_stored, to_camel_json
-from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.chain.model import Challenge
+from clara_eval.core.address import Address, normal_signature, signer_of
+from clara_eval.core.codec import JsonCodec, read_stored, to_camel_json
+from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import ReviewState
-from clara_eval.documents.store_keys import REVIEWS, review_key
+from clara_eval.documents.results import MEANINGS, ReviewState, RuledStage
+from clara_eval.documents.store_keys import REVIEWS, draft_key, review_key
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.round import Ruling
+from clara_eval.evaluation.scoring_window import SPARE_SHARE, Window
 from clara_eval.evaluation.trace.document import Approval
+from clara_eval.evaluation.trace.journal import Journal
 from clara_eval.judge.reading import shown
 from clara_eval.store.sql_store import PublicKeys
 
 OPERATOR = "operator"
 NOTE_CHARS = 500
 NAME_CHARS = 80
+ABOUT = re.compile(r"rejected|copy|feature:[a-z][a-z0-9_]{0,39}|game:0x[0-9a-f]{40}")
+ABOUT_WORDS = "rejected, copy, feature:NAME or game:ADDRESS"
+MAX_REASON = 1_000
+DISPUTED = "disputed"
+_STAGES: dict[str, RuledStage] = {"feature": "reading", "game": "comparing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +43,10 @@ class Review:
     requested_at: int
     decided_at: int | None = None
     note: str = ""
-    by: str = ""
-    """Who decided, as they called themselves."""
+    by: str = ""  # Who decided, as they called themselves
     posts_at: int | None = None
     """When the default is posted, by the chain's clock; None where only a person can have it posted."""
-    default: str = ""
-    """What is posted then, in words."""
+    default: str = ""  # What is posted then, in words
     scoring_deadline: int | None = None
 
     @property
@@ -41,6 +54,12 @@ class Review:
         if self.posts_at is None:
             return "Nothing is posted unless you approve it."
         return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
+
+    @property
+    def waits_for(self) -> str:
+        if self.posts_at is None:
+            return MEANINGS["review"]
+        return f"A person may look at the result until {moment_words(self.posts_at)}; then it is posted by itself."
 
     @property
     def approvals(self) -> list[Approval]:
@@ -77,20 +96,12 @@ async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
 
 
 async def decide(
-    keys: PublicKeys,
-    chain_id: int,
-    address: str,
-    state: ReviewState,
-    *,
-    note: str,
-    now: int,
-    digest: str | None = None,
-    by: str = "",
+    keys: PublicKeys, chain_id: int, address: str, state: ReviewState, *, note: str, digest: str | None, by: str
 ) -> Review:
     """Approve or reject what is waiting; with a digest only if that is the result that waits."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
-    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=now)
-    return await save_review(keys, chain_id, decided)
+    said = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=int(time.time()))
+    return await save_review(keys, chain_id, said)
 
 
 def signature(name: str) -> str:
@@ -115,3 +126,142 @@ async def save_review(keys: PublicKeys, chain_id: int, review: Review) -> Review
     pairs = [(review_key(review.address), plain_json(asdict(review))), (REVIEWS + review.address, review.state)]
     await keys.put_many(chain_id, pairs)
     return review
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    submitter: Address
+    about: str
+    reason: str
+    signature: str
+
+    @property
+    def stage(self) -> RuledStage | None:
+        """What another judge would do again; None if only a person can tell."""
+        return _STAGES.get(self.about.partition(":")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlace:
+    address: Address
+    rank: int
+    score: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedDraft:
+    """A result that is announced, and until when it may be objected to, by the chain's clock."""
+
+    digest: str
+    announced_at: int
+    until: int
+    places: tuple[DraftPlace, ...]
+    margin: str  # How sure the last paid place is, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Disputed:
+    """The draft as it was, who objected, and who does the disputed steps again."""
+
+    of: str
+    at: int
+    places: tuple[DraftPlace, ...]
+    raised: tuple[Objection, ...]
+    judge: str | None = None  # None: a person looks, or the draft stays because nobody did in time
+
+    @property
+    def needs_person(self) -> bool:
+        return self.judge is None or any(one.stage is None for one in self.raised)
+
+    def changes_nothing(self, result: EvaluationResult) -> bool:
+        return self.places == places_of(result)
+
+
+DRAFT_FORM = JsonCodec(AnnouncedDraft)
+OBJECTION_FORM = JsonCodec(Objection)
+DISPUTED_FORM = JsonCodec(Disputed)
+
+
+def objection_message(chain_id: int, address: str, digest: str, about: str, reason: str) -> str:
+    """What the submitter signs (EIP-191): of use for this draft and nothing else."""
+    return (
+        f"Clara Eval: object to a draft result\nchain: {chain_id}\nchallenge: {address}\ntraceDigest: {digest}\n"
+        f"about: {about}\nreason: {reason}"
+    )
+
+
+async def announced(keys: PublicKeys, chain_id: int, address: str, digest: str) -> AnnouncedDraft | None:
+    if (text := await keys.get(chain_id, draft_key(address))) is None:
+        return None
+    draft = DRAFT_FORM.read_text(text)
+    return draft if draft.digest == digest else None
+
+
+async def announce(
+    keys: PublicKeys, window: Window, challenge: Challenge, digest: str, result: EvaluationResult | None, seconds: int
+) -> AnnouncedDraft:
+    """Announce this result at `window.chain_now`, unless it is announced already."""
+    draft = await announced(keys, challenge.chain_id, challenge.address, digest)
+    if draft is None:
+        assert result is not None, "a result from the archive was announced before"
+        now, margin = window.chain_now, result.ranking.margin.sentence if result.ranking else ""
+        until = min(now + seconds, window.moment_left(SPARE_SHARE))
+        draft = AnnouncedDraft(digest, now, until, places_of(result), margin)
+        await keys.put(challenge.chain_id, draft_key(challenge.address), DRAFT_FORM.text(draft))
+    return draft
+
+
+def places_of(result: EvaluationResult) -> tuple[DraftPlace, ...]:
+    ranked = {row.item for row in result.ranking.standings} if result.ranking else set()
+    return tuple(
+        DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
+        for rank, one in enumerate(result.placed, start=1)
+    )
+
+
+def raised_key(digest: str, submitter: str = "") -> str:
+    return f"objection/{digest}/{submitter}"
+
+
+async def raised(journal: Journal, digest: str) -> tuple[Objection, ...]:
+    return await journal.all(raised_key(digest), OBJECTION_FORM)
+
+
+async def read_disputed(journal: Journal) -> Disputed | None:
+    return await journal.saved(DISPUTED, DISPUTED_FORM)
+
+
+async def reopen(said: Disputed, journal: Journal) -> None:
+    """Open what a finished run closed; the dispute is written last, and then the round is run anew."""
+    await journal.drop("digest", "unanswered", DISPUTED)
+    await journal.keep(DISPUTED, DISPUTED_FORM, said)
+
+
+def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
+    if disputed is None or disputed.judge is None:
+        return ()
+    stages = sorted({one.stage for one in disputed.raised if one.stage is not None})
+    return tuple(
+        Ruling("judge", disputed.of, disputed.at, None, disputed.judge, stage, "A submitter objected to the draft.")
+        for stage in stages
+    )
+
+
+def check_recorded(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
+    if body is None:
+        return None
+    disputed = DISPUTED_FORM.read(body)
+    submitters = {one.submitter for one in challenge.submissions}
+    if not disputed.raised or any(a.submitter >= b.submitter for a, b in pairwise(disputed.raised)):
+        raise BadTrace(
+            "Nobody objected, or the objections are not in order of submitter, each once.", entry="objections"
+        )
+    for one in disputed.raised:
+        said = objection_message(challenge.chain_id, challenge.address, disputed.of, one.about, one.reason)
+        is_signed = one.signature == normal_signature(one.signature) and signer_of(said, one.signature) == one.submitter
+        if one.submitter not in submitters or not is_signed:
+            raise BadTrace(f"The objection of {one.submitter} is not signed by that submitter.", entry="objections")
+    if not set(rulings_of(disputed)) <= set(rulings):
+        raise BadTrace("What was objected to was not done again as the entry says.", entry="objections")
+    return disputed

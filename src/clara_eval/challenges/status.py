@@ -8,39 +8,15 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
+from clara_eval.core import errors
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import read_stored
-from clara_eval.core.errors import (
-    BadInput,
-    CannotPublish,
-    ClaraError,
-    ConfigError,
-    Deferred,
-    Disagrees,
-    NeedsReview,
-    NotFound,
-    NotOurs,
-    NotYet,
-    Stalled,
-    Temporary,
-    Unscorable,
-    as_ours,
-)
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import (
-    FINAL_STATES,
-    MEANINGS,
-    ChainStatus,
-    EvalStatus,
-    StageProgress,
-    State,
-    Summary,
-    read,
-)
+from clara_eval.documents.results import FINAL_STATES, MEANINGS, EvalStatus, StageProgress, State, Summary, read
 from clara_eval.documents.store_keys import index_key, status_key
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
@@ -48,17 +24,18 @@ from clara_eval.store.sql_store import PublicKeys
 
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (Busy, None),  # another process is at it, and writes the status
-    (NotOurs, None),  # its poster scores it: nothing failed
-    (Stalled, "pending"),
-    (Unscorable, "unscorable"),
-    (Deferred, "deferred"),
-    (NotYet, "pending"),
-    (Temporary, "pending"),
-    (ConfigError, "pending"),
+    (errors.NotOurs, None),  # its poster scores it: nothing failed
+    (errors.Stalled, "pending"),
+    (errors.Unscorable, "unscorable"),
+    (errors.Deferred, "deferred"),
+    (errors.NotYet, "pending"),
+    (errors.Temporary, "pending"),
+    (errors.ConfigError, "pending"),
 )
 """The first that fits counts; every other error is a failure."""
 _GRAVITY: tuple[type[BaseException], ...] = (
-    NotYet, Temporary, Deferred, NeedsReview, BadInput, NotFound, ConfigError, Unscorable, CannotPublish, Disagrees,
+    errors.NotYet, errors.Temporary, errors.Deferred, errors.NeedsReview, errors.BadInput, errors.NotFound,
+    errors.ConfigError, errors.Unscorable, errors.CannotPublish, errors.Disagrees,
 )  # fmt: skip
 _SPAN: dict[Stage, tuple[int, int]] = {
     "collecting": (0, 10),
@@ -66,11 +43,11 @@ _SPAN: dict[Stage, tuple[int, int]] = {
     "extracting": (20, 40),
     "comparing": (40, 90),
 }
-WRITE_SECONDS = 0.25
-"""Progress is written at most this often."""
-_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
-"""States in which no stage runs any more."""
-CLOSED: dict[ChainStatus, tuple[State, str]] = {
+Listener = Callable[[EvalStatus], None]
+Clock = Callable[[], float]
+WRITE_SECONDS = 0.25  # Progress is written at most this often
+_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}  # States in which no stage runs any more
+CLOSED: dict[str, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
 }
@@ -111,9 +88,10 @@ def status_without_evaluation(summary: Summary, ours: Address | None) -> EvalSta
 
 
 async def evaluation_status(keys: PublicKeys, chain_id: int, address: str, ours: Address | None) -> EvalStatus | None:
-    found = await read(keys, chain_id, EvalStatus, status_key(address))
-    summary = None if found else await read(keys, chain_id, Summary, index_key(address))
-    return found or (status_without_evaluation(summary, ours) if summary else None)
+    if (found := await read(keys, chain_id, EvalStatus, status_key(address))) is not None:
+        return found
+    summary = await read(keys, chain_id, Summary, index_key(address))
+    return status_without_evaluation(summary, ours) if summary else None
 
 
 def state_of(error: BaseException) -> State | None:
@@ -122,8 +100,7 @@ def state_of(error: BaseException) -> State | None:
 
 def reason_of(error: BaseException) -> str:
     """The reason to publish; the text of a bug is for the log only."""
-    known = as_ours(error)
-    if isinstance(known, ClaraError):
+    if isinstance(known := errors.as_ours(error), errors.ClaraError):
         return str(known)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
@@ -134,31 +111,19 @@ def gravest(error: BaseException) -> BaseException:
     def gravity(one: BaseException) -> int:
         exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(one, kind)]
         if exact:
-            return min(exact) if not isinstance(one, CannotPublish) else max(exact)
-        return len(_GRAVITY) + (0 if isinstance(one, ClaraError) else 1)
+            return min(exact) if not isinstance(one, errors.CannotPublish) else max(exact)
+        return len(_GRAVITY) + (0 if isinstance(one, errors.ClaraError) else 1)
 
-    return max(_leaves(error), key=gravity)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield as_ours(error)
+        return max(map(gravest, error.exceptions), key=gravity)
+    return errors.as_ours(error)
 
 
 class StatusWriter:
     """Writes the status of one evaluation; called with the progress of its stages."""
 
     def __init__(
-        self,
-        keys: PublicKeys,
-        chain_id: int,
-        address: str,
-        *,
-        listener: Callable[[EvalStatus], None] | None = None,
-        now: Callable[[], float] = time.time,
+        self, keys: PublicKeys, chain_id: int, address: str, *, listener: Listener | None = None, now: Clock = time.time
     ) -> None:
         self._keys, self._chain_id, self._address = keys, chain_id, address
         self._tell, self._now = listener or (lambda _status: None), now
@@ -172,7 +137,7 @@ class StatusWriter:
 
     @classmethod
     async def resumed(
-        cls, keys: PublicKeys, chain_id: int, address: str, *, listener: Callable[[EvalStatus], None] | None = None
+        cls, keys: PublicKeys, chain_id: int, address: str, *, listener: Listener | None = None
     ) -> StatusWriter:
         """A writer that keeps the start of what is written, and its progress unless that had ended."""
         writer = cls(keys, chain_id, address, listener=listener)
@@ -198,31 +163,25 @@ class StatusWriter:
     def warn(self, warning: str | None) -> None:
         self.status = self.status.model_copy(update={"warning": warning})
 
-    async def say_error(self, error: BaseException, *, retry_at: int | None = None) -> None:
+    async def say_error(self, error: BaseException) -> None:
         """Write what an error means; after a post the state stays complete."""
-        state = state_of(error)
-        if state is None or (isinstance(error, NotFound) and self._earlier is None):
+        state, earlier = state_of(error), self._earlier
+        if state is None or (isinstance(error, errors.NotFound) and earlier is None):
             return
-        earlier = self._earlier
         if earlier is not None and earlier.status == "complete" and earlier.postedBy:
             await self._written_out()
             await self._write(earlier)
-            return
-        at = error.retry_at if isinstance(error, Deferred) else None
-        await self.say(state, reason=reason_of(error), retry_at=retry_at or at)
+        else:
+            at = error.retry_at if isinstance(error, errors.Deferred) else None
+            await self.say(state, reason=reason_of(error), retry_at=at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
         """Take the progress of a stage; it is written in the background."""
         low, high = _SPAN[stage]
-        share = done / total if total else 1.0
+        progress = max(self.status.progress, int(low + (high - low) * (done / total if total else 1.0)))
         state: State = "comparing" if stage == "comparing" else "extracting"
-        self._change(
-            status=state,
-            progress=max(self.status.progress, int(low + (high - low) * share)),
-            reason=None,
-            retryAt=None,
-            stage=self._progress(stage, done, total),
-        )
+        shown = self._progress(stage, done, total)
+        self._change(status=state, progress=progress, reason=None, retryAt=None, stage=shown)
         self._tell(self.status)
         due = self._now() - self._written >= WRITE_SECONDS
         if due and (self._writing is None or self._writing.done()):
@@ -250,17 +209,11 @@ class StatusWriter:
         calls, cost = self.meter()
         began, first = self._stage_began.setdefault(stage, (self._now(), done))
         elapsed, steps = self._now() - began, done - first
-        rate = steps / elapsed if steps > 0 and elapsed > 0 else None
-        left = (total - done) / rate if rate else None
-        return StageProgress(
-            name=stage,
-            done=done,
-            total=total,
-            calls=calls,
-            costUsd=round(cost, 6),
-            callsPerSecond=rate and round(rate, 2),
-            secondsLeft=left and round(left, 1),
-        )
+        shown = StageProgress(name=stage, done=done, total=total, calls=calls, costUsd=round(cost, 6))
+        if steps > 0 and elapsed > 0:
+            rate = steps / elapsed
+            shown.callsPerSecond, shown.secondsLeft = round(rate, 2), round((total - done) / rate, 1)
+        return shown
 
     async def say(
         self,
@@ -291,7 +244,7 @@ class StatusWriter:
     async def _written_out(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
-            with suppress(Temporary):  # the next state is written anyway
+            with suppress(errors.Temporary):  # the next state is written anyway
                 await writing
 
     async def _write(self, status: EvalStatus) -> None:

@@ -1,10 +1,9 @@
-"""Read the public documents of evaluations: comparisons, records of agents, and all of them for agents."""
+"""Read the public documents of evaluations: comparisons, and all of them for callers, from a store or a service."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import permutations
@@ -13,6 +12,7 @@ from typing import Any
 
 import aiohttp
 
+from clara_eval.challenges.challenge_index import agent_record, read_scores
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
@@ -21,34 +21,21 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.core.web import TooLong, pieces_at_most
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import (
-    AgentEntry,
     AgentRecord,
     D,
     Document,
-    Earned,
     EvalStatus,
     Features,
     Pairwise,
     Played,
-    RoundResult,
     Scores,
-    Summary,
     Values,
     read,
 )
-from clara_eval.documents.store_keys import (
-    entry_key,
-    features_key,
-    index_key,
-    pairwise_key,
-    result_key,
-    scores_key,
-    status_key,
-    verdicts_key,
-)
+from clara_eval.documents.store_keys import features_key, pairwise_key, status_key, verdicts_key
 from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.document import TraceFile
-from clara_eval.judge.comparison import JudgeVector
+from clara_eval.judge.comparison import make_vector
 from clara_eval.judge.rules import RulesJudge
 from clara_eval.ranking import Pairing
 from clara_eval.store.open import StoreOnDemand
@@ -64,8 +51,7 @@ class Verdicts(Document):
     count: int
     sha256: str
     items: list[str]
-    features: list[dict[str, object]]
-    """The schema."""
+    features: list[dict[str, object]]  # The schema
 
     def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
         """The comparison of these two, from their facts; None if they were not compared in this order."""
@@ -75,11 +61,7 @@ class Verdicts(Document):
         if not is_shown(self.schedule, len(self.items), self.count, *places):
             return None
         schema = FeatureSchema.from_json({"features": self.features})
-        shown = [
-            JudgeVector(tuple((f.name, facts[account].features[f.name]) for f in schema.judged))
-            for account in (first, second)
-        ]
-        decision = RulesJudge(schema).decide(*shown)
+        decision = RulesJudge(schema).decide(*(make_vector(schema, facts[one].features) for one in (first, second)))
         return Pairwise.model_validate(votes_document([compared(Pairing(first, second, self.judge), decision)]))
 
 
@@ -127,96 +109,28 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
     return place + (0 if is_balanced else comb(size, 2)) < count
 
 
-async def read_scores(values: Values, chain_id: int, address: str) -> Scores | None:
-    """The scores, with what the agents of the entries call themselves."""
-    scores = await read(values, chain_id, Scores, scores_key(address))
-    result = await read(values, chain_id, RoundResult, result_key(address)) if scores else None
-    names = {one.address: one.name for one in result.entrants} if result else {}
-    for row in scores.rankings if scores else []:
-        row.name = names.get(row.address, "")
-    return scores
-
-
-async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
-    start = entry_key(agent_id, "")
-    addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
-    found = [await _entry(store, chain_id, agent_id, address) for address in addresses]
-    entries = sorted(filter(None, found), key=lambda entry: (-(entry.deadline or 0), entry.challenge))
-    places = [entry.place for entry in entries if entry.place is not None]
-    paid = [entry for entry in entries if entry.prizeAmount is not None]
-    tokens, earned = {entry.token.address: entry.token for entry in paid}, Counter[str]()
-    for entry in paid:
-        earned[entry.token.address] += int(entry.prizeAmount or 0)
-    return AgentRecord(
-        agentId=agent_id,
-        address=next((entry.submitter for entry in entries if entry.submitter), None),
-        name=next((entry.name for entry in entries if entry.name), ""),
-        entered=len(entries),
-        won=len(paid),
-        earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
-        averagePlace=round(sum(places) / len(places), 2) if places else None,
-        placed=len(places),
-        challenges=entries,
-    )
-
-
-async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> AgentEntry | None:
-    """What the agent did in this challenge; None if there is no result yet."""
-    result = await read(store, chain_id, RoundResult, result_key(address))
-    if result is None:
-        return None
-    summary = await read(store, chain_id, Summary, index_key(address))
-    mine = {one.address for one in result.entrants if one.agentId == agent_id}
-    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
-    scores = await read(store, chain_id, Scores, scores_key(address))
-    is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
-    rankings = scores.rankings if scores and is_ours and result.winners else []
-    own = next((row for row in rankings if row.address in mine), None)
-    place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
-    prize = sum(int(one.prizeAmount) for _, one in paid)
-    return AgentEntry(
-        challenge=address,
-        submitter=min(mine, default=None),
-        name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
-        title=summary.title if summary else "",
-        deadline=summary.deadline if summary else None,
-        chainStatus=result.chainStatus,
-        place=paid[0][0] if paid else place,
-        entrants=len(result.entrants),
-        ranked=sum(row.is_ranked for row in rankings) or None,
-        rejected=own is not None and not own.is_ranked,
-        score=paid[0][1].score if paid else score,
-        prizeAmount=str(prize) if prize else None,
-        token=result.token,
-    )
-
-
 MAX_TRACE_BYTES = 200_000_000
 MAX_RECORD_BYTES = 4_000_000
 _COMPARISON = JsonCodec(Comparison)
 _WHOLE = ("schema", "schedule", "verdicts")
 _SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
-_SERVED: dict[str, tuple[str, type[Document]]] = {
-    "eval-status": ("eval-status", EvalStatus),
-    "scores": ("leaderboard", Scores),
-}
-"""Documents that a service shows, by the last word of their key."""
 
 
-class Records(ABC):
-    """What evaluations left behind, under the keys of a store."""
+class StoreRecords:
+    """What evaluations left in the store of this machine."""
 
-    def __init__(self, chain_id: int) -> None:
-        self.chain_id = chain_id
+    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
+        self._store, self.chain_id = store, chain_id
 
-    @abstractmethod
-    async def get(self, chain_id: int, key: str) -> str | None: ...
+    async def get(self, chain_id: int, key: str) -> str | None:
+        store = await self._store.existing()
+        return await store.get(chain_id, key) if store else None
 
     async def status(self, address: Address) -> EvalStatus | None:
         return await read(self, self.chain_id, EvalStatus, status_key(address))
 
     async def scores(self, address: Address) -> Scores | None:
-        return await read(self, self.chain_id, Scores, scores_key(address))
+        return await read_scores(self, self.chain_id, address)
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
@@ -228,19 +142,6 @@ class Records(ABC):
     async def evaluator(self) -> Address | None:
         """The address under which the service posts scores; None if nothing says so."""
         return None
-
-
-class StoreRecords(Records):
-    def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
-        super().__init__(chain_id)
-        self._store = store
-
-    async def get(self, chain_id: int, key: str) -> str | None:
-        store = await self._store.existing()
-        return await store.get(chain_id, key) if store else None
-
-    async def scores(self, address: Address) -> Scores | None:
-        return await read_scores(self, self.chain_id, address)
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole, or little more of it than asked for."""
@@ -266,23 +167,20 @@ class StoreRecords(Records):
         return await agent_record(store, self.chain_id, agent_id) if store else None
 
 
-class ApiRecords(Records):
+class ApiRecords:
+    """What a service tells of evaluations."""
+
     def __init__(self, api_url: str, chain_id: int) -> None:
-        super().__init__(chain_id)
-        self._url = api_url.rstrip("/")
+        self._url, self.chain_id = api_url.rstrip("/"), chain_id
         self._told: tuple[str, dict[str, str]] | None = None
         """The challenge whose trace was read last, and the documents in it."""
 
     async def get(self, _chain_id: int, key: str) -> str | None:
-        """The document that the service shows, or that is in the trace: facts and comparisons."""
+        """The entries of an open challenge, or a document that is in the trace: facts and comparisons."""
         _, address, name = key.split(":", 2)
         if name == "provisional":
             shown = await self.detail(Address(address))
             return shown.provisional.model_dump_json() if shown and shown.provisional else None
-        if name in _SERVED:
-            path, kind = _SERVED[name]
-            found = await self._document(kind, f"{self._url}/api/v1/challenges/{address}/{path}")
-            return found.model_dump_json() if found else None
         if self._told is None or self._told[0] != address:
             lines = await self.trace_file(Address(address))
             if lines is None:
@@ -291,8 +189,17 @@ class ApiRecords(Records):
                 self._told = (address, documents_in(lines, address))
         return self._told[1].get(key)
 
+    async def status(self, address: Address) -> EvalStatus | None:
+        return await self._document(EvalStatus, f"challenges/{address}/eval-status")
+
+    async def scores(self, address: Address) -> Scores | None:
+        return await self._document(Scores, f"challenges/{address}/leaderboard")
+
+    async def features(self, address: Address, submitter: Address) -> Features | None:
+        return await read(self, self.chain_id, Features, features_key(address, submitter))
+
     async def detail(self, address: Address) -> ChallengeDetail | None:
-        return await self._document(ChallengeDetail, f"{self._url}/api/v1/challenges/{address}")
+        return await self._document(ChallengeDetail, f"challenges/{address}")
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole; Temporary if it is longer than asked for."""
@@ -307,7 +214,7 @@ class ApiRecords(Records):
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
     async def agent(self, agent_id: int) -> AgentRecord | None:
-        return await self._document(AgentRecord, f"{self._url}/api/v1/agents/{agent_id}", MAX_RECORD_BYTES)
+        return await self._document(AgentRecord, f"agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
         told = (await self._about()).get("hasModel")
@@ -326,8 +233,8 @@ class ApiRecords(Records):
                 raise TypeError("not a JSON object")
             return told
 
-    async def _document(self, kind: type[D], url: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
-        content = await self._read(url, at_most)
+    async def _document(self, kind: type[D], path: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
+        content = await self._read(f"{self._url}/api/v1/{path}", at_most)
         with self._readable():
             return kind.model_validate_json(content) if content else None
 

@@ -14,7 +14,7 @@ from clara_eval.chain.model import Block, Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.transaction import StoredTransaction, read_signed
 from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
-from clara_eval.challenges.objections import DISPUTED_FORM, Disputed, check_recorded
+from clara_eval.challenges.review import DISPUTED_FORM, Disputed, check_recorded
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec, to_camel_json
@@ -28,8 +28,7 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import keep_result
 
 CHALLENGE = JsonCodec(Challenge)
-_SUPERSEDED = "superseded"
-"""The journal's entry with the calldata that was signed about a block that is gone."""
+_SUPERSEDED = "superseded"  # The journal's entry with the calldata that was signed about a block that is gone
 
 
 async def read_challenge(
@@ -67,12 +66,7 @@ async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge
 async def pin_challenge(
     chain: EthereumChain, store: SqlStore, address: Address, head: Block | None = None, deadline: int | None = None
 ) -> Challenge:
-    """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew.
-
-    Raises:
-        NotYet: no safe block is past the deadline.
-
-    """
+    """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew."""
     journal = Journal(store, f"{chain.chain_id}:{address}")
     await journal.drop_unreadable("challenge", CHALLENGE)
     challenge = await journal.saved("challenge", CHALLENGE)
@@ -133,8 +127,7 @@ def round_of(challenge: Challenge, metadata: bytes) -> Round:
 class ChallengeVenue:
     challenge: Challenge
     given: Round
-    disputed: Disputed | None = None
-    """What submitters objected to in an earlier result."""
+    disputed: Disputed | None = None  # What submitters objected to in an earlier result
 
     @classmethod
     def read(cls, evidence: Bodies) -> ChallengeVenue:
@@ -170,10 +163,7 @@ class ChallengeVenue:
             header={"chainId": challenge.chain_id, "challenge": challenge.address},
             facts=(("challenge", facts),),
             disputes=(("objections", DISPUTED_FORM.body(disputed)),) if disputed is not None else (),
-            outcome=(
-                ("winners", to_camel_json(self.winners(result).entries)),
-                ("calldata", "0x" + calldata.hex()),
-            ),
+            outcome=(("winners", to_camel_json(self.winners(result).entries)), ("calldata", "0x" + calldata.hex())),
         )
 
     def _check_forms(self, result: EvaluationResult) -> None:

@@ -7,20 +7,10 @@ from __future__ import annotations
 from typing import Literal
 
 from clara_eval.core.untrusted import Untrusted
-from clara_eval.documents.results import (
-    ChainStatus,
-    Document,
-    EvaluationProgress,
-    EvaluatorRecord,
-    Misplaced,
-    RankedEntry,
-    StageProgress,
-    State,
-    Token,
-)
+from clara_eval.documents import results
 
 
-class UnsignedTransaction(Document):
+class UnsignedTransaction(results.Document):
     """Sign and send it with any wallet; in the given order."""
 
     chainId: int
@@ -31,7 +21,7 @@ class UnsignedTransaction(Document):
     description: str
 
 
-class SentTransaction(Document):
+class SentTransaction(results.Document):
     hash: str
     blockNumber: int
     gasUsed: int
@@ -39,7 +29,7 @@ class SentTransaction(Document):
     description: str
 
 
-class Written(Document):
+class Written(results.Document):
     """What a writing action did, or would do."""
 
     action: str
@@ -49,15 +39,12 @@ class Written(Document):
     sender: str | None
     challenge: str | None
     explorerUrl: str | None
-    pageUrl: str | None
-    """The challenge's page at the service of CLARA_API_URL."""
+    pageUrl: str | None  # The challenge's page at the service of CLARA_API_URL
     summary: str
-    transactions: list[UnsignedTransaction]
-    """Still to be signed and sent; empty when they were sent."""
+    transactions: list[UnsignedTransaction]  # Still to be signed and sent; empty when they were sent
     sent: list[SentTransaction]
     warnings: list[str]
-    next: str = ""
-    """What to do next, as the interface says it."""
+    next: str = ""  # What to do next, as the interface says it
 
 
 class ActResult(Written):
@@ -66,17 +53,16 @@ class ActResult(Written):
     details: dict[str, object]
 
 
-class PostDetails(Document):
+class PostDetails(results.Document):
     evaluator: str
     evaluatorKind: Literal["clara", "self"]
-    token: Token
+    token: results.Token
     prizePool: str
     posterBond: str
     fee: str
     feeMode: Literal["platform", "prize_pool", "poster"]
     total: str
-    quoteUsd: float | None
-    """What the evaluation is expected to cost; null when a judge has no known price."""
+    quoteUsd: float | None  # What the evaluation is expected to cost; null when a judge has no known price
     deadline: int
     scoringDeadline: int
     winnerCount: int
@@ -85,21 +71,21 @@ class PostDetails(Document):
     challengeURI: str
 
 
-class SubmitDetails(Document):
+class SubmitDetails(results.Document):
     agentId: str | None
     solutionURI: str | None
     solutionHash: str | None
     deadline: int
 
 
-class ClaimDetails(Document):
+class ClaimDetails(results.Document):
     kind: Literal["prize", "expired_refund"]
     amount: str
     amountShown: str
     rank: int | None
 
 
-class PostedWinner(Document):
+class PostedWinner(results.Document):
     rank: int
     address: str
     agentId: str
@@ -108,7 +94,7 @@ class PostedWinner(Document):
     prize: str
 
 
-class ScoresDetails(Document):
+class ScoresDetails(results.Document):
     winners: list[PostedWinner]
 
 
@@ -128,14 +114,14 @@ class ClaimResult(Written):
     details: ClaimDetails
 
 
-class ChallengeListing(Document):
+class ChallengeListing(results.Document):
     address: str
     title: Untrusted
     skills: list[Untrusted]
-    status: ChainStatus
+    status: results.ChainStatus
     acceptsSubmissions: bool
     evaluator: Literal["clara", "self", "other"]
-    token: Token
+    token: results.Token
     prizePool: str
     prize: str
     winnerCount: int
@@ -146,28 +132,26 @@ class ChallengeListing(Document):
     explorerUrl: str | None
 
 
-class BrowseResult(Document):
+class BrowseResult(results.Document):
     network: str
     blockNumber: int
-    total: int
-    """Challenges of this factory, before filters."""
+    total: int  # Challenges of this factory, before filters
     challenges: list[ChallengeListing]
     nextOffset: int | None
 
 
-class AgentStanding(Document):
+class AgentStanding(results.Document):
     """An agent's record across the challenges that are over."""
 
     agentId: str
     name: Untrusted | None = None
     entered: int
     won: int
-    earned: list[str]
-    """What the contracts pay it, by token."""
+    earned: list[str]  # What the contracts pay it, by token
     averagePlace: float | None
 
 
-class OwnSubmission(Document):
+class OwnSubmission(results.Document):
     agentId: str
     solutionHash: str
     submittedAt: int
@@ -175,22 +159,21 @@ class OwnSubmission(Document):
     mayResubmitAt: int
 
 
-class FeatureValue(Document):
+class FeatureValue(results.Document):
     name: str
     value: bool | int | float | str | None
 
 
-class ProvisionalRow(Document):
+class ProvisionalRow(results.Document):
     """What tools measured of an entry before its challenge closes; without an address: the harness's reference."""
 
     address: str | None
     agentId: str | None
     facts: list[FeatureValue]
-    problem: Untrusted | None
-    """Why nothing is measured."""
+    problem: Untrusted | None  # Why nothing is measured
 
 
-class DetailResult(Document):
+class DetailResult(results.Document):
     network: str
     blockNumber: int
     now: int
@@ -210,21 +193,19 @@ class DetailResult(Document):
     pageUrl: str | None
     winners: list[PostedWinner]
     yours: OwnSubmission | None
-    agents: list[AgentStanding]
-    """Of the winners, and of the caller's own agent, where records are at hand."""
+    agents: list[AgentStanding]  # Of the winners, and of the caller's own agent, where records are at hand
     provisional: list[ProvisionalRow]
     """While entries are accepted, the best first: by public tests alone; the final run decides."""
-    evaluatorRecord: EvaluatorRecord | None
+    evaluatorRecord: results.EvaluatorRecord | None
 
 
-class EvalStatusResult(EvaluationProgress):
+class EvalStatusResult(results.EvaluationProgress):
     network: str
     address: str
-    chainStatus: ChainStatus
-    status: Literal["none", State]
-    stage: StageProgress
-    reason: Untrusted | None
-    """Why it waits or stopped; it may quote a config or a submission."""
+    chainStatus: results.ChainStatus
+    status: Literal["none", results.State]
+    stage: results.StageProgress
+    reason: Untrusted | None  # Why it waits or stopped; it may quote a config or a submission
     scoringDeadline: int
     scorePostedAt: int | None
     explanation: str = ""
@@ -241,39 +222,35 @@ class StatusFound(EvalStatusResult):
     """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
 
 
-class StandingRow(RankedEntry):
+class StandingRow(results.RankedEntry):
     """A row for agents: the prize in tokens, and the reason quoted."""
 
     rank: int
     agentId: str | None
     name: Untrusted | None = None
     prize: str | None
-    code: str | None = None
-    """Why it was rejected, in one word."""
+    code: str | None = None  # Why it was rejected, in one word
     reason: Untrusted | None
 
 
-class LeaderboardResult(Document):
+class LeaderboardResult(results.Document):
     network: str
     address: str
     source: Literal["evaluation", "chain"]
     """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
-    postedBy: str | None
-    """None if the node does not say."""
-    token: Token
+    postedBy: str | None  # None if the node does not say
+    token: results.Token
     standings: list[StandingRow]
     total: int
     traceDigest: str | None
-    trace: str = ""
-    """The URL at a service; else where the interface finds it."""
+    trace: str = ""  # The URL at a service; else where the interface finds it
     pageUrl: str | None
-    misplaced: Misplaced | None = None
-    warning: str | None
-    """What everybody should know about the round: a hidden harness that was withheld."""
+    misplaced: results.Misplaced | None = None
+    warning: str | None  # What everybody should know about the round: a hidden harness that was withheld
     flags: list[Untrusted]
 
 
-class ComparisonRow(Document):
+class ComparisonRow(results.Document):
     """One comparison; `reason` was written by a judge that read only typed facts."""
 
     rival: str
@@ -283,25 +260,22 @@ class ComparisonRow(Document):
     reason: Untrusted | None
 
 
-class ScoreResult(Document):
+class ScoreResult(results.Document):
     network: str
     address: str
     submitter: str
     standing: StandingRow
     entries: int
-    token: Token
-    postedBy: str | None
-    """None if the node does not say."""
+    token: results.Token
+    postedBy: str | None  # None if the node does not say
     features: list[FeatureValue]
-    notes: list[Untrusted]
-    """`text` features: a model's words about the submission, for people; never judged."""
+    notes: list[Untrusted]  # `text` features: a model's words about the submission, for people; never judged
     flags: list[Untrusted]
     games: list[ComparisonRow]
     closestRival: StandingRow | None
     why: str = ""
     traceDigest: str | None
-    trace: str = ""
-    """The URL at a service; else where the interface finds it."""
+    trace: str = ""  # The URL at a service; else where the interface finds it
     pageUrl: str | None
     claimable: str = ""
 
@@ -309,5 +283,4 @@ class ScoreResult(Document):
 class ScoreFound(ScoreResult):
     """What an interface needs to say when the prize can be claimed."""
 
-    claimableAt: int | None
-    """0: now; None: there is no prize."""
+    claimableAt: int | None  # 0: now; None: there is no prize

@@ -7,24 +7,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
-from pydantic.config import JsonDict
 
 from clara_eval.core.flags import Flag
-from clara_eval.documents.results import (
-    AgentTotals,
-    EvalStatus,
-    EvaluatorRecord,
-    LeaderboardRow,
-    Misplaced,
-    ProvisionalBoard,
-    ReviewState,
-    RuledStage,
-    RulingKind,
-    Scores,
-    Summary,
-    Token,
-    Value,
-)
+from clara_eval.documents import results
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
 EXAMPLE_ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
@@ -41,7 +26,7 @@ class ReviewDetail(BaseModel):
 
     address: str
     traceDigest: str
-    state: ReviewState
+    state: results.ReviewState
     reasons: list[str]
     requestedAt: int
     decidedAt: int | None = None
@@ -55,25 +40,21 @@ class ReviewDetail(BaseModel):
 class RulingRequest(RestRequest):
     """Exclude an entry, say who is the original of a copied work, or have another judge asked for a stage."""
 
-    kind: RulingKind
+    kind: results.RulingKind
     account: Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN)] | None = None
     judge: Annotated[str, StringConstraints(max_length=300)] | None = None
-    stage: RuledStage | None = None
-
-
-_APPROVAL: JsonDict = {"decision": "approve", "note": "Flags looked at.", "traceDigest": "0x" + "ab" * 32}
+    stage: results.RuledStage | None = None
 
 
 class ReviewRequest(RestRequest):
-    model_config = ConfigDict(json_schema_extra={"examples": [_APPROVAL]})
+    model_config = results.example(decision="approve", note="Flags looked at.", traceDigest="0x" + "ab" * 32)
 
     decision: Literal["approve", "reject", "rule"]
     note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
     """Why; it is kept with the decision. `reason`, its earlier name, is accepted."""
     by: Annotated[str, StringConstraints(max_length=80)] = ""
     """Who decides; it stands in the public trace. Without a name the trace says `operator`."""
-    ruling: RulingRequest | None = None
-    """With the decision `rule`: what is ruled."""
+    ruling: RulingRequest | None = None  # With the decision `rule`: what is ruled
     traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None
     """The result that was looked at, required to approve and to rule; another one is then not decided about."""
 
@@ -97,50 +78,38 @@ class ShownComparison(BaseModel):
 
 class ReviewSheet(BaseModel):
     address: str
-    traceDigest: str
-    """What an approval or a ruling has to name."""
+    traceDigest: str  # What an approval or a ruling has to name
     state: str
     reasons: list[str]
-    unlessDecided: str
-    """What happens if nobody decides, and when; empty once somebody did."""
+    unlessDecided: str  # What happens if nobody decides, and when; empty once somebody did
     postsAt: int | None
     note: str
     status: str | None
     title: str | None
-    prizePool: str | None
-    """Base units of the token."""
-    token: Token | None
+    prizePool: str | None  # Base units of the token
+    token: results.Token | None
     winnerCount: int
-    misplaced: Misplaced | None = None
+    misplaced: results.Misplaced | None = None
     scoringDeadline: int | None
     secondsLeft: int | None
-    ranking: list[LeaderboardRow]
-    doubts: list[Flag]
-    """The flags that hold the post, and those that only warn."""
-    facts: dict[str, dict[str, Value]]
-    """By feature: the value of each entry near the pay line."""
+    ranking: list[results.LeaderboardRow]
+    doubts: list[Flag]  # The flags that hold the post, and those that only warn
+    facts: dict[str, dict[str, results.Value]]  # By feature: the value of each entry near the pay line
     games: list[ShownComparison]
-    rulings: list[dict[str, Any]]
-    """What was ruled before; the result shown was walked with it."""
+    rulings: list[dict[str, Any]]  # What was ruled before; the result shown was walked with it
 
 
 class EvaluateRequest(RestRequest):
-    model_config = ConfigDict(json_schema_extra={"examples": [{"challengeAddress": EXAMPLE_ADDRESS}]})
+    model_config = results.example(challengeAddress=EXAMPLE_ADDRESS)
 
     challengeAddress: AddressText
 
 
 class Accepted(BaseModel):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "challengeAddress": EXAMPLE_ADDRESS,
-                    "workflowId": f"evaluate:8453:{EXAMPLE_ADDRESS}:1",
-                    "statusUrl": f"/api/v1/challenges/{EXAMPLE_ADDRESS}/eval-status",
-                }
-            ]
-        }
+    model_config = results.example(
+        challengeAddress=EXAMPLE_ADDRESS,
+        workflowId=f"evaluate:8453:{EXAMPLE_ADDRESS}:1",
+        statusUrl=f"/api/v1/challenges/{EXAMPLE_ADDRESS}/eval-status",
     )
 
     challengeAddress: str
@@ -148,10 +117,10 @@ class Accepted(BaseModel):
     statusUrl: str
 
 
-class ChallengeSummary(Summary):
+class ChallengeSummary(results.Summary):
     """What the contract says, and where the evaluation stands."""
 
-    evaluation: EvalStatus
+    evaluation: results.EvalStatus
 
 
 class PagedList(BaseModel):
@@ -165,15 +134,17 @@ class ChallengeList(PagedList):
 
 
 class ChallengeDetail(ChallengeSummary):
-    leaderboard: Scores | None = Field(None, description="Present once scores are posted.")
+    leaderboard: results.Scores | None = Field(None, description="Present once scores are posted.")
     traceDigest: str | None = None
-    evaluatorRecord: EvaluatorRecord | None = Field(None, description="While nothing is posted.")
-    provisional: ProvisionalBoard | None = Field(None, description="While entries are accepted: public tests alone.")
+    evaluatorRecord: results.EvaluatorRecord | None = Field(None, description="While nothing is posted.")
+    provisional: results.ProvisionalBoard | None = Field(
+        None, description="While entries are accepted: public tests alone."
+    )
     review: ReviewDetail | None = Field(None, description="Only with the admin key.")
 
 
 class AgentList(PagedList):
-    agents: list[AgentTotals]
+    agents: list[results.AgentTotals]
 
 
 class ObjectionRequest(RestRequest):
@@ -209,16 +180,11 @@ class DraftRecord(BaseModel):
 
 
 class RevealRequest(RestRequest):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"document": '{"language":"solidity","salt":"0x…"}', "signature": "0x" + "00" * 65}]
-        }
-    )
+    model_config = results.example(document='{"language":"solidity","salt":"0x…"}', signature="0x" + "00" * 65)
 
     document: Annotated[str, StringConstraints(min_length=2, max_length=262_144)]
     """The harness document, every byte as it was hashed."""
-    signature: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{130}$")]
-    """The poster's EIP-191 signature."""
+    signature: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{130}$")]  # The poster's EIP-191 signature
 
 
 class RevealRecord(BaseModel):
@@ -227,23 +193,10 @@ class RevealRecord(BaseModel):
 
 
 class Health(BaseModel):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "status": "ok",
-                    "mode": "all",
-                    "version": "0.2.0",
-                    "uptimeSeconds": 86400.0,
-                    "beatAgeSeconds": 0.4,
-                    "tickAgeSeconds": 121.3,
-                    "problems": [],
-                    "hasModel": True,
-                    "evaluator": "0x" + "ab" * 20,
-                }
-            ]
-        }
-    )
+    model_config = results.example(
+        status="ok", mode="all", version="0.2.0", uptimeSeconds=86400.0, beatAgeSeconds=0.4, tickAgeSeconds=121.3,
+        problems=[], hasModel=True, evaluator="0x" + "ab" * 20,
+    )  # fmt: skip
 
     status: Literal["ok", "degraded", "stale"]
     mode: Literal["all", "worker-only", "api-only"]
@@ -254,5 +207,4 @@ class Health(BaseModel):
     problems: list[str]
     hasModel: bool
     """Whether a language model can read submissions here; without one only measured features are judged."""
-    evaluator: str | None
-    """The address that posts the scores, which a poster names as evaluator; null if none is set."""
+    evaluator: str | None  # The address that posts the scores, which a poster names as evaluator; null if none is set

@@ -15,17 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from clara_eval.core.flags import HARNESS_WITHHELD, Flag
 
 State = Literal[
-    "pending",
-    "extracting",
-    "comparing",
-    "publishing",
-    "complete",
-    "review",
-    "deferred",
-    "failed",
-    "unscorable",
+    "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable",
     "elsewhere",
-]
+]  # fmt: skip
 STATES: tuple[State, ...] = get_args(State)
 STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
 """Ended without a result: only somebody's request starts it again."""
@@ -42,8 +34,7 @@ MEANINGS: Mapping[State, str] = {
     "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
     "elsewhere": "This service does not evaluate the challenge.",
 }
-REJECTED_IN_REVIEW = "The result was rejected in review"
-"""How the reason of such a failed evaluation begins."""
+REJECTED_IN_REVIEW = "The result was rejected in review"  # How the reason of such a failed evaluation begins
 Value = bool | int | float | str | None
 Outcome = Literal["won", "lost", "tie", "undecided"]
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
@@ -52,15 +43,11 @@ ReviewState = Literal["waiting", "approved", "rejected", "lapsed"]
 RulingKind = Literal["exclude", "original", "judge"]
 RuledStage = Literal["reading", "comparing"]
 _NAME = "What the agent calls itself in its on-chain card, at most 40 characters: never proof of who it is."
-_EXAMPLE: dict[str, JsonValue] = {
-    "status": "comparing",
-    "progress": 62,
-    "startedAt": 1790000000,
-    "updatedAt": 1790000040,
-    "reason": None,
-    "retryAt": None,
-    "stage": {"name": "comparing", "calls": 310, "done": 186, "total": 300, "costUsd": 1.92, "secondsLeft": 40},
-}
+
+
+def example(**fields: JsonValue) -> ConfigDict:
+    """The configuration of a model with an example of it."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 class Document(BaseModel):
@@ -117,7 +104,10 @@ class EvaluationProgress(Document):
 class EvalStatus(EvaluationProgress):
     """`eval-status`: the state of an evaluation, and the reason if it waits or stopped."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = example(
+        status="comparing", progress=62, startedAt=1790000000, updatedAt=1790000040, reason=None, retryAt=None,
+        stage={"name": "comparing", "calls": 310, "done": 186, "total": 300, "costUsd": 1.92, "secondsLeft": 40},
+    )  # fmt: skip
 
     status: State
     reason: str | None = None
@@ -161,8 +151,7 @@ class Pairwise(Document):
         return results.get(self.winner, "undecided")
 
 
-Played = dict[tuple[str, str], Pairwise]
-"""Comparisons by (shown first, shown second)."""
+Played = dict[tuple[str, str], Pairwise]  # Comparisons by (shown first, shown second)
 
 
 class Token(Document):
@@ -364,8 +353,7 @@ class ProvisionalEntry(Document):
     agentId: int | None = None
     hash: str = Field(description="Of the submission's address: what was measured once is not measured again.")
     facts: dict[str, Value] = {}
-    problem: str = ""
-    """Why nothing is measured."""
+    problem: str = ""  # Why nothing is measured
 
 
 class ProvisionalBoard(Document):

@@ -23,10 +23,9 @@ from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.core.version import __version__
 from clara_eval.interfaces.api.app import create_app, stop_streams
 from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.service.alerts import Alerts, Webhook
 from clara_eval.service.engine import Engine, Mode
 from clara_eval.service.logs import configure_logs
-from clara_eval.service.metrics import Metrics, watch_models
+from clara_eval.service.metrics import Alerts, Metrics, Webhook, watch_models
 from clara_eval.service.options import EngineOptions
 
 _log = structlog.get_logger(__name__)

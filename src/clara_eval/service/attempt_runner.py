@@ -19,62 +19,31 @@ from clara_eval.app import App
 from clara_eval.chain.model import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.status import (
-    Attempts,
-    StatusWriter,
-    gravest,
-    read_attempts,
-    reason_of,
-    save_attempts,
-    state_of,
-)
+from clara_eval.challenges.status import StatusWriter, gravest, read_attempts, reason_of, save_attempts, state_of
+from clara_eval.core import errors
 from clara_eval.core.address import Address
-from clara_eval.core.errors import (
-    BadInput,
-    CannotPublish,
-    ConfigError,
-    Deferred,
-    Disagrees,
-    NeedsReview,
-    NotFound,
-    NotYet,
-    Stalled,
-    Temporary,
-    Unscorable,
-)
 from clara_eval.documents.results import EvalStatus, State
 from clara_eval.evaluation.scoring_window import expected_speed
-from clara_eval.service.alerts import Alert, Alerts
-from clara_eval.service.metrics import AlertName, Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
 from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import show_posted
 from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import DATABASE
 
+_log = structlog.get_logger(__name__)
 DEFER_SECONDS = 3600
 NOT_YET_SECONDS = 30
 UNKNOWN_SECONDS = 30
 STALLED_SECONDS = 60
-LONG_SECONDS = 600
-"""A wait this long raises an alert at once, not after the third failure."""
-LATE_SHARE = 0.25
-"""Of the scoring window left at the post: less is too near to the deadline."""
-BIASED_SHARE = 0.7
-"""Of verdicts that do not depend on the order: below it the judge looks at the side."""
-STALLED_ALERTS: dict[str, AlertName] = {
-    "balance": "BalanceLow",
-    "gas_cap": "GasCapReached",
-    "nonces": "NoncesLost",
-    "gap": "NonceGap",
-}
+LONG_SECONDS = 600  # A wait this long raises an alert at once, not after the third failure
+LATE_SHARE = 0.25  # Of the scoring window left at the post: less is too near to the deadline
+BIASED_SHARE = 0.7  # Of verdicts that do not depend on the order: below it the judge looks at the side
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    outcome: str
-    """For metrics and logs."""
-    status: State | None = None
-    """The new status; None leaves it as it is."""
+    outcome: str  # For metrics and logs
+    status: State | None = None  # The new status; None leaves it as it is
     reason: str | None = None
     retry_at: int | None = None
     alert: Alert | None = None
@@ -87,22 +56,22 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
     pause = min(options.retry_seconds_max, options.retry_seconds * 2 ** min(failures, 20))
     state, reason = state_of(bad), reason_of(bad)
     match bad:
-        case NotYet() | Busy():
+        case errors.NotYet() | Busy():
             soon = int(now + min(NOT_YET_SECONDS, options.retry_seconds))
             return Ending("busy" if isinstance(bad, Busy) else "not_yet", state, reason, soon)
-        case Temporary():
+        case errors.Temporary():
             return _outage(bad, state, reason, address, failures=failures, now=now, pause=pause)
-        case Deferred():
+        case errors.Deferred():
             alert = Alert("BudgetReached", "warning", reason, address)
             return Ending("deferred", state, reason, bad.retry_at or int(now + DEFER_SECONDS), alert)
-        case ConfigError():
+        case errors.ConfigError():
             alert = Alert("SettingsWrong", "critical", reason, address)
             return Ending("settings", state, reason, int(now + pause), alert)
-        case NeedsReview():
+        case errors.NeedsReview():
             return Ending("rejected", state, reason, alert=Alert("EvaluationFailed", "warning", reason, address))
-        case Unscorable():
+        case errors.Unscorable():
             return Ending("unscorable", state, reason, alert=Alert("Unscorable", "warning", reason, address))
-        case CannotPublish() | Disagrees() | BadInput() | NotFound():
+        case errors.CannotPublish() | errors.Disagrees() | errors.BadInput() | errors.NotFound():
             return Ending("failed", state, reason, alert=Alert("EvaluationFailed", "critical", reason, address))
         case _:
             alert = Alert("EvaluationFailed", "critical", reason, address, {"error": type(bad).__name__})
@@ -110,20 +79,16 @@ def ending_of(error: BaseException, address: str, *, failures: int, now: float, 
 
 
 def _outage(
-    bad: Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
+    bad: errors.Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
 ) -> Ending:
     """Try again: soon if only something outside is missing, else after growing pauses."""
-    if isinstance(bad, Stalled):
+    if isinstance(bad, errors.Stalled):
         return Ending("stalled", state, reason, int(now + min(pause, STALLED_SECONDS)), stalled_alert(bad, address))
     wait = max(pause, bad.retry_after_seconds or 0)
     wait = wait if bad.longest_pause_seconds is None else min(wait, bad.longest_pause_seconds)
     is_long = failures >= 3 or wait >= LONG_SECONDS
     alert = Alert("EvaluationStuck", "warning", reason, address) if is_long else None
     return Ending("temporary", state, reason, int(now + wait), alert)
-
-
-def stalled_alert(bad: Stalled, address: str) -> Alert:
-    return Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), address)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
@@ -157,9 +122,6 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
             return Ending("reverted", alert=Alert("EvaluationFailed", "critical", said, address))
 
 
-_log = structlog.get_logger(__name__)
-
-
 @dataclass(slots=True)
 class AttemptRunner:
     app: App
@@ -174,28 +136,36 @@ class AttemptRunner:
 
     async def attempt(self, address: Address, number: int) -> dict[str, object]:
         """Run one attempt to its end; raises only when the process is being stopped."""
+        started, store, chain_id = time.monotonic(), self.app.store, self.app.chain_id
         with bound_contextvars(challenge=address, attempt=number), self.metrics.running.track_inprogress():
-            return await self._attempt(address, number)
+            attempts = await read_attempts(store, chain_id, address)
+            if attempts.number != number:
+                return {"outcome": "superseded"}
+            try:
+                ending = await self._ended(await evaluate(self.app, address, self._request(number)))
+            except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
+                now = time.time()
+                ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
+                _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
+                             exc_info=bad if ending.is_bug else None)  # fmt: skip
+            # The next attempt's number first: once it is written, this one can never begin again.
+            following = attempts.after(ending.retry_at, failed=ending.outcome in {"temporary", "settings"})
+            await DATABASE.until_written(lambda: save_attempts(store, chain_id, address, following))
+            await DATABASE.until_written(partial(self._say, address, ending))
+            if ending.alert is not None:
+                self.alerts.raise_alert(ending.alert)
+            seconds = time.monotonic() - started
+            self.metrics.evaluations.labels(ending.outcome).inc()
+            self.metrics.evaluation_seconds.observe(seconds)
+            for listen in self.metrics.evaluation_listeners:
+                listen(address, ending.outcome, seconds)
+            _log.info("attempt_ended", outcome=ending.outcome, seconds=round(seconds, 2))
+            return {"outcome": ending.outcome, "retryAt": ending.retry_at}
 
-    async def _attempt(self, address: Address, number: int) -> dict[str, object]:
-        started = time.monotonic()
-        attempts = await read_attempts(self.app.store, self.app.chain_id, address)
-        if attempts.number != number:
-            return {"outcome": "superseded"}
-        try:
-            ending = await self._ended(await evaluate(self.app, address, self._request(number)))
-        except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
-            now = time.time()
-            ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
-            _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
-                         exc_info=bad if ending.is_bug else None)  # fmt: skip
-        await self._remember(address, attempts, ending)
-        self.metrics.evaluations.labels(ending.outcome).inc()
-        self.metrics.evaluation_seconds.observe(time.monotonic() - started)
-        for listen in self.metrics.evaluation_listeners:
-            listen(address, ending.outcome, time.monotonic() - started)
-        _log.info("attempt_ended", outcome=ending.outcome, seconds=round(time.monotonic() - started, 2))
-        return {"outcome": ending.outcome, "retryAt": ending.retry_at}
+    async def _say(self, address: Address, ending: Ending) -> None:
+        if ending.status is not None:
+            status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
+            await status.say(ending.status, reason=ending.reason, retry_at=ending.retry_at)
 
     def _request(self, number: int) -> EvaluationRequest:
         def count_sent(receipt: Receipt) -> None:
@@ -226,19 +196,3 @@ class AttemptRunner:
                 words = f"Scores were posted with {100 * left:.0f} % of the scoring window left."
                 self.alerts.raise_alert(Alert("PostedLate", "warning", words, address))
         return ending
-
-    async def _remember(self, address: Address, attempts: Attempts, ending: Ending) -> None:
-        """Record the next attempt's number first: once it is written, this one can never begin again."""
-        store, chain_id = self.app.store, self.app.chain_id
-        failed = ending.outcome in {"temporary", "settings"}
-        await DATABASE.until_written(
-            lambda: save_attempts(store, chain_id, address, attempts.after(ending.retry_at, failed=failed))
-        )
-        if ending.status is not None:
-            await DATABASE.until_written(partial(self._say, address, ending.status, ending))
-        if ending.alert is not None:
-            self.alerts.raise_alert(ending.alert)
-
-    async def _say(self, address: Address, state: State, ending: Ending) -> None:
-        status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
-        await status.say(state, reason=ending.reason, retry_at=ending.retry_at)

@@ -15,22 +15,17 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.documents.results import FINAL_STATES, STOPPED_STATES
 
 FINALIZATION_DELAY = 12 * 3600
-ALARM_SHARE = 0.5
-"""Share of the scoring window gone without a post: a person should look."""
-DEEP_SECONDS = 3600
-"""A post this old is deeper than any reorg that has been seen on a rollup."""
+ALARM_SHARE = 0.5  # Share of the scoring window gone without a post: a person should look
+DEEP_SECONDS = 3600  # A post this old is deeper than any reorg that has been seen on a rollup
 
 
 class DueAction(StrEnum):
     NONE = "none"
     EVALUATE = "evaluate"
-    RECORD = "record"
-    """Scores are on the chain and the store does not say so."""
-    RESEND = "resend"
-    """An earlier key of ours signed the post, and it is not mined: the recorded bytes go out again."""
+    RECORD = "record"  # Scores are on the chain and the store does not say so
+    RESEND = "resend"  # An earlier key of ours signed the post, and it is not mined: the recorded bytes go out again
     FINALIZE = "finalize"
-    CLOSE = "close"
-    """The contract ended without scores, and the store does not say so."""
+    CLOSE = "close"  # The contract ended without scores, and the store does not say so
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +59,18 @@ class Memory:
     """What the store says about earlier work on this challenge."""
 
     status: str | None = None
-    retry_at: int | None = None
-    """Wall-clock time of the next attempt, if one is planned."""
-    is_approved: bool = False
-    """A person approved the result that waits."""
-    is_signed: bool = False
-    """The challenge's evaluator, our present or an earlier key, signed its post in this store."""
-    posts_at: int | None = None
-    """When the default of the review that waits is posted, by the chain's clock."""
-    objections_until: int | None = None
-    """When the announced result is posted, by the chain's clock."""
+    retry_at: int | None = None  # Wall-clock time of the next attempt, if one is planned
+    is_approved: bool = False  # A person approved the result that waits
+    is_signed: bool = False  # The challenge's evaluator, our present or an earlier key, signed its post in this store
+    posts_at: int | None = None  # When the default of the review that waits is posted, by the chain's clock
+    objections_until: int | None = None  # When the announced result is posted, by the chain's clock
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
     action: DueAction
     why: str
-    window_used: float = 0.0
-    """Share of the scoring window that is gone, while a post is still missing."""
+    window_used: float = 0.0  # Share of the scoring window that is gone, while a post is still missing
     may_change_unseen: bool = False
     """The contract can move on without an event, or a reorg can undo it: read it at every tick."""
 

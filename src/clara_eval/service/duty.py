@@ -21,11 +21,18 @@ from clara_eval.core.errors import ClaraError, ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import STATES, EvalStatus
 from clara_eval.documents.store_keys import INDEX, status_key
-from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.due import ALARM_SHARE, ChallengeState, Due, Memory, due
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Alert, Alerts, Metrics
+from clara_eval.service.options import EngineOptions
 
+_log = structlog.get_logger(__name__)
 LAST_TICK = "engine:last-tick"
+ANNOUNCED = "engine:announced:"  # Before the address of every challenge that the factory announced, readable or not
+OVER = "engine:over:"
+"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
+Start = Callable[[Challenge], Awaitable[object]]  # Queue the evaluation of a challenge
+Active = Callable[[], Awaitable[frozenset[Address]]]
+"""List the challenges whose evaluation is queued or running in any process."""
 
 
 @dataclass(slots=True)
@@ -35,8 +42,7 @@ class TickReport:
     head_lag_seconds: float = 0.0
     balance_wei: int | None = None
     posts_left: int | None = None
-    nonce_gap: str | None = None
-    """The nonces that are missing before signed transactions, in words."""
+    nonce_gap: str | None = None  # The nonces that are missing before signed transactions, in words
     statuses: dict[str, int] = field(default_factory=dict)
     started: int = 0
     reviews: int = 0
@@ -73,29 +79,6 @@ def show_report(report: TickReport, metrics: Metrics, month_budget_usd: float | 
     metrics.last_good_tick_at.set(report.at)
 
 
-_log = structlog.get_logger(__name__)
-ANNOUNCED = "engine:announced:"
-"""Before the address of every challenge that the factory announced, readable or not."""
-OVER = "engine:over:"
-"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
-
-Start = Callable[[Challenge], Awaitable[object]]
-"""Queue the evaluation of a challenge."""
-Active = Callable[[], Awaitable[frozenset[Address]]]
-"""List the challenges whose evaluation is queued or running in any process."""
-
-
-@dataclass(frozen=True, slots=True)
-class TickLimits:
-    """How many seconds one tick spends on each slow part; what is cut off continues at the next tick."""
-
-    finalize_seconds: float = 120.0
-    read_seconds: float = 60.0
-    """For reading one challenge."""
-    publish_seconds: float = 120.0
-    measure_seconds: float = 30.0
-
-
 @dataclass(frozen=True, slots=True)
 class Tick:
     app: App
@@ -103,14 +86,13 @@ class Tick:
     metrics: Metrics
     start: Start
     active: Active
-    limits: TickLimits
+    options: EngineOptions
     head: Block
     safe: Block
     report: TickReport
     read_again: set[str] = field(default_factory=set)
     """Challenges to read again at the next tick, whatever their events say."""
-    still_open: set[str] = field(default_factory=set)
-    """Known challenges whose deadline is ahead, ours or not."""
+    still_open: set[str] = field(default_factory=set)  # Known challenges whose deadline is ahead, ours or not
     opened: list[Challenge] = field(default_factory=list)
     """Our open challenges with entries that were read at this tick."""
 

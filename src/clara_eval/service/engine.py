@@ -24,17 +24,17 @@ from clara_eval.challenges.status import gravest
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, RanOut, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
-from clara_eval.service.alerts import Alert, Alerts
 from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.duty import TickReport, read_report, save_report, show_report
-from clara_eval.service.health import ServiceHealth
 from clara_eval.service.loop import run_tick
-from clara_eval.service.metrics import AlertName, Metrics
+from clara_eval.service.metrics import Alert, AlertName, Alerts, Metrics, ServiceHealth
 from clara_eval.service.options import EngineOptions
-from clara_eval.service.queue import Orphans, Queue, Workflow, interrupt, launched, step_apart, take_over
+from clara_eval.service.queue import Orphans, Queue, Workflows, interrupt, launched, step_apart, take_over
 from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
+
+_log = structlog.get_logger(__name__)
 
 
 @contextmanager
@@ -52,14 +52,12 @@ def only_process(database: Path) -> Iterator[None]:
                 f"Another clara-eval process (id {holder}) already works with {database}.",
                 remedy="SQLite serves one process: stop the other one, or set CLARA_DATABASE_URL to Postgres.",
             ) from None
-        held.seek(0)
-        held.truncate()
+        held.truncate(0)
         held.write(f"{os.getpid()}\n")
         held.flush()
         yield
 
 
-_log = structlog.get_logger(__name__)
 TICK_ALERTS: dict[type[BaseException], AlertName] = {
     ConfigError: "SettingsWrong",
     StoreDown: "DatabaseUnavailable",
@@ -76,10 +74,7 @@ class Engine:
     def __init__(
         self, app: App, metrics: Metrics, alerts: Alerts, *, mode: Mode = "all", options: EngineOptions | None = None
     ) -> None:
-        self.app = app
-        self.metrics = metrics
-        self.alerts = alerts
-        self.mode: Mode = mode
+        self.app, self.metrics, self.alerts, self.mode = app, metrics, alerts, mode
         self.options = options or EngineOptions.ticking(app.settings.tick_seconds)
         self.pulse = ServiceHealth(mode, self.options.tick_seconds)
         self.worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -100,7 +95,7 @@ class Engine:
             url = self.app.settings.database_url
             stack.enter_context(only_process(Path(sqlite_path(url))) if self._is_alone else nullcontext())
             await self.app.store.take_lease(worker_lease(self.worker), self.worker, self.options.lease_seconds)
-            functions: dict[str, Workflow] = {"evaluate_challenge": self._evaluate, "tick": self._tick}
+            functions: Workflows = {"evaluate_challenge": self._evaluate, "tick": self._tick}
             works = self.mode != "api-only"
             self.queue.workflows = await stack.enter_async_context(
                 launched(url, self.worker, functions, self.options, listens=works, evaluator=self.app.sender.address)
@@ -108,8 +103,7 @@ class Engine:
             beating = asyncio.create_task(self._beat())
             stack.push_async_callback(self._stop, beating)
             if works:
-                await self.queue.schedule_ticks()
-                await self.queue.tick_now(self.worker)
+                await self.queue.start_ticks(self.worker)
             _log.info("engine_started", worker=self.worker, mode=self.mode)
             yield self
 
@@ -133,7 +127,9 @@ class Engine:
     async def tick(self) -> dict[str, Any]:
         started = time.monotonic()
         try:
-            report = await run_tick(self.app, self.alerts, self.metrics, self.queue.enqueue, active=self.queue.active)
+            report = await run_tick(
+                self.app, self.alerts, self.metrics, self.queue.enqueue, active=self.queue.active, options=self.options
+            )
             await save_report(self.app, report)
             await self._take_over()
             await self.queue.clean()

@@ -25,18 +25,9 @@ _SECRET_NAMES = {
     *("api_key", "apikey", "authorization", "cookie", "key", "keystore", "mnemonic", "password"),
     *("private_key", "raw", "secret", "signature", "x_api_key"),
 }
-_NOISY = (
-    "aiohttp.access",
-    "dbos",
-    "httpx2",
-    "mcp",
-    "sse_starlette",
-    "uvicorn",
-    "uvicorn.access",
-    "uvicorn.error",
-    "web3",
-)
+_NOISY = ("aiohttp.access", "dbos", "httpx2", "mcp", "sse_starlette", "uvicorn", "web3")
 _SHORTEST_SECRET = 6
+_CONSOLE = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
 _HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")
 _LONG_HEX = re.compile(r"0x[0-9a-fA-F]{40,}")
@@ -102,6 +93,7 @@ class Repeats(logging.Filter):
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
     """Send our events and the libraries' records through one chain of processors."""
     out = stream or sys.stderr
+    renderer: Processor = _for_people if out.isatty() else JSONRenderer(sort_keys=True)
     shared: list[Processor] = [
         *([QuietTicks()] if out.isatty() else []),
         merge_contextvars,
@@ -121,8 +113,7 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
     handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(is_person=out.isatty())],
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
         )
     )
     handler.addFilter(Repeats())
@@ -148,24 +139,17 @@ class QuietTicks:
         return event
 
 
-def _for_people(_logger: object, _method: str, event: EventDict) -> EventDict:
+def _for_people(logger: object, method: str, event: EventDict) -> str:
     """Render an event for a terminal: words for names, the time of day, short addresses."""
-    told = {name: _shortened(value) for name, value in event.items() if name not in _FOR_PROGRAMS and value != {}}
+    told = {
+        name: _LONG_HEX.sub(lambda found: short(found.group()), value) if isinstance(value, str) else value
+        for name, value in event.items()
+        if name not in _FOR_PROGRAMS and value != {}
+    }
     if told.get("about") == told.get("challenge"):
         told.pop("about", None)
     if isinstance(moment := event.get("timestamp"), str):
         told["timestamp"] = moment[11:19]
     if str(event.get("event")).replace("_", "").isalnum():
         told["event"] = str(event["event"]).replace("_", " ").capitalize()
-    return told
-
-
-def _shortened(value: object) -> object:
-    return _LONG_HEX.sub(lambda found: short(found.group()), value) if isinstance(value, str) else value
-
-
-def _renderer(*, is_person: bool) -> Processor:
-    if not is_person:
-        return JSONRenderer(sort_keys=True)
-    lines = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
-    return lambda logger, method, event: lines(logger, method, _for_people(logger, method, event))
+    return _CONSOLE(logger, method, told)

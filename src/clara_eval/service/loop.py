@@ -1,4 +1,4 @@
-"""One tick: survey the challenges, act on what is due, then run the other duties.
+"""One tick: act on what is due, and run the small duties (wallet, publication, feedback, boards).
 
 Invariant: a failure about one challenge is a problem of the report and stops no other; a transaction that does not land
 delays no evaluation, because finalizing comes after the other actions.
@@ -6,36 +6,98 @@ delays no evaluation, because finalizing comes after the other actions.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from clara_eval.actions.provisional import measure_open
+from clara_eval.actions.publication import NotTried, publish_missing
+from clara_eval.actions.reputation import give_missing_feedback
 from clara_eval.app import App
+from clara_eval.chain.account import posts_covered
 from clara_eval.chain.model import Challenge, ChallengeStatus
+from clara_eval.challenges.calls import finalize
 from clara_eval.core.address import Address
-from clara_eval.core.errors import Stalled
-from clara_eval.service.alerts import Alerts
-from clara_eval.service.attempt_runner import stalled_alert
-from clara_eval.service.discover import discover
+from clara_eval.core.errors import ClaraError, Stalled
+from clara_eval.core.tasks import gather_or_raise
 from clara_eval.service.due import Due, DueAction
-from clara_eval.service.duties import (
-    fill_nonces,
-    finalize_all,
-    finalize_challenge,
-    give_feedback,
-    measure_entries,
-    publish_results,
-    watch_balance,
-)
-from clara_eval.service.duty import Active, Start, Tick, TickLimits, TickReport, count, unexpected
-from clara_eval.service.metrics import Metrics
-from clara_eval.service.record import record_end, record_new_claims, record_post, record_results, resend_post
-from clara_eval.service.survey import Found, Survey, save_changes
+from clara_eval.service.duty import Active, Start, Tick, TickReport, count, unexpected
+from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
+from clara_eval.service.options import DEFAULTS, EngineOptions
+from clara_eval.service.record import record_claims, record_end, record_post, record_results, resend_post
+from clara_eval.service.survey import Found, Survey, discover, save_changes
+from clara_eval.store.leases import Busy
 
 _log = structlog.get_logger(__name__)
+Duty = Callable[[Tick], Awaitable[None]]
+FINALIZED_AT_ONCE = 16  # The wallet signs one after the other; most of the time passes while transactions are mined
+_LOW_POSTS = 20  # More than one post with many winners costs
+MOST_RUNS, MOST_OF_ONE = 20, 10
+"""New measurements in a tick, and of them in one challenge: neither a flood nor a board delays an evaluation."""
+MOST_WAITING = 100  # of the challenges with entries left over; others wait for their next entry
+
+
+async def watch_balance(tick: Tick) -> None:
+    sender, report = tick.app.sender, tick.report
+    if not sender.can_sign:
+        return
+    report.balance_wei, report.posts_left = await posts_covered(tick.app.chain, sender.address)
+    if report.posts_left < _LOW_POSTS:
+        summary = f"The balance of {sender.address} pays for {report.posts_left} more posts at the present fee."
+        tick.alerts.raise_alert(Alert("BalanceLow", "critical", summary))
+
+
+async def fill_nonces(tick: Tick) -> None:
+    """Fill nonces that are missing before signed transactions, also while nothing is to be sent."""
+    app = tick.app
+    gap = await app.sender.find_gap()
+    if gap is None:
+        return
+    tick.report.nonce_gap = str(gap)
+    tick.report.problems.append(str(gap))
+    tick.alerts.raise_alert(Alert("NonceGap", "warning", str(gap)))
+    await app.sender.close_gap()
+
+
+async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:
+    receipt = await finalize(challenge, sender=tick.app.sender, results=tick.app.chain.results)
+    tick.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
+    _log.info("challenge_finalized", outcome=receipt.outcome.value)
+
+
+async def publish_results(tick: Tick) -> None:
+    """Publish posted results at every place that lacks them: one that was down, or that is new."""
+    failed = [
+        f"{told.address}: not published at {told.place}: {told.problem}"
+        async for told in publish_missing(tick.app, tick.options.publish_seconds)
+        if told.error is not None and not isinstance(told.error, (Busy, NotTried))
+    ]
+    if failed:
+        tick.report.problems += failed
+        tick.alerts.raise_alert(Alert("PublicationFailing", "warning", " ".join(failed[:3])))
+
+
+async def give_feedback(tick: Tick) -> None:
+    async with tick.within(tick.options.finalize_seconds, "Giving feedback"):
+        async for receipt in give_missing_feedback(tick.app):
+            tick.metrics.transactions.labels("feedback", receipt.outcome.value).inc()
+
+
+async def measure_entries(tick: Tick) -> None:
+    runs, pending, waiting = MOST_RUNS, list(tick.opened), list[str]()
+    async with tick.within(tick.options.measure_seconds, "Measuring the entries of open challenges"):
+        while pending and runs > 0:
+            done, is_left, address = 0, False, pending[0].address
+            try:
+                done, is_left = await measure_open(tick.app.ports, pending[0], tick.head, min(runs, MOST_OF_ONE))
+            except ClaraError as bad:  # no engine for its language, for example: the evaluation says so when it is due
+                _log.warning("board_not_measured", challenge=address, problem=str(bad))
+            runs, waiting = runs - done, [*waiting, *([address] if is_left else [])]
+            del pending[0]
+    tick.read_again.update([*waiting, *(one.address for one in pending)][:MOST_WAITING])
 
 
 async def start_evaluation(tick: Tick, challenge: Challenge) -> None:
@@ -65,10 +127,7 @@ async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
             tick.report.problems.append(f"{challenge.address}: {bad}")
 
 
-Duty = Callable[[Tick], Awaitable[None]]
-
-
-async def none_active() -> frozenset[Address]:
+async def idle() -> frozenset[Address]:
     return frozenset()
 
 
@@ -78,19 +137,14 @@ async def run_tick(
     metrics: Metrics,
     start: Start,
     *,
-    active: Active = none_active,
-    limits: TickLimits | None = None,
+    active: Active = idle,
+    options: EngineOptions = DEFAULTS,
 ) -> TickReport:
-    """Run every duty once.
-
-    Raises:
-        ClaraError: what stops the whole tick, such as a node that does not answer.
-
-    """
+    """Run every duty once. Raises what stops the whole tick, such as a node that does not answer."""
     head = await app.chain.blocks.head()
     report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
     safe = await app.chain.blocks.safe_block()
-    tick = Tick(app, alerts, metrics, start, active, limits or TickLimits(), head, safe, report)
+    tick = Tick(app, alerts, metrics, start, active, options, head, safe, report)
     for name, duty in FIRST_DUTIES.items():
         await tick.apart(name, duty(tick))
     await act_on_due(tick)
@@ -102,7 +156,7 @@ async def run_tick(
 
 
 async def act_on_due(tick: Tick) -> None:
-    survey, final = Survey(tick), list[Found]()
+    survey, final, gate = Survey(tick), list[Found](), asyncio.Semaphore(FINALIZED_AT_ONCE)
     async for group in survey.run():
         for challenge, found in group:
             tick.watch_deadline(challenge, found)
@@ -113,18 +167,21 @@ async def act_on_due(tick: Tick) -> None:
                 final.append((challenge, found))
             elif not survey.is_active(challenge, found):
                 await act(tick, challenge, found)
-    await finalize_all(tick, [partial(act, tick, *one) for one in final])
+
+    async def finalize_one(challenge: Challenge, found: Due) -> None:
+        async with gate:
+            await act(tick, challenge, found)
+
+    # What is cut off continues with the same nonce.
+    async with tick.within(tick.options.finalize_seconds, "Finalizing"):
+        await gather_or_raise(finalize_one(*one) for one in final)
 
 
-FIRST_DUTIES: dict[str, Duty] = {
-    "discovery": discover,
-    "balance": watch_balance,
-    "nonces": fill_nonces,
-}
+FIRST_DUTIES: dict[str, Duty] = {"discovery": discover, "balance": watch_balance, "nonces": fill_nonces}
 LAST_DUTIES: dict[str, Duty] = {
     "publication": publish_results,
     "feedback": give_feedback,
     "results": record_results,
-    "claims": record_new_claims,
+    "claims": record_claims,
     "boards": measure_entries,
 }

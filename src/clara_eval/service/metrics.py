@@ -1,4 +1,4 @@
-"""The Prometheus metrics of one process, and the OpenTelemetry spans of models (extra `telemetry`).
+"""What one process tells: Prometheus metrics, health, alerts, OpenTelemetry spans (extra `telemetry`).
 
 Invariant: no prompt, answer or submission is in a span. A gauge without a value yet is NaN; a counter that an alert
 watches starts at 0.
@@ -7,26 +7,31 @@ watches starts at 0.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
+import json
 import time
+import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Literal, get_args
 
+import aiohttp
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from clara_eval.app import App
+from clara_eval.core.errors import Stalled
 from clara_eval.core.extras import require
 from clara_eval.core.version import __version__
 from clara_eval.judge.port import PaidAnswer
+from clara_eval.store.sql_store import Leases
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # ships no types for it
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _MINUTES = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
-WATCHED_OUTCOMES = ("failed", "bug", "reverted", "temporary", "settings")
-"""Of evaluations."""
-WATCHED_TRANSACTIONS = ("post_scores", "advance_to_scoring", "finalize", "feedback")
-"""Each may end as `unknown`."""
 AlertName = Literal[
     "BalanceLow", "BudgetReached", "ChainUnreachable", "DatabaseUnavailable", "DeadlineAtRisk", "DiscoveryFailing",
     "EvaluationFailed", "EvaluationStuck", "GasCapReached", "HeadLagging", "JudgeBiased", "NonceGap", "NoncesLost",
@@ -34,7 +39,19 @@ AlertName = Literal[
     "TicksStale", "TransactionUnknown", "Unscorable", "WorkerLost",
 ]  # fmt: skip
 """All alerts of the webhook; Prometheus has them too, and two that no webhook can send."""
-_UNKNOWN = float("nan")
+_log = structlog.get_logger(__name__)
+_TIMEOUT_SECONDS = 10
+_MOST_REMEMBERED = 10_000
+REPEAT_SECONDS = 3600
+STALLED_ALERTS: dict[str, AlertName] = {
+    "balance": "BalanceLow",
+    "gas_cap": "GasCapReached",
+    "nonces": "NoncesLost",
+    "gap": "NonceGap",
+}
+Severity = Literal["warning", "critical"]
+BEAT_STALE_SECONDS = 30.0
+TICKS_MISSED = 3
 _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 
@@ -100,16 +117,166 @@ class Metrics:
         self.http_requests = counter("http_requests_total", "Requests by route and status.", "route", "status")
 
         for unknown in (self.posts_left, self.nearest_deadline, self.swap_consistency):
-            unknown.set(_UNKNOWN)
+            unknown.set(float("nan"))
         for name in get_args(AlertName):
             self.alerts.labels(name)
-        for outcome in WATCHED_OUTCOMES:
+        for outcome in ("failed", "bug", "reverted", "temporary", "settings"):
             self.evaluations.labels(outcome)
-        for intention in WATCHED_TRANSACTIONS:
+        for intention in ("post_scores", "advance_to_scoring", "finalize", "feedback"):
             self.transactions.labels(intention, "unknown")
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+
+@dataclass(slots=True)
+class ServiceHealth:
+    mode: str  # `all`, `worker-only` or `api-only`
+    tick_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+    beat: float = field(init=False)
+    tick: float | None = None
+    tick_problem: str | None = None
+    wallet_problem: str | None = None  # What keeps the wallet from sending
+
+    def __post_init__(self) -> None:
+        self.started = self.beat = self.clock()
+
+    def beating(self) -> None:
+        self.beat = self.clock()
+
+    def ticked(self, problem: str | None = None) -> None:
+        self.tick, self.tick_problem = self.clock(), problem
+
+    @property
+    def stale_reason(self) -> str | None:
+        now = self.clock()
+        if now - self.beat > BEAT_STALE_SECONDS:
+            return f"The event loop has not run for {now - self.beat:.0f} s."
+        since = now - (self.started if self.tick is None else self.tick)
+        if self.mode != "api-only" and since > TICKS_MISSED * self.tick_seconds:
+            return f"No tick has ended for {since:.0f} s; one is due every {self.tick_seconds:.0f} s."
+        return None
+
+    def report(self, version: str) -> dict[str, object]:
+        now, stale = self.clock(), self.stale_reason
+        problems = [problem for problem in (stale, self.wallet_problem, self.tick_problem) if problem]
+        return {
+            "status": "stale" if stale else "degraded" if problems else "ok",
+            "mode": self.mode,
+            "version": version,
+            "uptimeSeconds": round(now - self.started, 1),
+            "beatAgeSeconds": round(now - self.beat, 1),
+            "tickAgeSeconds": None if self.tick is None else round(now - self.tick, 1),
+            "problems": problems,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert; `name` is a section of docs/operations.md."""
+
+    name: AlertName
+    severity: Severity
+    summary: str
+    challenge: str | None = None
+    details: dict[str, object] = field(default_factory=dict)
+
+
+def stalled_alert(bad: Stalled, address: str) -> Alert:
+    return Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), address)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    url: str
+    secret: str | None
+    pauses: tuple[float, ...] = (1, 5, 30, 120)  # Seconds between attempts; one attempt more than pauses
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    return "v1=" + hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+
+
+class Alerts:
+    def __init__(
+        self, metrics: Metrics, webhook: Webhook | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._metrics = metrics
+        self._webhook = webhook
+        self._clock = clock
+        self.leases: Leases | None = None
+        """Shared by all workers: an alert that one of them sent is not sent by another."""
+        self._sent: dict[tuple[str, str | None], float] = {}
+        self._deliveries: set[asyncio.Task[None]] = set()
+
+    def raise_alert(self, alert: Alert) -> bool:
+        """Log, count and deliver the alert; False if it was raised within `REPEAT_SECONDS`."""
+        key, now = (alert.name, alert.challenge), self._clock()
+        if now - self._sent.get(key, float("-inf")) < REPEAT_SECONDS:
+            return False
+        if len(self._sent) >= _MOST_REMEMBERED:
+            self._sent.clear()
+        self._sent[key] = now
+        log = _log.warning if alert.severity == "warning" else _log.error
+        log("alert_raised", alert=alert.name, severity=alert.severity, summary=alert.summary,
+            about=alert.challenge, details=alert.details)  # fmt: skip
+        self._metrics.alerts.labels(alert.name).inc()
+        if self._webhook is not None:
+            task = asyncio.get_running_loop().create_task(self._deliver(self._webhook, alert, int(now)))
+            self._deliveries.add(task)
+            task.add_done_callback(self._deliveries.discard)
+        return True
+
+    async def close(self, *, patience_seconds: float = 5) -> None:
+        if self._deliveries:
+            await asyncio.wait(self._deliveries, timeout=patience_seconds)
+        for task in list(self._deliveries):
+            task.cancel()
+
+    async def _deliver(self, webhook: Webhook, alert: Alert, at: int) -> None:
+        facts = asdict(alert)
+        document = {"alert": facts.pop("name"), **facts, "raisedAt": at}
+        body = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str).encode()
+        if not await self._is_first(alert):
+            return
+        for number, pause in enumerate((*webhook.pauses, None)):
+            problem = await self._attempt(webhook, body)
+            if problem is None:
+                return
+            _log.warning("webhook_refused", alert=alert.name, attempt=number + 1, problem=problem)
+            if pause is not None:
+                await asyncio.sleep(pause)
+        self._metrics.webhook_failures.inc()
+        _log.error("webhook_given_up", alert=alert.name)
+
+    async def _is_first(self, alert: Alert) -> bool:
+        """Whether no worker sent this alert within `REPEAT_SECONDS`; a store that is away never holds one back."""
+        if self.leases is None:
+            return True
+        name = f"alert:{alert.name}:{alert.challenge or ''}"
+        try:
+            return await self.leases.take_lease(name, uuid.uuid4().hex, REPEAT_SECONDS)
+        except Exception as bad:  # noqa: BLE001 - rather twice than never
+            _log.warning("alert_may_repeat", alert=alert.name, problem=str(bad))
+            return True
+
+    async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
+        """Return None if it was taken, else the problem; the URL may hold a key and is never named."""
+        timestamp = int(self._clock())
+        headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
+        if webhook.secret:
+            headers["x-clara-signature"] = signature(webhook.secret, timestamp, body)
+        limit = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=limit) as session,
+                session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as answer,
+            ):
+                return None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
+            return type(bad).__name__
 
 
 _FAILED = frozenset({"rate_limited", "unanswered", "failed", "refused", "bug", "reverted", "temporary", "settings"})
@@ -126,12 +293,8 @@ class Telemetry:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        facts: dict[str, str | int] = {
-            "service.name": "clara-eval",
-            "service.version": version,
-            "clara.chain_id": chain_id,
-        }
-        self._provider = TracerProvider(resource=Resource(facts))
+        names = {"service.name": "clara-eval", "service.version": version}
+        self._provider = TracerProvider(resource=Resource({**names, "clara.chain_id": chain_id}))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=10)))
         self._tracer = self._provider.get_tracer("clara_eval", version)
 
@@ -162,31 +325,27 @@ class Telemetry:
 
 def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
     """Count every call and answer of the app; the function returned sends the last spans."""
-    app.store.answer_listeners.append(partial(_count_answer, metrics))
-    app.models.watch = partial(_count_call, metrics)
-    if not app.settings.otlp_url:
+    url = app.settings.otlp_url
+    telemetry = Telemetry(url, __version__, app.chain_id) if url else None
+
+    def count_answer(paid: PaidAnswer) -> None:
+        metrics.llm_calls.labels(paid.llm, paid.purpose, paid.answer.stop).inc()
+        metrics.llm_tokens.labels(paid.llm, "input").inc(paid.answer.input_tokens)
+        metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
+        if paid.cost_micro_usd is not None:
+            metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
+
+    def count_call(llm: str, purpose: str, result: str, seconds: float) -> None:
+        metrics.llm_seconds.labels(llm).observe(seconds)
+        # Answers are counted when they are saved, in batches too; a call without an answer only here.
+        if result in {"rate_limited", "unanswered", "failed", "refused"}:
+            metrics.llm_calls.labels(llm, purpose, result).inc()
+        if telemetry is not None:
+            telemetry.called(llm, purpose, result, seconds)
+
+    app.store.answer_listeners.append(count_answer)
+    app.models.watch = count_call
+    if telemetry is None:
         return partial(asyncio.sleep, 0)
-    telemetry = Telemetry(app.settings.otlp_url, __version__, app.chain_id)
     metrics.evaluation_listeners.append(telemetry.evaluated)
-
-    def called(llm: str, purpose: str, result: str, seconds: float) -> None:
-        _count_call(metrics, llm, purpose, result, seconds)
-        telemetry.called(llm, purpose, result, seconds)
-
-    app.models.watch = called
     return partial(asyncio.to_thread, telemetry.close)
-
-
-def _count_answer(metrics: Metrics, paid: PaidAnswer) -> None:
-    metrics.llm_calls.labels(paid.llm, paid.purpose, paid.answer.stop).inc()
-    metrics.llm_tokens.labels(paid.llm, "input").inc(paid.answer.input_tokens)
-    metrics.llm_tokens.labels(paid.llm, "output").inc(paid.answer.output_tokens)
-    if paid.cost_micro_usd is not None:
-        metrics.llm_cost.labels(paid.llm).inc(paid.cost_micro_usd / 1_000_000)
-
-
-def _count_call(metrics: Metrics, llm: str, purpose: str, result: str, seconds: float) -> None:
-    """Answers are counted when they are saved, in batches too; a call without an answer only here."""
-    metrics.llm_seconds.labels(llm).observe(seconds)
-    if result in {"rate_limited", "unanswered", "failed", "refused"}:
-        metrics.llm_calls.labels(llm, purpose, result).inc()

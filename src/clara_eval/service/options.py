@@ -13,22 +13,20 @@ APPLICATION_VERSION = "1"
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     tick_cron: str = "*/5 * * * *"
-    tick_seconds: float = 300
-    """Between ticks; `/healthz` calls the engine stale after three of them."""
+    tick_seconds: float = 300  # Between ticks; `/healthz` calls the engine stale after three of them
     beat_seconds: float = 5
-    lease_seconds: float = 30
-    """After this long without renewal a worker is dead, and its work is taken over."""
-    poll_seconds: float = 1.0
-    """How often a worker looks for queued work."""
-    worker_evaluations: int = 8
-    """Evaluations at once in one process, each until its post is deep enough in the chain."""
-    global_evaluations: int = 64
-    """Evaluations at once in all processes."""
-    retry_seconds: float = 60
-    """First pause after a passing failure; it doubles up to `retry_seconds_max`."""
+    lease_seconds: float = 30  # After this long without renewal a worker is dead, and its work is taken over
+    poll_seconds: float = 1.0  # How often a worker looks for queued work
+    worker_evaluations: int = 8  # Evaluations at once in one process, each until its post is deep enough in the chain
+    global_evaluations: int = 64  # Evaluations at once in all processes
+    retry_seconds: float = 60  # First pause after a passing failure; it doubles up to `retry_seconds_max`
     retry_seconds_max: float = 1800
-    keep_days: int = 30
-    """Finished workflow rows older than this are removed."""
+    keep_days: int = 30  # Finished workflow rows older than this are removed
+    finalize_seconds: float = 120.0
+    """For this part of a tick, as the next three: what is cut off continues at the next tick."""
+    publish_seconds: float = 120.0
+    measure_seconds: float = 30.0
+    read_seconds: float = 60.0  # For one challenge
 
     @classmethod
     def ticking(cls, seconds: int) -> Self:
@@ -38,3 +36,6 @@ class EngineOptions:
         if seconds < 3600:
             return cls(f"*/{seconds // 60} * * * *", seconds)
         return cls(f"0 */{seconds // 3600} * * *", seconds)
+
+
+DEFAULTS = EngineOptions()

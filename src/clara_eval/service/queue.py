@@ -37,15 +37,17 @@ from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.store.sql_store import DATABASE, QUEUE_CONNECTIONS, Leases
 
+_log = structlog.get_logger(__name__)
+_ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
+_EPOCH = 1_577_836_800  # 2020: priorities are minutes since then, and fit DBOS's range for four thousand years
+_CLEANED_AT_ONCE = 500
 EVALUATIONS = "evaluations"
 """Prefix of a queue; without an evaluator's address it holds what an earlier version queued."""
 TICKS = "ticks"
-
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
-_apart: set[asyncio.Task[object]] = set()
-"""Bodies of steps that run now, in this process."""
-_running: set[str] = set()
-"""Ids of workflows whose function runs now, in this process."""
+Workflows = dict[str, Workflow]
+_apart: set[asyncio.Task[object]] = set()  # Bodies of steps that run now, in this process
+_running: set[str] = set()  # Ids of workflows whose function runs now, in this process
 T = TypeVar("T")
 
 
@@ -97,6 +99,7 @@ def system_url(database_url: str) -> str:
 
 def sqlite_engine(url: str) -> sqlalchemy.Engine:
     """Open the SQLite file of DBOS: a step takes 3 ms instead of 20, and survives kill -9."""
+    make_private(Path(sqlite_path(url)))
     engine = sqlalchemy.create_engine(url)
 
     @event.listens_for(engine, "connect")
@@ -110,23 +113,15 @@ def sqlite_engine(url: str) -> sqlalchemy.Engine:
 
 @asynccontextmanager
 async def launched(
-    database_url: str,
-    worker: str,
-    workflows: dict[str, Workflow],
-    options: EngineOptions,
-    *,
-    listens: bool = True,
-    evaluator: str = "",
-) -> AsyncIterator[dict[str, Workflow]]:
+    url: str, worker: str, workflows: Workflows, options: EngineOptions, *, listens: bool = True, evaluator: str = ""
+) -> AsyncIterator[Workflows]:
     """Run DBOS on this event loop and yield the workflows by name. Without `listens` it only queues."""
-    url = system_url(database_url)
-    engine = None
-    if is_sqlite(url):
-        make_private(Path(sqlite_path(url)))
-        engine = sqlite_engine(url)
+    url = system_url(url)
+    engine = sqlite_engine(url) if is_sqlite(url) else None
     config: DBOSConfig = {
         "name": APPLICATION,
         "system_database_url": url,
+        "system_database_engine": engine,
         "application_version": APPLICATION_VERSION,
         "executor_id": worker,
         "serializer": JsonSerializer(),
@@ -135,8 +130,6 @@ async def launched(
         "enable_otlp": False,
         "scheduler_polling_interval_sec": 30.0,
     }
-    if engine is not None:
-        config["system_database_engine"] = engine
     DBOS(config=config)
     logger = logging.getLogger("dbos")  # it writes to ours
     logger.handlers.clear()
@@ -228,19 +221,11 @@ async def _register_queues(options: EngineOptions, evaluator: str) -> None:
         )
 
 
-_log = structlog.get_logger(__name__)
-_ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
-_EPOCH = 1_577_836_800
-"""2020: priorities are minutes since then, and fit DBOS's range for four thousand years."""
-_CLEANED_AT_ONCE = 500
-
-
 @dataclass(slots=True)
 class Queue:
     app: App
     options: EngineOptions
-    workflows: dict[str, Workflow] = field(default_factory=dict)
-    """By name, once DBOS is launched."""
+    workflows: Workflows = field(default_factory=dict)  # By name, once DBOS is launched
 
     async def enqueue(self, challenge: Challenge) -> str:
         app, address = self.app, challenge.address
@@ -264,11 +249,7 @@ class Queue:
 
     async def active(self) -> frozenset[Address]:
         before = f"evaluate:{self.app.chain_id}:"
-        found = await answered(
-            DBOS.list_workflows_async(
-                status=sorted(_ACTIVE), workflow_id_prefix=before, load_input=False, load_output=False
-            )
-        )
+        found = await _workflows(status=sorted(_ACTIVE), workflow_id_prefix=before)
         active = (one.workflow_id for one in found if self._is_active(one))
         return frozenset(Address(name.removeprefix(before).partition(":")[0]) for name in active)
 
@@ -277,7 +258,8 @@ class Queue:
         is_served = (str(found.queue_name).partition(":")[0], found.app_version) == (EVALUATIONS, APPLICATION_VERSION)
         return found.status == "PENDING" or (found.status in _ACTIVE and is_served)
 
-    async def schedule_ticks(self) -> None:
+    async def start_ticks(self, worker: str) -> None:
+        """Queue a tick now, and from now on by the clock."""
         schedule: ScheduleInput = {
             "schedule_name": "tick",
             "workflow_fn": self.workflows["tick"],
@@ -286,24 +268,19 @@ class Queue:
             "queue_name": TICKS,
         }
         await DBOS.apply_schedules_async([schedule])
-
-    async def tick_now(self, worker: str) -> None:
         with SetWorkflowID(f"tick:{worker}:{uuid.uuid4().hex[:8]}"):
             await answered(DBOS.enqueue_workflow_async(TICKS, self.workflows["tick"], None, None))
 
     async def clean(self) -> None:
         before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - self.options.keep_days * 86400))
-        old = await answered(
-            DBOS.list_workflows_async(
-                status=["SUCCESS", "ERROR", "CANCELLED"],
-                completed_before=before,
-                limit=_CLEANED_AT_ONCE,
-                load_input=False,
-                load_output=False,
-            )
-        )
+        ended = ["SUCCESS", "ERROR", "CANCELLED"]
+        old = await _workflows(status=ended, completed_before=before, limit=_CLEANED_AT_ONCE)
         if old:
             await answered(DBOS.delete_workflows_async([found.workflow_id for found in old]))
+
+
+async def _workflows(**wanted: Any) -> list[WorkflowStatus]:
+    return await answered(DBOS.list_workflows_async(**wanted, load_input=False, load_output=False))
 
 
 async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alone: bool) -> int:
@@ -311,7 +288,7 @@ async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alo
 
     `is_alone`: this is the only process there can be, so every other worker is dead, whatever its lease says.
     """
-    pending = await answered(DBOS.list_workflows_async(status="PENDING", load_input=False, load_output=False))
+    pending = await _workflows(status="PENDING")
     owners = {found.executor_id for found in pending if found.executor_id and found.executor_id != worker}
     taken = 0
     for owner in sorted(owners):
@@ -335,9 +312,7 @@ class Orphans:
     _since: dict[str, float] = field(default_factory=dict)
 
     async def put_back(self) -> int:
-        pending = await answered(
-            DBOS.list_workflows_async(status="PENDING", executor_id=self.worker, load_input=False, load_output=False)
-        )
+        pending = await _workflows(status="PENDING", executor_id=self.worker)
         idle = [found.workflow_id for found in pending if not self.runs_here(found.workflow_id)]
         now = self.clock()
         self._since = {name: self._since.get(name, now) for name in idle}

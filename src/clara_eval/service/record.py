@@ -1,39 +1,38 @@
-"""Record what the chain decided: posts, endings without scores, claims, results of agents."""
+"""Record what the chain decided: posts, endings without scores, results of agents, claims."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
 
 from clara_eval.app import App
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus, NewClaim
 from clara_eval.chain.sender import send_again
-from clara_eval.challenges.chain_records import (
-    has_news,
-    known_results,
-    record_claims,
-    record_closed,
-    record_posted,
-    record_result,
-    watch_claims,
-)
-from clara_eval.challenges.challenge_index import read_many, save_summary
-from clara_eval.challenges.status import reason_of
+from clara_eval.challenges.calls import record_posted
+from clara_eval.challenges.challenge_index import STATUS, agent_name, known_results, read_many, save_summary
+from clara_eval.challenges.status import CLOSED, StatusWriter, reason_of
 from clara_eval.challenges.venue import is_still_current, look_at_challenge
-from clara_eval.core.address import to_address
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import ClaraError, Temporary
-from clara_eval.documents.results import EvalStatus, Summary, read
-from clara_eval.documents.store_keys import INDEX, index_key, status_key
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import Claim, EvalStatus, PrizeClaims, RoundResult, Summary, read
+from clara_eval.documents.store_keys import INDEX, claims_key, entry_key, index_key, result_key, status_key
 from clara_eval.service.due import window_used
 from clara_eval.service.duty import Tick
 from clara_eval.service.metrics import Metrics
+from clara_eval.store.sql_store import PublicKeys
 
 _log = structlog.get_logger(__name__)
-RECORDED = "engine:recorded:"
-"""Before the address of every challenge whose result is recorded for good."""
+RECORDED = "engine:recorded:"  # Before the address of every challenge whose result is recorded for good
+UNCLAIMED = "engine:unclaimed"  # Every challenge with prizes left, and the last block that was read for it
 _RESULTS_AT_ONCE = 20
+_CLAIMS_AT_ONCE = 100  # Challenges in one question for claims
 
 
 async def record_post(tick: Tick, challenge: Challenge) -> None:
@@ -58,17 +57,14 @@ async def show_posted(app: App, metrics: Metrics, challenge: Challenge) -> float
 
 
 async def record_end(tick: Tick, challenge: Challenge) -> None:
-    await record_closed(tick.app.store, challenge)
-    _log.info("challenge_closed", status=challenge.status.name.lower())
+    state, reason = CLOSED[STATUS[challenge.status]]
+    writer = await StatusWriter.resumed(tick.app.store, challenge.chain_id, challenge.address)
+    await writer.say(state, reason=reason)
+    _log.info("challenge_closed", status=STATUS[challenge.status])
 
 
 async def resend_post(tick: Tick, challenge: Challenge) -> None:
-    """Broadcast again what an earlier key signed.
-
-    Raises:
-        Temporary: always; the post is not mined yet.
-
-    """
+    """Broadcast again what an earlier key signed. Raises Temporary always: the post is not mined yet."""
     store, chain = tick.app.store, tick.app.chain
     count = await send_again(chain, store, challenge.evaluator, partial(is_still_current, store, chain))
     raise Temporary(
@@ -88,20 +84,105 @@ async def record_results(tick: Tick) -> None:
     known = await known_results(app.store, app.chain_id, closed)
     over = {address for address in closed if address in known and known[address].isOver}
     for address in over:
-        await watch_claims(app.store, app.chain, address, safe)
+        await _watch_claims(tick, address, known[address], closed[address].scorePostedAt)
         await app.store.put(app.chain_id, RECORDED + address, "")
-    missing = [a for a, summary in closed.items() if a not in over and has_news(known.get(a), summary)]
+    missing = [a for a, summary in closed.items() if a not in over and _has_news(known.get(a), summary)]
     for address in missing[:_RESULTS_AT_ONCE]:
         try:
-            async with asyncio.timeout(tick.limits.read_seconds):
+            async with asyncio.timeout(tick.options.read_seconds):
                 result = await record_result(app.store, app.chain, address, safe)
-            if has_news(result, closed[address]):  # as after advanceToScoring, which emits no event
+            if _has_news(result, closed[address]):  # as after advanceToScoring, which emits no event
                 tick.read_again.add(address)
         except (ClaraError, TimeoutError) as bad:
             _log.warning("result_not_recorded", challenge=address, problem=str(bad))
             tick.report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
 
 
-async def record_new_claims(tick: Tick) -> None:
-    async with tick.within(tick.limits.read_seconds, "Reading old claims"):
-        await record_claims(tick.app.store, tick.app.chain, tick.safe)
+def _has_news(result: RoundResult | None, summary: Summary) -> bool:
+    """Whether the challenge was seen in another state than the one that is written down."""
+    if result is None:
+        return True
+    return result.chainStatus != summary.chainStatus or bool(result.winners) != bool(summary.scorePostedAt)
+
+
+async def record_result(store: PublicKeys, chain: EthereumChain, address: Address, block: Block) -> RoundResult | None:
+    """Write the result down as it is at `block`; None while submissions are open there."""
+    challenge = await chain.challenges.challenge_at(address, block)
+    if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:
+        return None
+    results, count = chain.results, challenge.winner_count
+    winners = await results.winners_on_chain(address, count, block) if challenge.score_posted_at else ()
+    agents = list(dict.fromkeys(one.agent_id for one in challenge.submissions))
+    registry = chain.agents.identity(challenge.identity_registry)
+    uris = await registry.each(block, [registry.view("tokenURI", agent) for agent in agents])
+    names = {agent: agent_name(uri or "") for agent, uri in zip(agents, uris, strict=True)}
+    result = RoundResult.model_validate(
+        {
+            "chainStatus": STATUS[challenge.status],
+            "token": to_camel_json(challenge.token),
+            "entrants": [
+                {"agentId": one.agent_id, "address": one.submitter, "name": names[one.agent_id]}
+                for one in challenge.submissions
+            ],
+            "winners": [
+                {"agentId": w.agent_id, "address": w.account, "score": w.score, "prizeAmount": str(w.prize_amount)}
+                for w in winners
+            ],
+            "isOver": challenge.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING},
+        }
+    )
+    await store.put_many(challenge.chain_id, result_pairs(address, result))
+    return result
+
+
+def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
+    lines = [(entry_key(one.agentId, address), "1") for one in result.entrants]
+    return [*lines, (result_key(address), plain_json(result.model_dump()))]
+
+
+async def _watch_claims(tick: Tick, address: Address, result: RoundResult, posted_at: int | None) -> None:
+    """Look for claims of this challenge from its post on, if it is one that pays."""
+    store, chain = tick.app.store, tick.app.chain
+    if result.chainStatus != "finalized" or not result.winners or not posted_at:
+        return
+    unclaimed = await _unclaimed(store, chain.chain_id)
+    if address not in unclaimed:
+        claims = PrizeClaims(winners=len(result.winners))
+        unclaimed[address] = (await chain.blocks.first_block_at(posted_at, tick.safe)).number - 1
+        pairs = [(claims_key(address), plain_json(claims.model_dump())), (UNCLAIMED, json.dumps(unclaimed))]
+        await store.put_many(chain.chain_id, pairs)
+
+
+async def record_claims(tick: Tick) -> None:
+    store, chain, safe = tick.app.store, tick.app.chain, tick.safe
+    async with tick.within(tick.options.read_seconds, "Reading old claims"):
+        unclaimed = await _unclaimed(store, chain.chain_id)
+        for upto in sorted({block for block in unclaimed.values() if block < safe.number}):
+            together = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
+            for start in range(0, len(together), _CLAIMS_AT_ONCE):
+                some = together[start : start + _CLAIMS_AT_ONCE]
+                async for found, block in chain.events.prizes_claimed(some, upto + 1, safe):
+                    await _keep_claims(store, chain.chain_id, found, dict.fromkeys(some, block))
+
+
+async def _unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:
+    return dict(json.loads(await store.get(chain_id, UNCLAIMED) or "{}"))
+
+
+async def _keep_claims(store: PublicKeys, chain_id: int, found: Sequence[NewClaim], upto: dict[Address, int]) -> None:
+    """Keep a page of claims together with how far it is read."""
+    before = await _unclaimed(store, chain_id)
+    known = before | {address: block for address, block in upto.items() if address in before}
+    pairs: list[tuple[str, str]] = []
+    for address in dict.fromkeys(claim.challenge for claim in found):
+        claims = await read(store, chain_id, PrizeClaims, claims_key(address))
+        if claims is not None:
+            claims.claims += [
+                Claim(address=one.winner, amount=str(one.amount), at=one.claimed_at or None, txHash=one.tx_hash)
+                for one in found
+                if one.challenge == address
+            ]
+            pairs.append((claims_key(address), plain_json(claims.model_dump())))
+            if len(claims.claims) >= claims.winners:
+                known.pop(address, None)
+    await store.put_many(chain_id, [*pairs, (UNCLAIMED, json.dumps(known))])

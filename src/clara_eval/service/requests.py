@@ -11,7 +11,7 @@ from clara_eval.actions.objections import object_to_draft
 from clara_eval.actions.review import Decree, approve, reject, rule
 from clara_eval.app import App
 from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.objections import Objection
+from clara_eval.challenges.review import Objection
 from clara_eval.challenges.status import StatusWriter, try_at_once
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
@@ -22,6 +22,8 @@ from clara_eval.service.due import DueAction, Memory
 from clara_eval.service.duty import due_now
 from clara_eval.service.queue import Queue
 
+Decision = Literal["approve", "reject"]
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceRequests:
@@ -29,13 +31,7 @@ class ServiceRequests:
     queue: Queue
 
     async def request(self, address: Address) -> str:
-        """Queue an evaluation now and return the id of its workflow.
-
-        Raises:
-            NotFound: no such challenge.
-            NotYet: it is not due for an evaluation.
-
-        """
+        """Queue an evaluation now and return the id of its workflow. Raises NotYet if none is due."""
         app = self.app
         await check_known(app, address)
         challenge = await look_at_challenge(app.chain, address)
@@ -51,12 +47,7 @@ class ServiceRequests:
         return await self.queue.enqueue(challenge)
 
     async def decide(
-        self,
-        address: Address,
-        decision: Literal["approve", "reject"],
-        reason: str,
-        digest: str | None = None,
-        by: str = "",
+        self, address: Address, decision: Decision, reason: str, digest: str | None = None, by: str = ""
     ) -> None:
         decide = approve if decision == "approve" else reject
         await decide(self.app.store, self.app.chain_id, address, note=reason, digest=digest, by=by)

@@ -1,54 +1,92 @@
-"""Find what is due: read the challenges that changed or are due by the recorded state, and decide by `due`.
+"""Find new challenges by the factory's events, and what is due: of those that changed or are due by the recorded state.
 
-Invariant: a challenge that cannot be read is a problem of the report and stops no other; it is listed again at the next
-tick, as is one whose events are not deep yet.
+Invariant: the checkpoint of discovery moves only after a page is kept, and steps back if its block was replaced: no
+event is lost. A challenge that cannot be read is a problem of the report and stops no other; it is listed again at the
+next tick, as is one whose events are not deep yet.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 
-from clara_eval.chain.model import Challenge, ChallengeStatus, Checkpoint
+from clara_eval.chain.ethereum import ChallengeEvents
+from clara_eval.chain.model import Challenge, ChallengeStatus, Checkpoint, NewChallenge
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import Attempts, attempts_key, reason_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import read_stored
-from clara_eval.core.errors import ConfigError
+from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import Document, EvalStatus
-from clara_eval.documents.store_keys import INDEX, index_key, status_key
+from clara_eval.documents.results import Created, EvalStatus
+from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
 from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, is_over
 from clara_eval.service.duty import ANNOUNCED, OVER, Tick, due_now, unexpected
+from clara_eval.service.metrics import Alert
+from clara_eval.store.sql_store import SignedTransactions
 
-PLACE = "engine:changes"
-"""Up to which safe block events are read, and the challenges to read again."""
+_log = structlog.get_logger(__name__)
+PLACE = "engine:changes"  # Up to which safe block events are read, and the challenges to read again
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
+
+STEP_BACK_BLOCKS = 1_000
+"""How far a reorg sends the reader back: far beyond any seen on a rollup, and cheap to read again."""
+_AT_ONCE = 8
+READ_TOGETHER = 25  # Challenges in one batch of requests: more than this and one node's answer grows past a megabyte
+_TOGETHER_SECONDS = 10.0  # For one batch; a challenge that makes its node slow is then read alone
+_KEYS = (index_key, status_key, attempts_key)
+Found = tuple[Challenge, Due]
+Keep = Callable[[NewChallenge], Awaitable[None]]
+
+
+async def discover(tick: Tick) -> None:
+    app = tick.app
+
+    async def keep(new: NewChallenge) -> None:
+        created = Created(at=new.created_at or None, txHash=new.tx_hash, block=new.block_number)
+        pairs = [(ANNOUNCED + new.address, str(new.block_number))]
+        pairs += [(created_key(new.address), plain_json(created.model_dump()))] if new.tx_hash else []
+        await app.store.put_many(app.chain_id, pairs)
+
+    factory = to_address(app.settings.factory)
+    try:
+        await find_challenges(app.chain.events, app.store, factory, app.settings.first_block, keep)
+    except StoreDown:
+        raise
+    except Exception as bad:
+        tick.alerts.raise_alert(Alert("DiscoveryFailing", "critical", reason_of(bad)))
+        raise
+
+
+async def find_challenges(
+    events: ChallengeEvents, store: SignedTransactions, factory: Address, first_block: int, keep: Keep
+) -> int:
+    """Hand every challenge created since the last call to `keep`; return how many."""
+    blocks = events.blocks
+    name = f"challenges:{blocks.rpc.chain_id}:{factory}"
+    first, last, place = first_block, await blocks.safe_block(), await store.checkpoint(name)
+    if place is not None:
+        is_replaced = place.number <= last.number and not await blocks.is_canonical(place)
+        first = max(first_block, place.number - STEP_BACK_BLOCKS) if is_replaced else place.number + 1
+    kept = 0
+    async for announced, upto in events.challenges_created(factory, first, last):
+        for new in announced:
+            await keep(new)
+            kept += 1
+        await store.save_checkpoint(name, upto)
+    return kept
 
 
 async def save_changes(tick: Tick) -> None:
     place = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
     await tick.app.store.put(tick.app.chain_id, PLACE, plain_json(place))
-
-
-_log = structlog.get_logger(__name__)
-_AT_ONCE = 8
-READ_TOGETHER = 25
-"""Challenges in one batch of requests: more than this and one node's answer grows past a megabyte."""
-_TOGETHER_SECONDS = 10.0
-"""For one batch; a challenge that makes its node slow is then read alone."""
-
-_KEYS = (index_key, status_key, attempts_key)
-Found = tuple[Challenge, Due]
-D = TypeVar("D", bound=Document)
 
 
 @dataclass(slots=True)
@@ -58,8 +96,7 @@ class Survey:
     tick: Tick
     active: frozenset[Address] = frozenset()
     changed: set[str] | None = None
-    texts: dict[str, str] = field(default_factory=dict)
-    """Summary, status and attempts of every challenge, as stored."""
+    texts: dict[str, str] = field(default_factory=dict)  # Summary, status and attempts of every challenge, as stored
 
     async def run(self) -> AsyncIterator[list[Found]]:
         tick = self.tick
@@ -70,7 +107,7 @@ class Survey:
 
     async def _ask_for_changes(self) -> None:
         tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
-        async with asyncio.timeout(tick.limits.read_seconds):
+        async with asyncio.timeout(tick.options.read_seconds):
             text = await tick.app.store.get(tick.app.chain_id, PLACE)
             place = json.loads(text) if text else None
             if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
@@ -102,8 +139,9 @@ class Survey:
                 self._fail(address, bad)
         return ours, others
 
-    def _stored(self, kind: type[D], key: str) -> D | None:
-        return kind.model_validate_json(self.texts[key]) if self.texts.get(key) else None
+    def _status(self, address: Address) -> EvalStatus | None:
+        text = self.texts.get(status_key(address))
+        return EvalStatus.model_validate_json(text) if text else None
 
     def _fail(self, address: Address, bad: Exception) -> None:
         _log.warning("challenge_not_read", challenge=address, problem=str(bad), exc_info=unexpected(bad))
@@ -131,7 +169,7 @@ class Survey:
 
     async def _memory(self, challenge: ChallengeState) -> Memory:
         app, address = self.tick.app, challenge.address
-        status = self._stored(EvalStatus, status_key(address))
+        status = self._status(address)
         state = status.status if status else None
         text = self.texts.get(attempts_key(address))
         attempts = read_stored(Attempts, text) if text else Attempts()
@@ -151,7 +189,7 @@ class Survey:
         async def one(address: Address) -> Found | None:
             async with gate:
                 try:
-                    async with asyncio.timeout(self.tick.limits.read_seconds):
+                    async with asyncio.timeout(self.tick.options.read_seconds):
                         return await self._read(address, known.get(address))
                 except ConfigError:
                     raise
@@ -170,7 +208,7 @@ class Survey:
             if len(group) < 2:
                 break
             try:
-                async with asyncio.timeout(min(self.tick.limits.read_seconds, _TOGETHER_SECONDS)):
+                async with asyncio.timeout(min(self.tick.options.read_seconds, _TOGETHER_SECONDS)):
                     challenges = await self.tick.app.chain.challenges.challenges_at(group, self.tick.head)
             except ConfigError:
                 raise
@@ -184,6 +222,6 @@ class Survey:
         app = self.tick.app
         challenge = known or (await app.chain.challenges.challenges_at([address], self.tick.head))[0]
         self.texts |= await app.store.get_many(app.chain_id, [key(address) for key in _KEYS])
-        status = self._stored(EvalStatus, status_key(address))
+        status = self._status(address)
         await save_summary(app.store, challenge, status.postedBy if status else None)
         return challenge, due_now(app, challenge, await self._memory(challenge), self.tick.head)

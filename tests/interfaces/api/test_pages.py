@@ -31,8 +31,7 @@ from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.published import SpendLine
-from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
-from clara_eval.challenges.review import decide
+from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, DraftPlace, decide
 from clara_eval.core.address import Address
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
@@ -508,7 +507,7 @@ async def test_the_timeline_names_who_approved_and_why(tmp_path: Path) -> None:
     async with running_service(tmp_path) as service:
         digest = await put_round(service.store, SMALL, 8, title="Gas golf")
         await request_review(service.store, CHAIN, SMALL, digest, ["The prize is large."], 5)
-        await decide(service.store, CHAIN, SMALL, "approved", note="Read both.", now=6, digest=digest, by="Ada")
+        await decide(service.store, CHAIN, SMALL, "approved", note="Read both.", digest=digest, by="Ada")
         assert "By the evaluator. Approved by Ada: Read both." in await text_of(service, f"/challenges/{SMALL}")
 
 

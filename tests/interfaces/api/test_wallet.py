@@ -23,7 +23,7 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import read_draft
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.objections import raised
+from clara_eval.challenges.review import raised
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address, to_address
 from clara_eval.devnet.anvil import AnvilOptions, DevAccount, NodeRefused

@@ -17,7 +17,7 @@ from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
 from tests.support.mcp_service import served
 from tests.support.web3_chain import as_web3
 
-from clara_eval.challenges.objections import DRAFT_FORM, AnnouncedDraft, DraftPlace
+from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, DraftPlace
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import (
     DAY,

@@ -19,8 +19,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.results import FINAL_STATES, AgentTotals, EvalStatus
 from clara_eval.interfaces.api.problems import Refusal
-from clara_eval.service.health import ServiceHealth
-from clara_eval.service.metrics import Metrics
+from clara_eval.service.metrics import Metrics, ServiceHealth
 
 if TYPE_CHECKING:
     from clara_eval.service.requests import ServiceRequests
