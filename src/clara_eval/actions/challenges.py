@@ -10,9 +10,10 @@ from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.evidence import evaluator_record
-from clara_eval.actions.plan import sender_of
+from clara_eval.actions.perform import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
@@ -173,19 +174,8 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
-    winners = [
-        PostedWinner(
-            rank=rank,
-            address=winner.account,
-            agentId=str(winner.agent_id),
-            score=winner.score,
-            prizeAmount=str(winner.prize_amount),
-            prize=show_amount(winner.prize_amount, challenge.token),
-        )
-        for rank, winner in enumerate(
-            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
-        )
-    ]
+    paid = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
+    winners = posted_winners(paid, challenge.token)
     yours = await _yours(caller, challenge, sender)
     return DetailResult(
         network=caller.settings.network_name,
@@ -210,6 +200,20 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
         provisional=await _provisional(caller, challenge),
         evaluatorRecord=None if posted else await _evaluator_record(caller, challenge),
     )
+
+
+def posted_winners(paid: Sequence[WinnerPrize], token: PrizeToken) -> list[PostedWinner]:
+    return [
+        PostedWinner(
+            rank=rank,
+            address=one.account,
+            agentId=str(one.agent_id),
+            score=one.score,
+            prizeAmount=str(one.prize_amount),
+            prize=show_amount(one.prize_amount, token),
+        )
+        for rank, one in enumerate(paid, start=1)
+    ]
 
 
 async def _evaluator_record(caller: Caller, challenge: Challenge) -> EvaluatorRecord | None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clara_eval.actions.judge_files import Judged, JudgedEntry, judged, write_results, write_whole
+from clara_eval.actions.folder import Judged, JudgedEntry, judged, write_results, write_whole
 from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_config
 from clara_eval.app import open_fetch, open_machine
 from clara_eval.challenges.model_pool import ModelPool

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
-from clara_eval.actions.resources import check_resources
 from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
@@ -22,9 +23,23 @@ from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.open import existing_store
+from clara_eval.store.driver import QUEUE_CONNECTIONS, STORE_CONNECTIONS
+from clara_eval.store.open import existing_store, is_sqlite
 from clara_eval.store.publication.publish_documents import Publication
 
+CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
+FILES = 256
+"""Connections to nodes, judges and the database, and some tens of readers."""
+MEMORY_BYTES = 512 * 1024**2
+"""A round of 300 entries takes 152 MB; eight rounds at once share most of it."""
+ADDRESS_BYTES = 2 * 1024**3
+"""Libraries, stacks of threads and the compiled sandboxes."""
+_MB = 1024**2
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_FREE = (
+    "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
+    "- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
+)
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
 
@@ -104,6 +119,38 @@ async def _wallet(app: App) -> str:
 async def _store(app: App) -> str:
     await app.store.entry("preflight", "nothing")
     return app.settings.database_url.split("@")[-1].split("?")[0]
+
+
+async def check_resources(app: App) -> str:
+    """Say in one sentence what the service needs; ClaraError if it has less."""
+    files, space, memory = _allowed(resource.RLIMIT_NOFILE), _allowed(resource.RLIMIT_AS) / _MB, _memory() / _MB
+    # Name, needed, allowed, remedy.
+    found = [
+        ("file descriptors", FILES, files, "Raise `ulimit -n` or LimitNOFILE."),
+        ("MB of memory", MEMORY_BYTES // _MB, memory, "Raise the memory limit."),
+        ("MB of address space", ADDRESS_BYTES // _MB, space, "Raise `ulimit -v`."),
+    ]
+    if not is_sqlite(app.settings.database_url):
+        ((free,),) = await app.store.driver.fetch(_FREE)
+        found.append(("Postgres connections", CONNECTIONS, free, "Raise max_connections, or end other clients."))
+    words = ", ".join(
+        f"{needed:,} {name} ({'no limit' if allowed == float('inf') else f'{allowed:,.0f} allowed'})"
+        for name, needed, allowed, _ in found
+    )
+    if short := [remedy for _, needed, allowed, remedy in found if allowed < needed]:
+        raise ClaraError(f"The service needs {words}.", remedy=" ".join(short))
+    return f"needs {words}"
+
+
+def _memory() -> float:
+    text = _MEMORY_LIMIT.read_text(encoding="ascii").strip() if _MEMORY_LIMIT.is_file() else "max"
+    return float(text) if text.isdigit() else float("inf")
+
+
+def _allowed(kind: int) -> float:
+    """The hard limit: the service raises the soft one to it."""
+    _, hard = resource.getrlimit(kind)
+    return float("inf") if hard == resource.RLIM_INFINITY else float(hard)
 
 
 async def _judges(app: App) -> str:

@@ -18,7 +18,16 @@ from clara_eval.actions.amounts import (
 )
 from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
 from clara_eval.actions.harness import check_harness
-from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
+from clara_eval.actions.perform import (
+    Action,
+    Plan,
+    Spending,
+    Transaction,
+    require_text,
+    sender_of,
+    transaction,
+    with_gas,
+)
 from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import TokenContract
@@ -389,6 +398,5 @@ async def _transactions(
             f"{show_amount(terms.total, terms.token)}.",
             remedy=f"Fund it on {caller.settings.network_name}, or offer a smaller prize.",
         )
-    if await token.allowance(head, poster, caller.factory) < terms.escrow:
-        return (await with_gas(caller, poster, approve), create, *pay)
-    return (await with_gas(caller, poster, create), *pay)
+    is_allowed = await token.allowance(head, poster, caller.factory) >= terms.escrow
+    return await with_gas(caller, poster, *([create] if is_allowed else [approve, create]), *pay)

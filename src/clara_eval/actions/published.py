@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
 from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
 from clara_eval.challenges.stored_results import agent_record, comparisons_among, comparisons_of, read_scores
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
+from clara_eval.core.constants import Winner
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import NotFound, NotPublic
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
@@ -43,12 +43,56 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.evaluation.trace.document import FORMAT
 from clara_eval.judge.costs.budgets import Spend
+from clara_eval.ranking import Result, rate, tally
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 TRACE_FORMAT = FORMAT
 Bodies = dict[str, Any]
 """Entries of a trace by key, or one of them: checked when it was written."""
+LARGEST_FIELD = 25
+"""Entries of a round beyond which the ratings are not made again for a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceChange:
+    """These rivals' games turned, and the place after it; no rivals if nothing of its own would have done."""
+
+    rivals: tuple[str, ...]
+    place: int
+
+
+def turning_point(account: str, places: Sequence[str], games: Sequence[Result], paid: int) -> PlaceChange | None:
+    """Find which of its own games would have moved an entry across the pay line; None if these games do not say."""
+    if account not in places or not 0 < paid < len(places) <= LARGEST_FIELD or not games:
+        return None
+    if set(_order(places, games)[:paid]) != set(places[:paid]):
+        return None
+    own = places.index(account)
+    is_paid = own < paid
+
+    def turn(game: Result) -> Result:
+        """Let it be won, or lost by an entry that is paid."""
+        return game._replace(winner="first" if (game.first == account) != is_paid else "second")
+
+    turned: list[str] = []
+    for rival in sorted((one for one in places if one != account), key=lambda one: abs(places.index(one) - own)):
+        if all(turn(game) == game for game in games if {game.first, game.second} == {account, rival}):
+            continue
+        turned.append(rival)
+        pairs = [{account, one} for one in turned]
+        after = [turn(game) if {game.first, game.second} in pairs else game for game in games]
+        place = _order(places, after).index(account)
+        if (place < paid) != is_paid:
+            return PlaceChange(tuple(turned), place + 1)
+    return PlaceChange((), own + 1)
+
+
+def _order(places: Sequence[str], games: Sequence[Result]) -> list[str]:
+    """By the rating of these games; equal ones as they were posted."""
+    items = sorted(places)
+    ratings = dict(zip(items, rate(tally(items, games), b"").tolist(), strict=True))
+    return sorted(places, key=lambda item: (-ratings[item], places.index(item)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +187,12 @@ class ResultReader:
         return await read_many(self.store, self.chain_id, Features, lambda one: features_key(address, one), accounts)
 
     async def comparisons_among(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
-        if not self._shows_evidence(scores):
-            return {}
-        return await comparisons_among(self.store, self.chain_id, address, accounts)
+        is_shown = self._shows_evidence(scores)
+        return await comparisons_among(self.store, self.chain_id, address, accounts) if is_shown else {}
 
     async def comparisons_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
-        if not self._shows_evidence(scores):
-            return {}
-        return await comparisons_of(self.store, self.chain_id, address, account, rivals)
+        is_shown = self._shows_evidence(scores)
+        return await comparisons_of(self.store, self.chain_id, address, account, rivals) if is_shown else {}
 
     async def place_change(self, address: Address, scores: Scores, account: str) -> PlaceChange | None:
         """Which of its own comparisons would have moved an entry across the pay line; None if that is not known."""
@@ -158,9 +200,9 @@ class ResultReader:
         if account not in places or len(places) > LARGEST_FIELD:
             return None
         played = await self.comparisons_among(address, scores, places)
-        points = {"A": 1.0, "B": 0.0, "tie": 0.5}
-        scored = [(*pair, points[one.winner]) for pair, one in played.items() if one.winner in points]
-        return await asyncio.to_thread(turning_point, account, places, scored, scores.paid_count)
+        winners: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
+        games = [Result(*pair, winners[one.winner]) for pair, one in played.items() if one.winner in winners]
+        return await asyncio.to_thread(turning_point, account, places, games, scores.paid_count)
 
     async def trace_bodies(
         self, address: Address, scores: Scores, marks: Sequence[str], *, before: Sequence[str]

@@ -16,7 +16,7 @@ from clara_eval.actions.challenges import (
     token_document,
     typed_facts,
 )
-from clara_eval.actions.plan import sender_of
+from clara_eval.actions.perform import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS

@@ -13,7 +13,7 @@ from pathlib import Path
 from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.challenges import COOLDOWN_SECONDS, challenge_at, submission_of
 from clara_eval.actions.harness import run_public
-from clara_eval.actions.plan import Action, Plan, require_text, sender_of, transaction, with_gas
+from clara_eval.actions.perform import Action, Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.model import Challenge, ChallengeStatus
@@ -81,13 +81,13 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
     network, at = caller.settings.network_name, challenge.address
     what = f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
     if agent_id is None:
-        planned = transaction(
-            challenge.identity_registry, IdentityRegistryContract.register(""), "Register as an agent"
-        )
+        data = IdentityRegistryContract.register("")
         return Plan(
             action="challenge_submit",
             sender=agent,
-            transactions=(await with_gas(caller, agent, planned),),
+            transactions=await with_gas(
+                caller, agent, transaction(challenge.identity_registry, data, "Register as an agent")
+            ),
             question=f"Register {agent} as an agent on {network} and submit {what} to {at}? It costs gas, and the "
             "solution becomes public.",
             summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
@@ -95,13 +95,11 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
             details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
             is_first_part=True,
         )
-    contract = caller.chain.challenges.contract(challenge.address)
-    data = contract.submit(agent_id, solution.uri, solution.content_hash)
-    planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
+    data = caller.chain.challenges.contract(at).submit(agent_id, solution.uri, solution.content_hash)
     return Plan(
         action="challenge_submit",
         sender=agent,
-        transactions=(await with_gas(caller, agent, planned),),
+        transactions=await with_gas(caller, agent, transaction(at, data, f"Submit a solution as agent {agent_id}")),
         question=f"Submit {what} to {at} on {network} as agent {agent_id}? It costs gas, becomes public, and can be "
         "replaced once an hour until the deadline.",
         summary=f"Submission to {at} as agent {agent_id}, content hash {solution.content_hash}.",
@@ -167,10 +165,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     if not await caller.chain.agents.identity(registry).balance_of(head, agent):
         if given.register:
             return None
-        raise CannotAct(
-            f"{agent} owns no agent in the identity registry {registry}.",
-            see="register",
-        )
+        raise CannotAct(f"{agent} owns no agent in the identity registry {registry}.", see="register")
     owned = await caller.chain.agents.agents_of(registry, agent, head)
     if not owned:
         raise BadInput(

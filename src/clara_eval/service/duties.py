@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from clara_eval.actions.provisional import measure_open
-from clara_eval.actions.publication import NotTried, publish_missing
-from clara_eval.actions.reputation import give_missing_feedback
+from clara_eval.actions.publication import NotTried, give_missing_feedback, publish_missing
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.calls import finalize
