@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import structlog
 
@@ -36,7 +35,6 @@ from clara_eval.store.leases import evaluation_lease, held
 __all__ = ["Evaluation"]
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +172,7 @@ async def _look(app: App, address: Address) -> None:
     _check_open_to_scores(address, challenge.status)
 
 
-async def _while_there(address: Address, part: Awaitable[T]) -> T:
+async def _while_there(address: Address, part: Awaitable[Evaluation]) -> Evaluation:
     """Treat a challenge that was seen and is gone from the node, as in a reorg, as an outage."""
     try:
         return await part

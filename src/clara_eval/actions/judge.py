@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,8 +80,10 @@ async def judge_entries(
     config, settings = _checked(request, settings)
     venue = FolderVenue.of(request.contents, request.config, _payout(request), request.title, request.problem)
     with _alone(out):
-        async with _opened(settings, out, request.llms or {}) as pool:
-            status = StatusWriter(pool.store, 0, venue.given.name, listener=progress)
+        async with opened_store(f"sqlite:///{out / 'judge.db'}") as store, AsyncExitStack() as stack:
+            pool = ModelPool(settings, store, _llms=dict(request.llms or {}))
+            stack.push_async_callback(pool.close)
+            status = StatusWriter(store, 0, venue.given.name, listener=progress)
             names = tuple(judge.text for judge in parse_jury(settings.judges))
             planned = EvaluationPlan(names, elo="literal" if settings.elo == "literal" else None)
             planned = replace(planned, jury="in-turn") if settings.jury == "in-turn" else planned
@@ -91,7 +93,7 @@ async def judge_entries(
                 status.expect(models.estimate_usd)
                 with closing(open_machine(settings)) as machine:
                     fetch = FolderFetch({one.uri: one for one in request.contents}, open_fetch(settings))
-                    sources = venue.sources(fetch, pool.store, models, machine)
+                    sources = venue.sources(fetch, store, models, machine)
                     result = await evaluate_round(venue.given, plan, sources, status)
                 await status.say("complete", 100)
                 cost = models.meter()[1]
@@ -158,13 +160,3 @@ def _alone(out: Path) -> Iterator[None]:
                 f"Another process judges into {str(out)!r} now.", remedy="Wait for it, or choose another --out."
             ) from None
         yield
-
-
-@asynccontextmanager
-async def _opened(settings: Settings, out: Path, llms: Mapping[str, ConnectedLlm]) -> AsyncIterator[ModelPool]:
-    async with opened_store(f"sqlite:///{out / 'judge.db'}") as store:
-        pool = ModelPool(settings, store, _llms=dict(llms))
-        try:
-            yield pool
-        finally:
-            await pool.close()

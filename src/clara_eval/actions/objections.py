@@ -116,7 +116,14 @@ async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, A
     if wanted.about:
         _check_words(wanted.about.lower(), wanted.reason)
     if isinstance(caller.records, ApiRecords):
-        draft = await _served_draft(caller.settings.api_url or "", address)
+        api_url = caller.settings.api_url or ""
+        status, text = await ask_service(api_url, address, "draft")
+        if status != HTTPStatus.OK:
+            raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
+        try:
+            draft = DRAFT_FORM.read_text(text)
+        except ValueError as bad:
+            raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
     elif (store := await caller.store.existing()) is not None:
         draft = await read_draft(store, caller.chain_id, address)
     else:
@@ -130,16 +137,6 @@ async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, A
             remedy="Only the submitting address can object.",
         )
     return address, draft
-
-
-async def _served_draft(api_url: str, address: Address) -> AnnouncedDraft:
-    status, text = await ask_service(api_url, address, "draft")
-    if status != HTTPStatus.OK:
-        raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
-    try:
-        return DRAFT_FORM.read_text(text)
-    except ValueError as bad:
-        raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
 
 
 async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> AnnouncedDraft:

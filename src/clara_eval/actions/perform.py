@@ -157,17 +157,12 @@ class _Started:
 _STARTED = TypeAdapter(_Started)
 
 
-def run_of(caller: Caller, account: EthereumAccount) -> str:
-    """The name under which a person's transactions are recorded."""
-    return f"{caller.chain_id}:{account.address}"
-
-
 async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     """The plan of this action if it was begun and did not end."""
     store = await caller.store.existing() if caller.account is not None else None
     if store is None or caller.account is None:
         return None
-    run = run_of(caller, caller.account)
+    run = f"{caller.chain_id}:{caller.account.address}"
     if (text := await store.entry(run, action.key)) is None:
         return None
     started = _STARTED.validate_json(text)
@@ -190,7 +185,7 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
     await _check_ether(caller, account, plan)
     if plan.spends is not None:
         account.permit_spending(plan.spends.token.address, plan.spends.units)
-    store, run = await caller.store.opened(), run_of(caller, account)
+    store, run = await caller.store.opened(), f"{caller.chain_id}:{account.address}"
     mine = _Started(secrets.token_hex(8), int(time.time()), replace(plan, publishes=None))
     kept = await store.add_entry(run, action.key, _STARTED.dump_json(mine).decode())
     started = _STARTED.validate_json(kept)

@@ -6,9 +6,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from typing import TypeVar
 
+from clara_eval.challenges.challenge_index import read_many
 from clara_eval.challenges.review import (
     NOTE_CHARS,
     Review,
@@ -19,7 +21,7 @@ from clara_eval.challenges.review import (
     signature,
 )
 from clara_eval.challenges.status import StatusWriter, try_at_once
-from clara_eval.challenges.stored_results import read_comparison
+from clara_eval.challenges.stored_results import comparisons_among
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
@@ -116,7 +118,16 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
         scores = await read(store, chain_id, Scores, scores_key(address))
         if scores is not None and scores.is_posted:
             raise BadInput(f"Scores of {address} are posted: nothing can be ruled any more.", path="address")
-        _check_decree(decree, {row.address for row in scores.rankings} if scores else set())
+        if decree.kind == "judge":
+            if decree.judge is None or decree.stage is None:
+                raise BadInput("A ruling about a judge names the judge and the stage.", path="judge")
+            parse_jury(decree.judge)
+        elif decree.account not in {row.address for row in (scores.rankings if scores else [])}:
+            raise BadInput(
+                f"{decree.account} did not submit to this challenge.",
+                path="account",
+                remedy="`clara-eval review show` lists who did.",
+            )
         about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
         ruling = Ruling(decree.kind, review.digest, int(time.time()), *about)
         journal = Journal(store, f"{chain_id}:{address}")
@@ -127,19 +138,6 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
         status = await StatusWriter.resumed(store, chain_id, address)
         await status.say("pending", reason="A person ruled about the result: the round is evaluated again.")
     return review
-
-
-def _check_decree(decree: Decree, submitters: set[str]) -> None:
-    if decree.kind == "judge":
-        if decree.judge is None or decree.stage is None:
-            raise BadInput("A ruling about a judge names the judge and the stage.", path="judge")
-        parse_jury(decree.judge)
-    elif decree.account is None or decree.account not in submitters:
-        raise BadInput(
-            f"{decree.account} did not submit to this challenge.",
-            path="account",
-            remedy="`clara-eval review show` lists who did.",
-        )
 
 
 async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
@@ -154,6 +152,16 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
     rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     deadline = summary.scoringDeadline if summary else review.scoring_deadline
     due = review.posts_at or deadline
+    facts: dict[str, dict[str, Value]] = {}
+    known = await read_many(store, chain_id, Features, partial(features_key, address), near)
+    for account in (one for one in near if one in known):
+        for name, value in known[account].features.items():
+            facts.setdefault(name, {})[account] = value
+    played, games = await comparisons_among(store, chain_id, address, near[-2 * NEAR :]), []
+    for first, second in (pair for pair in permutations(near[-2 * NEAR :], 2) if pair in played):
+        said = played[first, second].model_dump(exclude={"votes"})
+        said["winner"] = {"A": first, "B": second}.get(said["winner"], said["winner"])
+        games.append(ShownComparison(first=first, second=second, **said))
     return ReviewSheet(
         address=address,
         traceDigest=review.digest,
@@ -172,27 +180,7 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
         secondsLeft=max(0, due - int(time.time())) if due else None,
         ranking=rows,
         doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
-        facts=await _facts(store, chain_id, address, near),
-        games=await _comparisons(store, chain_id, address, near),
+        facts=facts,
+        games=games,
         rulings=[to_camel_json(one) for one in rulings],
     )
-
-
-async def _facts(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
-    facts: dict[str, dict[str, Value]] = {}
-    for account in near:
-        found = await read(store, chain_id, Features, features_key(address, account))
-        for name, value in found.features.items() if found else ():
-            facts.setdefault(name, {})[account] = value
-    return facts
-
-
-async def _comparisons(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
-    games: list[ShownComparison] = []
-    for first, second in permutations(near[-2 * NEAR :], 2):
-        found = await read_comparison(store, chain_id, address, first, second)
-        if found is not None:
-            winner = {"A": first, "B": second}.get(found.winner or "", found.winner)
-            said = found.model_dump(exclude={"votes", "winner"})
-            games.append(ShownComparison(first=first, second=second, winner=winner, **said))
-    return games

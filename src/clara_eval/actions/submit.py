@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -12,20 +11,17 @@ from pathlib import Path
 
 from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.challenges import COOLDOWN_SECONDS, challenge_at, submission_of
-from clara_eval.actions.harness import run_public
+from clara_eval.actions.harness import measure_public
 from clara_eval.actions.perform import Action, Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.code import guess_language
 from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission, CannotAct, NotYet
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
-from clara_eval.evaluation.features.extract import executed_values
-from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 
 DATA_URI_BYTES = 16_000
@@ -150,8 +146,7 @@ async def _check_turn(caller: Caller, challenge: Challenge, agent: Address | Non
 async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> int | None:
     """The agent id to submit with; None if the sender has to be registered first."""
     if given.agent_id is not None:
-        await _check_owner(caller, challenge, given.agent_id, agent)
-        return given.agent_id
+        return await _owned(caller, challenge, given.agent_id, agent)
     if agent is None:
         raise BadInput(
             "Neither an agent id nor a sender is given.",
@@ -176,7 +171,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     return owned[-1]
 
 
-async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
+async def _owned(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> int:
     if not 0 <= agent_id < 2**256:
         raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
     registry = caller.chain.agents.identity(challenge.identity_registry)
@@ -188,6 +183,7 @@ async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agen
             f"Agent {agent_id} belongs to {owner}, not to {agent}.",
             remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
         )
+    return agent_id
 
 
 async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
@@ -306,9 +302,7 @@ async def try_draft(caller: Caller, address: str, text: str) -> TryResult:
     config = read_metadata(await caller.contents.fetch(challenge.challenge_uri), challenge.eval_config_hash).config
     schema, _ = compile_schema(config)
     with closing(open_machine(caller.settings)) as machine:
-        executed = await run_public(machine, config, schema, text)
-    static = await asyncio.to_thread(measure, text, config.language or guess_language(text))
-    values = {name: static[name] for name in schema.names if name in static} | executed_values(schema, executed)
+        executed, values = await measure_public(machine, config, schema, text)
     logs = "\n".join(executed.logs) if executed else ""
     return TryResult(
         challengeAddress=challenge.address,

@@ -69,9 +69,7 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
 
 
 async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
-    found = await _stored(address, settings)
-    if found is None and settings.api_url is not None:
-        found = await _served(address, settings)
+    found = await _stored(address, settings) or await _served(address, settings)
     if found is None:
         nor = f", nor at {settings.api_url}" if settings.api_url else ""
         raise NotFound(
@@ -88,6 +86,7 @@ async def _stored(address: Address, settings: Settings) -> TraceFile | None:
 
 
 async def _served(address: Address, settings: Settings) -> TraceFile | None:
+    """From the service of CLARA_API_URL, if it is set."""
     async with open_caller(settings) as caller:
         return await caller.records.trace_file(address)
 
