@@ -1,30 +1,38 @@
-"""What an operator does by hand: checks, a new key, an evaluation, stored results; no check shows a secret."""
+"""What an operator does by hand: checks, settings, keys, backups, an evaluation; nothing shows a secret."""
 
 from __future__ import annotations
 
+import difflib
+import os
 import resource
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from pydantic import SecretStr
+
+from clara_eval.actions.evaluate import Evaluation, EvaluationRequest, Observer, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
 from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
-from clara_eval.challenges.challenge_index import summaries
-from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.chain.wallet import new_keystore
+from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.status import evaluation_status
 from clara_eval.challenges.stored_results import ApiRecords
-from clara_eval.config.settings import Settings
+from clara_eval.config.settings import Settings, given_names, unknown_names
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.errors import BadInput, ClaraError, ConfigError, NotFound
+from clara_eval.core.private_file import make_private
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.driver import QUEUE_CONNECTIONS, STORE_CONNECTIONS
-from clara_eval.store.open import existing_store, is_sqlite
+from clara_eval.store.open import existing_store, is_sqlite, is_there, sqlite_path
 from clara_eval.store.publication.publish_documents import Publication
 
 CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
@@ -40,6 +48,8 @@ _FREE = (
     "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
     "- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
 )
+SHORTEST_PASSWORD = 12
+FEWEST_SIGNS = 6
 FEW_POSTS = 20
 """Fewer than this many posts are not enough to be left alone."""
 
@@ -207,7 +217,7 @@ async def evaluate_now(
             is_named=True, plan=plan, dry_run=dry_run, restart=restart, observer=Observer(progress)
         )
         done = await evaluate(app, address, request)
-        scores = await read_scores(app.store, app.chain_id, address) or {}
+        scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
     return report_of(done, scores)
 
 
@@ -218,3 +228,89 @@ def report_of(done: Evaluation, scores: dict[str, object]) -> EvaluationReport:
     is_done = receipt is not None and receipt.outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN}
     document = {"challenge": done.challenge.address, "status": outcome, **scores}
     return EvaluationReport(outcome, receipt.detail if receipt else "", is_done, waits, document)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting; a secret's value is hidden, and of an address that may hold one only the host is shown."""
+
+    name: str
+    value: str | None
+    default: str | None
+    source: str
+
+
+def list_settings(settings: Settings) -> tuple[list[SettingRow], list[str]]:
+    """Every setting, and a warning for each CLARA_… name that is none."""
+    given, known = given_names(), {str(field.alias): name for name, field in Settings.model_fields.items()}
+    rows = []
+    for alias, name in known.items():
+        value, field = getattr(settings, name), Settings.model_fields[name]
+        source = given.get(alias) or (f"{alias}_FILE" if f"{alias}_FILE" in given else "default")
+        if isinstance(value, SecretStr):
+            value = "(hidden)"
+        elif not field.repr and value and source != "default":
+            value = _host_of(value)
+        default = None if field.default is None else str(field.default)
+        rows.append(SettingRow(alias, None if value is None else str(value), default, source))
+    return rows, unknown_settings()
+
+
+def _host_of(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    return f"{parts.scheme}://{parts.hostname or ''}/…"
+
+
+def unknown_settings() -> list[str]:
+    """A warning for each CLARA_… name that is no setting, with the one that may be meant."""
+    warnings, known = [], [str(field.alias) for field in Settings.model_fields.values()]
+    for name in unknown_names(given_names()):
+        close = difflib.get_close_matches(name, known, n=1)
+        warnings.append(f"{name} is not a setting.{f' Did you mean {close[0]}?' if close else ''}")
+    return warnings
+
+
+def new_key(path: Path, password: SecretStr) -> Address:
+    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
+    text = password.get_secret_value()
+    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
+        raise ConfigError(
+            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
+            f"{FEWEST_SIGNS} different ones.",
+            remedy="Choose several random words.",
+        )
+    return new_keystore(path, password)
+
+
+def back_up(database_url: str, target: Path) -> int:
+    """Write everything that is committed, also what is still in the write-ahead log, and return the bytes."""
+    if not is_sqlite(database_url):
+        raise ConfigError(
+            "CLARA_DATABASE_URL is a Postgres database, which its own tool backs up.",
+            remedy='Run `pg_dump --format=custom --file FILE "$CLARA_DATABASE_URL"`.',
+        )
+    source = Path(sqlite_path(database_url))
+    if not is_there(database_url):
+        raise NotFound(f"There is no database {source} to back up.", remedy="Check CLARA_DATABASE_URL.")
+    if target.exists():
+        raise BadInput(f"{target} exists already.", remedy="Choose another name, or remove it.")
+    part = target.with_name(target.name + ".part")
+    try:
+        make_private(part)
+        with closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(part)) as copy:
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+            (found,) = copy.execute("PRAGMA quick_check").fetchone()
+        if found != "ok":
+            raise BadInput(f"The copy of {source} is damaged: {found}.", remedy="Is the database damaged?")
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())
+        part.rename(target)
+    except (OSError, sqlite3.Error) as bad:
+        raise BadInput(f"{target} cannot be written: {bad}.", remedy="Name another file.") from bad
+    finally:
+        part.unlink(missing_ok=True)
+    return target.stat().st_size
