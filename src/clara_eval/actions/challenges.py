@@ -21,16 +21,7 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
 from clara_eval.core.submission import Submission
 from clara_eval.core.untrusted import SHORT_CHARS, TITLE_CHARS, fence
-from clara_eval.documents.actions import (
-    AgentStanding,
-    BrowseResult,
-    ChallengeListing,
-    DetailResult,
-    FeatureValue,
-    OwnSubmission,
-    PostedWinner,
-    ProvisionalRow,
-)
+from clara_eval.documents import actions as documents
 from clara_eval.documents.results import ChainStatus, EvaluatorRecord, ProvisionalBoard, Token, Value, read
 from clara_eval.documents.store_keys import provisional_key
 
@@ -114,11 +105,11 @@ class ChallengeFilter:
     limit: int = 20
 
 
-async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
+async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseResult:
     if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
         raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
     newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
-    found: list[ChallengeListing] = []
+    found: list[documents.ChallengeListing] = []
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
     while place < last and len(found) < wanted.limit:
@@ -130,7 +121,7 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
                 found.append(summary(caller, challenge, words, clara))
             if len(found) == wanted.limit:
                 break
-    return BrowseResult(
+    return documents.BrowseResult(
         network=caller.settings.network_name,
         blockNumber=block,
         total=len(newest),
@@ -166,7 +157,7 @@ def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFil
     return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
 
 
-async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
+async def detail(caller: Caller, address: str, sender: str | None = None) -> documents.DetailResult:
     """Show everything about one challenge, and what the caller submitted to it."""
     challenge = await challenge_at(caller, address)
     content, problem = await _metadata(caller, challenge)
@@ -177,7 +168,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     paid = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     winners = posted_winners(paid, challenge.token)
     yours = await _yours(caller, challenge, sender)
-    return DetailResult(
+    return documents.DetailResult(
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
         now=challenge.block.timestamp,
@@ -202,9 +193,9 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     )
 
 
-def posted_winners(paid: Sequence[WinnerPrize], token: PrizeToken) -> list[PostedWinner]:
+def posted_winners(paid: Sequence[WinnerPrize], token: PrizeToken) -> list[documents.PostedWinner]:
     return [
-        PostedWinner(
+        documents.PostedWinner(
             rank=rank,
             address=one.account,
             agentId=str(one.agent_id),
@@ -224,13 +215,13 @@ async def _evaluator_record(caller: Caller, challenge: Challenge) -> EvaluatorRe
     return await evaluator_record(store, challenge.chain_id, challenge.evaluator) if store else None
 
 
-async def _provisional(caller: Caller, challenge: Challenge) -> list[ProvisionalRow]:
+async def _provisional(caller: Caller, challenge: Challenge) -> list[documents.ProvisionalRow]:
     if challenge.status is not ChallengeStatus.OPEN or challenge.block.timestamp >= challenge.deadline:
         return []
     key = provisional_key(challenge.address)
     board = await read(caller.records, challenge.chain_id, ProvisionalBoard, key)
     return [
-        ProvisionalRow(
+        documents.ProvisionalRow(
             address=to_address(row.address) if row.address else None,
             agentId=None if row.agentId is None else str(row.agentId),
             facts=typed_facts(row.facts),
@@ -240,19 +231,19 @@ async def _provisional(caller: Caller, challenge: Challenge) -> list[Provisional
     ]
 
 
-def typed_facts(values: Mapping[str, Value]) -> list[FeatureValue]:
+def typed_facts(values: Mapping[str, Value]) -> list[documents.FeatureValue]:
     """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
     return [
-        FeatureValue(name=name[:40], value=value)
+        documents.FeatureValue(name=name[:40], value=value)
         for name, value in values.items()
         if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
     ]
 
 
-async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
+async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[documents.AgentStanding]:
     found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
     return [
-        AgentStanding(
+        documents.AgentStanding(
             agentId=str(record.agentId),
             name=fence(record.name, "agent", limit=SHORT_CHARS) if record.name else None,
             entered=record.entered,
@@ -265,13 +256,13 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
     ]
 
 
-async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
+async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> documents.OwnSubmission | None:
     account = sender_of(caller, sender)
     found = await submission_of(caller, challenge, account) if account else None
     if found is None or account is None:
         return None
     last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
-    return OwnSubmission(
+    return documents.OwnSubmission(
         agentId=str(found.agent_id),
         solutionHash=found.solution_hash,
         submittedAt=found.submitted_at,
@@ -280,10 +271,12 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     )
 
 
-def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeListing:
+def summary(
+    caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None
+) -> documents.ChallengeListing:
     left, most = challenge.deadline - challenge.block.timestamp, challenge.max_participants
     is_full = 0 < most <= challenge.submission_count
-    return ChallengeListing(
+    return documents.ChallengeListing(
         address=challenge.address,
         title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from clara_eval.challenges.challenge_index import read_many, summaries
@@ -19,28 +20,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.constants import Winner
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import NotFound, NotPublic
+from clara_eval.documents import results, store_keys
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
-from clara_eval.documents.results import (
-    AgentRecord,
-    Created,
-    EvalStatus,
-    Features,
-    Played,
-    PrizeClaims,
-    ProvisionalBoard,
-    Scores,
-    Summary,
-    read,
-)
-from clara_eval.documents.store_keys import (
-    claims_key,
-    created_key,
-    features_key,
-    index_key,
-    provisional_key,
-    public_harness_key,
-    status_key,
-)
+from clara_eval.documents.results import Played, Scores
 from clara_eval.evaluation.trace.document import FORMAT
 from clara_eval.judge.costs.budgets import Spend
 from clara_eval.ranking import Result, rate, tally
@@ -112,7 +94,7 @@ class ResultReader:
     evaluator: Address | None = None
     """Whose challenges the service evaluates; None if that is not set."""
 
-    async def status(self, address: Address, *, admin: bool = False) -> EvalStatus:
+    async def status(self, address: Address, *, admin: bool = False) -> results.EvalStatus:
         found = await evaluation_status(self.store, self.chain_id, address, self.evaluator)
         if found is None:
             raise _unknown(address)
@@ -121,7 +103,7 @@ class ResultReader:
     async def listed(self, wanted: str | None = None, *, admin: bool = False) -> list[ChallengeSummary]:
         """Every challenge, or those with this evaluation status, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
-        statuses = await read_many(self.store, self.chain_id, EvalStatus, status_key, found)
+        statuses = await read_many(self.store, self.chain_id, results.EvalStatus, store_keys.status_key, found)
         shown = {a: statuses.get(a) or status_without_evaluation(one, self.evaluator) for a, one in found.items()}
         rows = [
             ChallengeSummary.model_validate(
@@ -133,15 +115,16 @@ class ResultReader:
         return sorted(rows, key=lambda row: (-row.deadline, row.address))
 
     async def detail(self, address: Address, *, admin: bool) -> ChallengeDetail:
-        summary = await read(self.store, self.chain_id, Summary, index_key(address))
+        summary = await results.read(self.store, self.chain_id, results.Summary, store_keys.index_key(address))
         if summary is None:
             raise _unknown(address)
         if summary.rules:
-            summary.rules.harnessSource = await self.store.get(self.chain_id, public_harness_key(address))
+            summary.rules.harnessSource = await self.store.get(self.chain_id, store_keys.public_harness_key(address))
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
         is_early = scores is None and time.time() < summary.deadline
-        board = await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(address)) if is_early else None
+        key = store_keys.provisional_key(address)
+        board = await results.read(self.store, self.chain_id, results.ProvisionalBoard, key) if is_early else None
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return ChallengeDetail.model_validate(
             {
@@ -154,7 +137,7 @@ class ResultReader:
             }
         )
 
-    async def agent(self, agent_id: int) -> AgentRecord:
+    async def agent(self, agent_id: int) -> results.AgentRecord:
         """What an agent did across challenges; NotFound if it entered none that is over."""
         record = await agent_record(self.store, self.chain_id, agent_id)
         if not record.entered:
@@ -180,11 +163,14 @@ class ResultReader:
         """Facts, comparisons and criteria belong to the trace of these scores: private if traces are."""
         return scores.traceDigest is not None and self.traces_public != "never"
 
-    async def features_of(self, address: Address, scores: Scores, accounts: Sequence[str]) -> dict[str, Features]:
+    async def features_of(
+        self, address: Address, scores: Scores, accounts: Sequence[str]
+    ) -> dict[str, results.Features]:
         """The typed facts by which some of the submitters were judged."""
         if not self._shows_evidence(scores):
             return {}
-        return await read_many(self.store, self.chain_id, Features, lambda one: features_key(address, one), accounts)
+        key_of = partial(store_keys.features_key, address)
+        return await read_many(self.store, self.chain_id, results.Features, key_of, accounts)
 
     async def comparisons_among(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
         is_shown = self._shows_evidence(scores)
@@ -231,14 +217,14 @@ class ResultReader:
         if "schema" not in found:
             return None
         config = json.loads(found["metadata"]["evalConfig"])
-        config = config if isinstance(config, dict) else {}
         schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
         return JudgingBasis(str(config.get("criteria", "")), judges, schema)
 
-    async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
+    async def history(self, address: Address) -> tuple[results.Created | None, results.PrizeClaims | None]:
         """When it was created, and who took which prize; None if that was not looked at."""
-        created = await read(self.store, self.chain_id, Created, created_key(address))
-        return created, await read(self.store, self.chain_id, PrizeClaims, claims_key(address))
+        created = await results.read(self.store, self.chain_id, results.Created, store_keys.created_key(address))
+        claims = await results.read(self.store, self.chain_id, results.PrizeClaims, store_keys.claims_key(address))
+        return created, claims
 
     async def spent(self, address: Address) -> SpendLine | None:
         """What the evaluation cost; None if nothing was asked that costs."""

@@ -15,25 +15,11 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.costs.budgets import caps_of
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import (
-    GAS_MICRO_USD,
-    Jury,
-    Quote,
-    Size,
-    needs_model,
-    to_json,
-)
+from clara_eval.judge.costs.quote import GAS_MICRO_USD, Jury, Quote, Size, needs_model, to_json
 from clara_eval.judge.costs.quote import quote as quote_calls
 from clara_eval.judge.extraction import asked_features
 from clara_eval.judge.provider import JudgeName
-from clara_eval.judge.providers.registry import (
-    models_of,
-    parse_jury,
-    price_cards,
-    provider_of,
-    thinking_models,
-    token_limits,
-)
+from clara_eval.judge.providers import registry
 from clara_eval.judge.reading import TokenLimits
 from clara_eval.ranking import choose_schedule
 
@@ -49,7 +35,7 @@ USUAL_ENTRIES = 20
 
 def has_model(judges: str) -> bool:
     """Whether one of these judges is a language model."""
-    return bool(models_of(parse_jury(judges)))
+    return bool(registry.models_of(registry.parse_jury(judges)))
 
 
 def missing_model(config: EvalConfig, judges: str) -> list[str]:
@@ -85,14 +71,14 @@ def quote(
     config: EvalConfig, entries: int, jury: Sequence[JudgeName], cards: Mapping[str, PriceCard | None]
 ) -> int | None:
     """Estimate all pairs in both orders, with the post; one card for each model of the jury."""
-    if needs_model(config) and not models_of(jury):
+    if needs_model(config) and not registry.models_of(jury):
         return None
     return _quote(config, Size(entries, entries * (entries - 1)), jury, cards).total_micro_usd
 
 
 def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
-    jury = parse_jury(settings.judges)
-    return quote(config, entries, jury, price_cards(settings, jury))
+    jury = registry.parse_jury(settings.judges)
+    return quote(config, entries, jury, registry.price_cards(settings, jury))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +97,13 @@ class ScheduleQuote:
 
 def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
     """Quote an evaluation stage by stage; schedule `auto` is the one that it would choose within its cap."""
-    jury = parse_jury(judges or settings.judges)
-    cards, limits = price_cards(settings, jury), token_limits(settings, jury)
+    jury = registry.parse_jury(judges or settings.judges)
+    cards, limits = registry.price_cards(settings, jury), registry.token_limits(settings, jury)
     all_looks = _quote(config, replace(size, looks=2 * comb(size.submissions, 2)), jury, cards, limits)
     affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
     items = [str(number) for number in range(size.submissions)]
     literal = settings.elo == "literal"
-    judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
+    judge = "rules" if config.judge == "rules" or not registry.models_of(jury) else "model"
     chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
     found = _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
     notes = [JURY_NOTE] if len(jury) > 1 else []
@@ -133,10 +119,10 @@ def _quote(
     cards: Mapping[str, PriceCard | None],
     limits: TokenLimits | None = None,
 ) -> Quote:
-    models = models_of(jury)
-    batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
+    models = registry.models_of(jury)
+    batching = {judge.text for judge in models if registry.provider_of(judge).answer_in_batches is not None}
     priced = {judge.text: cards[judge.text] for judge in models}
-    return quote_calls(config, size, Jury(priced, batching, thinking_models(jury), limits))
+    return quote_calls(config, size, Jury(priced, batching, registry.thinking_models(jury), limits))
 
 
 class ConfigResult(TypedDict, total=False):

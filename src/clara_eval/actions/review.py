@@ -26,18 +26,8 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.documents import results
 from clara_eval.documents.rest import ReviewSheet, ShownComparison
-from clara_eval.documents.results import (
-    REJECTED_IN_REVIEW,
-    EvalStatus,
-    Features,
-    RuledStage,
-    RulingKind,
-    Scores,
-    Summary,
-    Value,
-    read,
-)
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
@@ -81,10 +71,10 @@ async def reject(
 ) -> Review:
     """End the evaluation as failed; the poster may still post."""
     review = await decide(store, chain_id, address, "rejected", note=note, now=int(time.time()), digest=digest, by=by)
-    found = await read(store, chain_id, EvalStatus, status_key(address))
+    found = await results.read(store, chain_id, results.EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)
-        await status.say("failed", reason=f"{REJECTED_IN_REVIEW}: {note or 'no reason given'}.")
+        await status.say("failed", reason=f"{results.REJECTED_IN_REVIEW}: {note or 'no reason given'}.")
     return review
 
 
@@ -102,10 +92,10 @@ def _require(digest: str | None) -> str:
 class Decree:
     """What a person rules: about an account, or a judge for a stage, and why."""
 
-    kind: RulingKind
+    kind: results.RulingKind
     account: Address | None = None
     judge: str | None = None
-    stage: RuledStage | None = None
+    stage: results.RuledStage | None = None
     note: str = ""
     by: str = ""
     """Who rules; it is in the public trace."""
@@ -115,7 +105,7 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
     """Evaluate the round again under a ruling."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
         review = check_waiting(await known_review(store, chain_id, address), _require(digest))
-        scores = await read(store, chain_id, Scores, scores_key(address))
+        scores = await results.read(store, chain_id, results.Scores, scores_key(address))
         if scores is not None and scores.is_posted:
             raise BadInput(f"Scores of {address} are posted: nothing can be ruled any more.", path="address")
         if decree.kind == "judge":
@@ -143,17 +133,17 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
 async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
     """Make the sheet of one challenge; NotFound if no review is known."""
     review = await known_review(store, chain_id, address)
-    scores = await read(store, chain_id, Scores, scores_key(address))
-    summary = await read(store, chain_id, Summary, index_key(address))
-    status = await read(store, chain_id, EvalStatus, status_key(address))
+    scores = await results.read(store, chain_id, results.Scores, scores_key(address))
+    summary = await results.read(store, chain_id, results.Summary, index_key(address))
+    status = await results.read(store, chain_id, results.EvalStatus, status_key(address))
     rows = scores.rankings if scores else []
     paid = sum(row.prizeAmount is not None for row in rows)
     near = [row.address for row in rows[: paid + NEAR]]
     rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     deadline = summary.scoringDeadline if summary else review.scoring_deadline
     due = review.posts_at or deadline
-    facts: dict[str, dict[str, Value]] = {}
-    known = await read_many(store, chain_id, Features, partial(features_key, address), near)
+    facts: dict[str, dict[str, results.Value]] = {}
+    known = await read_many(store, chain_id, results.Features, partial(features_key, address), near)
     for account in (one for one in near if one in known):
         for name, value in known[account].features.items():
             facts.setdefault(name, {})[account] = value
