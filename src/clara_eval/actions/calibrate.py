@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -22,16 +22,8 @@ from clara_eval.core.errors import BadInput, Temporary
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import ModelJudge, RulesJudge
-from clara_eval.judge.calibration_gate import (
-    FLOOR,
-    LEAST_LABELS,
-    Calibration,
-    Measured,
-    guarantee,
-    prompt_hash,
-    why_not_alone,
-    work_hash,
-)
+from clara_eval.judge import calibration_gate as gate
+from clara_eval.judge.calibration_gate import LEAST_LABELS, Calibration, Measured
 from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.providers.registry import parse_jury, price_cards
@@ -66,7 +58,7 @@ class Labels:
 
     @property
     def work(self) -> str:
-        return work_hash(self.config, self.schema)
+        return gate.work_hash(self.config, self.schema)
 
 
 def read_labels(text: str) -> Labels:
@@ -155,11 +147,14 @@ class Looked:
         return (first > second) - (first < second)
 
 
-def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor: float = FLOOR) -> Calibration:
+def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor: float = gate.FLOOR) -> Calibration:
     decided = [look for look in looked if look.verdict is not None]
     humans = Counter(look.human for look in looked)
     agreed = sum(look.verdict == look.human for look in decided)
     clear = [look for look in decided if look.verdict != "tie" and look.human != "tie"]
+    leads = [(look.human, *_leader(look.shown_first or "tie", look.shown_second or "tie")) for look in decided]
+    # The chance of each verdict that names a side, by the model of a round, and whether people name the other.
+    judged = [(chance, human not in {better, "tie"}) for human, better, chance in leads if chance > 0.5]
     return Calibration(
         judge,
         prompt,
@@ -172,16 +167,8 @@ def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor:
         proportion(sum(look.verdict == look.human for look in clear), len(clear)),
         mean([(_SIGN[look.shown_first] - _SIGN[look.shown_second]) / 2 for look in decided]),
         mean([(_SIGN[look.verdict] - _SIGN[look.human]) * look.longer / 2 for look in decided if look.longer]),
-        guarantee(list(_judged(decided)), len(looked), round(1 - floor, 6)),
+        gate.guarantee(judged, len(looked), round(1 - floor, 6)),
     )
-
-
-def _judged(decided: Sequence[Looked]) -> Iterator[tuple[float, bool]]:
-    """The chance of each verdict that names a side, by the model of a round, and whether people name the other."""
-    for look in decided:
-        better, chance = _leader(look.shown_first or "tie", look.shown_second or "tie")
-        if chance > 0.5:
-            yield chance, look.human not in {better, "tie"}
 
 
 @cache
@@ -235,7 +222,7 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[t
     async with open_jury(settings, judges) as (askers, store):
         floor = settings.calibration_floor
         found = await calibrate(labels, askers, store, settings.network.chain_id, floor)
-    return [(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
+    return [(one, gate.why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
 
 
 async def calibrate(
@@ -243,13 +230,13 @@ async def calibrate(
     askers: Mapping[str, StructuredLlm | None],
     store: PublicKeys,
     chain_id: int,
-    floor: float = FLOOR,
+    floor: float = gate.FLOOR,
 ) -> list[Calibration]:
     """Calibrate each judge; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
         looked = await look(_judge(asker, labels.config, labels.schema), labels.pairs)
-        calibration = measure(name, prompt_hash(), labels.work, looked, floor)
+        calibration = measure(name, gate.prompt_hash(), labels.work, looked, floor)
         await keep(store, chain_id, calibration)
         found.append(calibration)
     return found

@@ -38,15 +38,6 @@ LEASE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Observer:
-    """Callbacks for progress; they must be cheap."""
-
-    progress: Callable[[EvalStatus], None] | None = None
-    sent: Callable[[Receipt], None] = lambda _receipt: None
-    degraded: Callable[[str], None] = lambda _how: None
-
-
-@dataclass(frozen=True, slots=True)
 class EvaluationRequest:
     is_named: bool = False
     """A person named this very challenge, so it need not be in the factory's list."""
@@ -55,7 +46,10 @@ class EvaluationRequest:
     dry_run: bool = False
     restart: bool = False
     """Discard an unfinished evaluation and start again."""
-    observer: Observer = field(default_factory=Observer)
+    progress: Callable[[EvalStatus], None] | None = None
+    """Called at every step, as the next two when it happens: they must be cheap."""
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    degraded: Callable[[str], None] = lambda _how: None
     speed: Speed | None = None
     """Calls a second as seen before; None is what the settings let expect."""
     budget_seconds: float | None = None
@@ -74,7 +68,7 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
     lease = evaluation_lease(app.chain_id, address)
     shown = nullcontext() if request.dry_run else published_live(app, address)
     async with held(app.store, lease, request.holder, request.lease_seconds), shown:
-        status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
+        status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.progress)
         try:
             is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
             was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
@@ -123,7 +117,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
         seconds=window.seconds_left,
         dry_run=request.dry_run,
         gives_up=window.is_nearly_over,
-        sent=request.observer.sent,
+        sent=request.sent,
     )
     seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
     budget = asyncio.timeout(seconds)
@@ -239,6 +233,6 @@ async def _fitting_plan(app: App, challenge: Challenge, window: Window, request:
     is_finished = await app.store.entry(challenge.run, "digest") is not None
     if recorded is not None and not is_finished and (PLAN.read_text(recorded).max_games or everything) > games:
         await app.store.forget_entry(challenge.run, "plan")
-    request.observer.degraded(how)
+    request.degraded(how)
     _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
     return replace(plan, max_games=games)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from clara_eval.actions.evaluate import Evaluation, EvaluationRequest, Observer, evaluate
+from clara_eval.actions.evaluate import Evaluation, EvaluationRequest, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
 from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
@@ -213,9 +213,7 @@ async def evaluate_now(
     """Evaluate a challenge that a person named, and read its scores."""
     async with open_app(settings) as app:
         plan = app.plan(schedule=schedule, max_games=max_games)
-        request = EvaluationRequest(
-            is_named=True, plan=plan, dry_run=dry_run, restart=restart, observer=Observer(progress)
-        )
+        request = EvaluationRequest(is_named=True, plan=plan, dry_run=dry_run, restart=restart, progress=progress)
         done = await evaluate(app, address, request)
         scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
     return report_of(done, scores)
