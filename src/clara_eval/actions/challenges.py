@@ -158,7 +158,6 @@ def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFil
 
 
 async def detail(caller: Caller, address: str, sender: str | None = None) -> documents.DetailResult:
-    """Show everything about one challenge, and what the caller submitted to it."""
     challenge = await challenge_at(caller, address)
     content, problem = await _metadata(caller, challenge)
     words = json_object(content)

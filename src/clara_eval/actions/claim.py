@@ -19,6 +19,9 @@ from clara_eval.core.errors import BadInput, CannotAct, NotYet
 from clara_eval.core.submission import Placed
 
 HIGHEST_SCORE = 10_000
+_PRIZE = ("prize", "claimPrize", "finalize")
+_SHARE = ("expired_refund", "claimExpiredRefund", "expire")
+"""The kind of a claim, its call, and the call before it if that is due."""
 _NAMES = ("address", "account", "submitter", "item", "id")
 _REMEDY = "Give rows with address and score, a result of `clara-eval judge`, or ADDRESS=SCORE for each winner."
 
@@ -174,8 +177,9 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
         _check_waited(challenge, "Claim")
     if (await caller.chain.results.has_claimed(challenge.address, [claimant]))[claimant]:
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
-    shown, first = show_amount(amount, challenge.token), "finalize" if is_prize else "expire"
-    steps = [_step(caller, challenge, "claimPrize" if is_prize else "claimExpiredRefund", f"Claim {shown}")]
+    shown = show_amount(amount, challenge.token)
+    kind, call, first = _PRIZE if is_prize else _SHARE
+    steps = [_step(caller, challenge, call, f"Claim {shown}")]
     if is_due:
         steps.insert(0, _step(caller, challenge, first, f"{first.capitalize()} the challenge, which is due"))
     return Plan(
@@ -185,12 +189,7 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
         question=f"Claim {shown} from {challenge.address} on {caller.settings.network_name}? It costs gas.",
         summary=f"{shown} go to {claimant} as {'prize' if is_prize else 'share of the expired challenge'}.",
         challenge=challenge.address,
-        details={
-            "kind": "prize" if is_prize else "expired_refund",
-            "amount": str(amount),
-            "amountShown": shown,
-            "rank": rank,
-        },
+        details={"kind": kind, "amount": str(amount), "amountShown": shown, "rank": rank},
     )
 
 

@@ -113,11 +113,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     window = window_of(challenge).at(head.timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
     options = app.options(
-        plan,
-        seconds=window.seconds_left,
-        dry_run=request.dry_run,
-        gives_up=window.is_nearly_over,
-        sent=request.sent,
+        plan, seconds=window.seconds_left, dry_run=request.dry_run, gives_up=window.is_nearly_over, sent=request.sent
     )
     seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
     budget = asyncio.timeout(seconds)
@@ -216,7 +212,6 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
 
 
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
-    """Fit the plan to the time left, with fewer comparisons if needed."""
     plan = request.plan or app.plan()
     speed = request.speed or Speed.expected(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)

@@ -58,13 +58,8 @@ async def submitted_work(
     reader: ResultReader, address: Address, scores: Scores, accounts: Sequence[str]
 ) -> dict[str, SubmittedWork]:
     """What these accounts submitted; empty if the trace is private, or somebody else posted."""
-    keys = [
-        "challenge",
-        "folder",
-        "rejected",
-        "similar",
-        *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts),
-    ]
+    keys = ["challenge", "folder", "rejected", "similar"]
+    keys += [f"{kind}/{account}" for kind in ("solution", "executed") for account in accounts]
     found = await reader.trace_bodies(address, scores, [f'"key":"{key}"' for key in keys], before=_REST)
     sent = {one["submitter"]: one for one in found.get("challenge", {}).get("submissions", ())}
     sent |= {one["account"]: {**one, "version": 1} for one in found.get("folder", {}).get("entries", ())}
@@ -83,14 +78,8 @@ def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
               if row["account"] == account and row["code"] == "copy"]  # fmt: skip
     like = [match.group() for match in copied if match]
     like += [row["earlier"] for row in found["similar"] if row["later"] == account]
-    return SubmittedWork(
-        text=text,
-        submitted_at=sent["submittedAt"],
-        version=sent["version"],
-        outcome=run["outcome"],
-        calls=tuple(run["calls"]),
-        like=next(iter(like), ""),
-    )
+    outcome, calls = run["outcome"], tuple(run["calls"])
+    return SubmittedWork(text, sent["submittedAt"], sent["version"], outcome, calls, next(iter(like), ""))
 
 
 def difference(old: str, new: str) -> list[str]:
@@ -156,7 +145,6 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
 
 
 async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
-    """Every agent that entered a challenge known here."""
     found: dict[int, AgentTotals] = {}
     rounds = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
     for result in rounds.values():

@@ -94,7 +94,6 @@ def checked_entries(found: list[NamedContent], source: str, least: int = 2) -> l
 
 
 def entries_of(contents: Mapping[str, str | bytes]) -> list[NamedContent]:
-    """The entries of a mapping from ids to contents."""
     found = [
         NamedContent(_id(name, "entries"), text.encode() if isinstance(text, str) else text)
         for name, text in contents.items()

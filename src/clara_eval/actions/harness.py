@@ -253,7 +253,6 @@ def engines(settings: Settings) -> dict[str, dict[str, str]]:
 
 
 def hidden_harness(file: Path, salt: str, language: str) -> HarnessDocument:
-    """Read a harness document, or hide a source."""
     if not is_document(file):
         return hide(_harness(file, language), salt or None)
     if salt:

@@ -196,7 +196,6 @@ class EvaluationReport:
     is_done: bool
     """Whether nothing is left to wait for: a person, the chain or a new attempt."""
     waits_for: tuple[str, ...]
-    """What a person has to decide about."""
     scores: dict[str, object]
 
 
@@ -210,7 +209,6 @@ async def evaluate_now(
     max_games: int | None,
     progress: Callable[[EvalStatus], None],
 ) -> EvaluationReport:
-    """Evaluate a challenge that a person named, and read its scores."""
     async with open_app(settings) as app:
         plan = app.plan(schedule=schedule, max_games=max_games)
         request = EvaluationRequest(is_named=True, plan=plan, dry_run=dry_run, restart=restart, progress=progress)

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -400,12 +400,7 @@ def _document(
         summary=plan.summary,
         transactions=[
             UnsignedTransaction(
-                chainId=caller.chain_id,
-                to=to_checksum_address(one.to),
-                data=one.data,
-                value="0",
-                gas=one.gas,
-                description=one.description,
+                **asdict(one) | {"chainId": caller.chain_id, "to": to_checksum_address(one.to), "value": "0"}
             )
             for one in (plan.transactions if outcome != "sent" else ())
         ],

@@ -205,8 +205,6 @@ def _is_public(app: App) -> bool:
 
 @dataclass(slots=True)
 class FeedbackPlan:
-    """All feedback of one challenge, and how far it got."""
-
     planned: list[EarnedFeedback]
     skipped: list[int]
     """Agents that the evaluator owns or acts for, or that are gone."""
@@ -277,7 +275,6 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
 
 
 async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan) -> Receipt:
-    """Give one feedback and note the outcome in the plan."""
     agent = str(earned.agent_id)
     receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
     if receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE):

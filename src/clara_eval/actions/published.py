@@ -166,7 +166,6 @@ class ResultReader:
     async def features_of(
         self, address: Address, scores: Scores, accounts: Sequence[str]
     ) -> dict[str, results.Features]:
-        """The typed facts by which some of the submitters were judged."""
         if not self._shows_evidence(scores):
             return {}
         key_of = partial(store_keys.features_key, address)

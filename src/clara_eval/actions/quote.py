@@ -34,7 +34,6 @@ USUAL_ENTRIES = 20
 
 
 def has_model(judges: str) -> bool:
-    """Whether one of these judges is a language model."""
     return bool(registry.models_of(registry.parse_jury(judges)))
 
 
@@ -83,8 +82,6 @@ def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int |
 
 @dataclass(frozen=True, slots=True)
 class ScheduleQuote:
-    """What a schedule costs, and what to say beside it."""
-
     schedule: str
     quote: Quote
     notes: list[str]

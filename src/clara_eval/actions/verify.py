@@ -163,7 +163,6 @@ def _is_address(source: str) -> bool:
 
 
 def open_chain_of(chain_id: object, settings: Settings, rpc: str) -> AbstractAsyncContextManager[EthereumChain]:
-    """Open the chain that a trace is about."""
     network = network_of_chain(chain_id)
     if network is None:
         raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")
