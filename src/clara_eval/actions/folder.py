@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clara_eval.actions.published import ResultReader
+from clara_eval.actions.rank import json_rows
 from clara_eval.challenges.public_documents import leaderboard_rows, public_keys, result_document
 from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput, BadSubmission, NotFound
@@ -119,8 +120,9 @@ def _entry_at(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
 
 
 def _listed(text: str, beside: Path, source: str) -> Iterator[NamedContent]:
-    rows = _json_lines(text, source) if text.lstrip()[:1] in {"{", ""} else _csv_rows(text, source)
-    for where, row in rows:
+    is_json = text.lstrip()[:1] in {"{", ""}
+    for number, row in json_rows(_shown(source), text) if is_json else _csv_rows(text, source):
+        where = f"{'Line' if is_json else 'Row'} {number} of {_shown(source)}"
         name, content, path = row.get("id"), row.get("content"), row.get("path")
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
@@ -134,21 +136,7 @@ def _listed(text: str, beside: Path, source: str) -> Iterator[NamedContent]:
             yield _entry_at(beside / str(path), name, submitted_at)
 
 
-def _json_lines(text: str, source: str) -> Iterable[tuple[str, Mapping[str, object]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        where = f"Line {number} of {_shown(source)}"
-        try:
-            row = json.loads(line)
-        except ValueError as bad:
-            raise BadInput(f"{where} is not JSON: {bad}.", path=where, remedy="Write one JSON object a line.") from None
-        if not isinstance(row, dict):
-            raise BadInput(f"{where} is not an object. {_FORM}", path=where, remedy="Write one JSON object a line.")
-        yield where, row
-
-
-def _csv_rows(text: str, source: str) -> Iterable[tuple[str, Mapping[str, object]]]:
+def _csv_rows(text: str, source: str) -> Iterator[tuple[int, dict[str, object]]]:
     csv.field_size_limit(MOST_BYTES)
     table = csv.DictReader(StringIO(text, newline=""))
     columns = set(table.fieldnames or ())
@@ -160,7 +148,7 @@ def _csv_rows(text: str, source: str) -> Iterable[tuple[str, Mapping[str, object
             remedy="Begin a CSV file with id,content or id,path; else write one JSON object a line.",
         )
     try:
-        yield from ((f"Row {number} of {_shown(source)}", row) for number, row in enumerate(table, start=1))
+        yield from enumerate(table, start=1)
     except csv.Error as bad:
         remedy = "Quote fields that hold line ends or quotes."
         raise BadInput(f"{_shown(source)} cannot be read as CSV: {bad}.", remedy=remedy) from None
