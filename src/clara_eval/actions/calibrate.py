@@ -89,25 +89,22 @@ def _label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label
     winner, lengths = body.get("winner"), body.get("lengths")
     if winner not in SIDES:
         raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
-    first, second = (_vector(number, body, side, schema) for side in SIDES[:2])
+    vectors = []
+    for side in SIDES[:2]:
+        values = body.get(side)
+        if not isinstance(values, dict):
+            raise _wrong(number, f"{side} is not an object of feature values")
+        if unknown := sorted(set(values) - {feature.name for feature in schema.features}):
+            raise _wrong(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
+        try:
+            vectors.append(make_vector(schema, values))
+        except BadInput as bad:
+            raise _wrong(number, f"{side}: {bad.message}") from None
     if lengths is None:
-        return Label(first, second, winner, None)
+        return Label(vectors[0], vectors[1], winner, None)
     if not isinstance(lengths, list) or len(lengths) != 2 or any(type(n) not in (int, float) or n < 0 for n in lengths):
         raise _wrong(number, "lengths is not a list of two numbers from 0 on")
-    return Label(first, second, winner, (float(lengths[0]), float(lengths[1])))
-
-
-def _vector(number: int, body: dict[str, object], side: str, schema: FeatureSchema) -> JudgeVector:
-    values = body.get(side)
-    if not isinstance(values, dict):
-        raise _wrong(number, f"{side} is not an object of feature values")
-    unknown = sorted(set(values) - {feature.name for feature in schema.features})
-    if unknown:
-        raise _wrong(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
-    try:
-        return make_vector(schema, values)
-    except BadInput as bad:
-        raise _wrong(number, f"{side}: {bad.message}") from None
+    return Label(vectors[0], vectors[1], winner, (float(lengths[0]), float(lengths[1])))
 
 
 def _object(number: int, line: str) -> dict[str, object]:

@@ -8,14 +8,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
+from clara_eval.actions.published import Bodies, ResultReader
 from clara_eval.challenges.chain_records import known_results
 from clara_eval.challenges.challenge_index import read_many, summaries
 from clara_eval.challenges.objections import DRAFT_FORM
 from clara_eval.challenges.review import read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores
+from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Scores
 from clara_eval.documents.store_keys import draft_key, scores_key
 from clara_eval.judge.comparison import comparison_prompts, make_vector, ordering_prompts
 from clara_eval.judge.templates import prompt_files
@@ -63,23 +63,21 @@ async def submitted_work(
     found = await reader.trace_bodies(address, scores, [f'"key":"{key}"' for key in keys], before=_REST)
     sent = {one["submitter"]: one for one in found.get("challenge", {}).get("submissions", ())}
     sent |= {one["account"]: {**one, "version": 1} for one in found.get("folder", {}).get("entries", ())}
-    return {one: _work(one, sent[one], found) for one in accounts if one in sent and f"solution/{one}" in found}
-
-
-def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
-    solution = found[f"solution/{account}"]
-    received = base64.b64decode(solution.get("linked", solution["received"])["content"] or "")
-    try:
-        text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
-    except (UnicodeDecodeError, BadSubmission):
-        text = None
-    run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
-    copied = [_ADDRESS.search(row["reason"]) for row in found["rejected"]
-              if row["account"] == account and row["code"] == "copy"]  # fmt: skip
-    like = [match.group() for match in copied if match]
-    like += [row["earlier"] for row in found["similar"] if row["later"] == account]
-    outcome, calls = run["outcome"], tuple(run["calls"])
-    return SubmittedWork(text, sent["submittedAt"], sent["version"], outcome, calls, next(iter(like), ""))
+    works = {}
+    for account in (one for one in accounts if one in sent and f"solution/{one}" in found):
+        solution = found[f"solution/{account}"]
+        received = base64.b64decode(solution.get("linked", solution["received"])["content"] or "")
+        try:
+            text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
+        except (UnicodeDecodeError, BadSubmission):
+            text = None
+        run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
+        rejected = [row for row in found["rejected"] if row["account"] == account and row["code"] == "copy"]
+        like = [match.group() for row in rejected if (match := _ADDRESS.search(row["reason"]))]
+        like += [row["earlier"] for row in found["similar"] if row["later"] == account]
+        about = sent[account]["submittedAt"], sent[account]["version"], run["outcome"], tuple(run["calls"])
+        works[account] = SubmittedWork(text, *about, next(iter(like), ""))
+    return works
 
 
 def difference(old: str, new: str) -> list[str]:
@@ -105,19 +103,19 @@ async def exchanges(reader: ResultReader, address: Address, scores: Scores, one:
     facts = await reader.features_of(address, scores, sorted(shown))
     # A prompt is not in the trace: it follows from the facts, as long as the prompt files are those of the trace.
     is_known = found.get("prompts") == prompt_files() and len(facts) == len(shown)
-    return [_exchange(body, answers, judging, facts if is_known else {}) for body in asked]
-
-
-def _exchange(body: Bodies, answers: Bodies, judging: JudgingBasis, facts: dict[str, Features]) -> Exchange:
-    system = user = ""
-    if facts:
-        prompts = ordering_prompts if body.get("group") else comparison_prompts
-        accounts = body.get("group") or (body["first"], body["second"])
-        vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
-        prompt = prompts(judging.criteria, judging.schema).prompt(vectors)
-        system, user = prompt.system, prompt.user
-    said = [answers[key]["answer"]["text"] for key in (f"answer/{one}" for one in body["requests"]) if key in answers]
-    return Exchange(body["judge"], body["first"], body["second"], system, user, tuple(said))
+    told = []
+    for body in asked:
+        system = user = ""
+        if is_known:
+            prompts = ordering_prompts if body.get("group") else comparison_prompts
+            accounts = body.get("group") or (body["first"], body["second"])
+            vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
+            prompt = prompts(judging.criteria, judging.schema).prompt(vectors)
+            system, user = prompt.system, prompt.user
+        said = [answers[f"answer/{one}"] for one in body["requests"] if f"answer/{one}" in answers]
+        texts = tuple(answer["answer"]["text"] for answer in said)
+        told.append(Exchange(body["judge"], body["first"], body["second"], system, user, texts))
+    return told
 
 
 async def evaluator_record(store: PublicKeys, chain_id: int, evaluator: str) -> EvaluatorRecord:

@@ -78,7 +78,14 @@ async def judge_entries(
 ) -> Judged:
     """Judge all entries and write trace, scores and leaderboards to `out`; a second call continues the first."""
     config, settings = _checked(request, settings)
-    venue = FolderVenue.of(request.contents, request.config, _payout(request), request.title, request.problem)
+    count = len(request.contents)
+    winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
+    if not 0 < winners <= count and not request.is_rehearsal:
+        raise BadInput(
+            f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
+        )
+    payout = checked_payout(max(1, winners), None)
+    venue = FolderVenue.of(request.contents, request.config, payout, request.title, request.problem)
     with _alone(out):
         async with opened_store(f"sqlite:///{out / 'judge.db'}") as store, AsyncExitStack() as stack:
             pool = ModelPool(settings, store, _llms=dict(request.llms or {}))
@@ -130,16 +137,6 @@ def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Set
             remedy="Name a model with --judges, or use features with source measured and a direction.",
         )
     return config, settings
-
-
-def _payout(request: JudgeRequest) -> tuple[int, ...]:
-    count = len(request.contents)
-    winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
-    if not 0 < winners <= count and not request.is_rehearsal:
-        raise BadInput(
-            f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
-        )
-    return checked_payout(max(1, winners), None)
 
 
 @contextmanager

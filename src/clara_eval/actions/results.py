@@ -56,7 +56,11 @@ async def eval_status(caller: Caller, address: str) -> documents.StatusFound:
     shown = results.StageProgress(**stage.model_dump(include=set(results.StageProgress.model_fields)))
     shown.name = stage.name if stage.name and stage.name.isidentifier() else None
     known |= {"stage": shown, "progress": 100 if status == "complete" else known.get("progress", 0)}
-    phase, moment = _phase(challenge)
+    now, phase, moment = challenge.block.timestamp, _ENDED.get(challenge.status), 0
+    if phase is None and challenge.score_posted_at:
+        phase, moment = "posted", challenge.score_posted_at + challenges.FINALIZATION_SECONDS
+    elif phase is None and now < challenge.deadline:
+        phase, moment = "open", challenge.deadline - now
     return documents.StatusFound(
         **known,
         network=caller.settings.network_name,
@@ -66,18 +70,9 @@ async def eval_status(caller: Caller, address: str) -> documents.StatusFound:
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
-        phase=phase,
-        moment=moment,
+        phase=phase or "due",
+        moment=moment if phase else challenge.scoring_deadline,
     )
-
-
-def _phase(challenge: Challenge) -> tuple[documents.Phase, int]:
-    now = challenge.block.timestamp
-    if challenge.status in _ENDED:
-        return _ENDED[challenge.status], 0
-    if challenge.score_posted_at:
-        return "posted", challenge.score_posted_at + challenges.FINALIZATION_SECONDS
-    return ("open", challenge.deadline - now) if now < challenge.deadline else ("due", challenge.scoring_deadline)
 
 
 def is_waiting(status: documents.EvalStatusResult) -> bool:

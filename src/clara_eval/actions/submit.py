@@ -145,8 +145,20 @@ async def _check_turn(caller: Caller, challenge: Challenge, agent: Address | Non
 
 async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> int | None:
     """The agent id to submit with; None if the sender has to be registered first."""
-    if given.agent_id is not None:
-        return await _owned(caller, challenge, given.agent_id, agent)
+    registry, agent_id = challenge.identity_registry, given.agent_id
+    identity = caller.chain.agents.identity(registry)
+    if agent_id is not None:
+        if not 0 <= agent_id < 2**256:
+            raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
+        (owner,) = await identity.owners_of(await caller.chain.blocks.head(), [agent_id])
+        if owner is None:
+            raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
+        if agent is not None and owner != agent:
+            raise CannotAct(
+                f"Agent {agent_id} belongs to {owner}, not to {agent}.",
+                remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
+            )
+        return agent_id
     if agent is None:
         raise BadInput(
             "Neither an agent id nor a sender is given.",
@@ -156,8 +168,8 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     before = await submission_of(caller, challenge, agent)
     if before is not None:
         return before.agent_id
-    registry, head = challenge.identity_registry, await caller.chain.blocks.head()
-    if not await caller.chain.agents.identity(registry).balance_of(head, agent):
+    head = await caller.chain.blocks.head()
+    if not await identity.balance_of(head, agent):
         if given.register:
             return None
         raise CannotAct(f"{agent} owns no agent in the identity registry {registry}.", see="register")
@@ -169,21 +181,6 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
             remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer.",
         )
     return owned[-1]
-
-
-async def _owned(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> int:
-    if not 0 <= agent_id < 2**256:
-        raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
-    registry = caller.chain.agents.identity(challenge.identity_registry)
-    (owner,) = await registry.owners_of(await caller.chain.blocks.head(), [agent_id])
-    if owner is None:
-        raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
-    if agent is not None and owner != agent:
-        raise CannotAct(
-            f"Agent {agent_id} belongs to {owner}, not to {agent}.",
-            remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
-        )
-    return agent_id
 
 
 async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
