@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
@@ -35,7 +36,6 @@ AGENTS_SHOWN = 25
 PAGES_SCANNED = 4
 """A filter looks through at most this many pages of the newest challenges in one call."""
 KEPT_SECONDS = 10.0
-MOST_KEPT = 2000
 
 
 async def addresses(caller: Caller) -> list[Address]:
@@ -133,28 +133,24 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseRes
 async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     """Read challenges now; for remote callers as they were some seconds ago, to spare the node."""
     now = asyncio.get_running_loop().time()
-    kept = [] if caller.is_local else [caller.seen.get(address, (0.0, None)) for address in wanted]
-    if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
-        return [found for _, found in kept if found is not None]
+    for address in [address for address, (at, _) in caller.seen.items() if now - at >= KEPT_SECONDS]:
+        del caller.seen[address]
+    if not caller.is_local and all(address in caller.seen for address in wanted):
+        return [caller.seen[address][1] for address in wanted]
     page = await challenges_at(caller, wanted)
-    if not caller.is_local:
-        if len(caller.seen) > MOST_KEPT:
-            caller.seen.clear()
-        caller.seen.update({challenge.address: (now, challenge) for challenge in page})
+    caller.seen.update({challenge.address: (now, challenge) for challenge in page})
     return page
 
 
 def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFilter, clara: Address | None) -> bool:
-    if wanted.status not in {"any", STATUS[challenge.status]}:
-        return False
-    if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
-        return False
-    if wanted.evaluator not in {"any", evaluator_kind(challenge, clara)}:
-        return False
     prize = challenge.prize_pool / 10**challenge.token.decimals
-    if prize < wanted.min_prize or (wanted.max_prize is not None and prize > wanted.max_prize):
-        return False
-    return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
+    return (
+        wanted.status in {"any", STATUS[challenge.status]}
+        and (wanted.status != "open" or challenge.block.timestamp < challenge.deadline)
+        and wanted.evaluator in {"any", evaluator_kind(challenge, clara)}
+        and wanted.min_prize <= prize <= (inf if wanted.max_prize is None else wanted.max_prize)
+        and (not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words)))
+    )
 
 
 async def detail(caller: Caller, address: str, sender: str | None = None) -> documents.DetailResult:

@@ -55,13 +55,14 @@ class JudgeRequest:
 
 def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, ConnectedLlm]]:
     """The judges as in CLARA_JUDGES, and those that are functions by their names."""
-    names: list[str] = []
-    llms: dict[str, ConnectedLlm] = {}
-    for judge in judges:
-        name = judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
-        names.append(name)
-        if not isinstance(judge, str):
-            llms[name] = CallableLlm(name, judge)
+    names = [
+        judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
+        for judge in judges
+    ]
+    named = zip(names, judges, strict=True)
+    llms: dict[str, ConnectedLlm] = {
+        name: CallableLlm(name, judge) for name, judge in named if not isinstance(judge, str)
+    }
     return ",".join(name for name in names if name), llms
 
 

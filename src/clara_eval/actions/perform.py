@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.app import Caller
-from clara_eval.chain.account import ContractRefused, EthereumAccount, estimate_gas, with_margin
+from clara_eval.chain.account import ContractRefused, estimate_gas, with_margin
 from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
 from clara_eval.chain.model import PrizeToken
@@ -182,7 +182,15 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
     if plan.sender != account.address:
         raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
     check_limit(caller, plan.spends)
-    await _check_ether(caller, account, plan)
+    balance = await caller.chain.blocks.balance(account.address)
+    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
+    needed = gas * (await account.fees()).max_fee_per_gas
+    if balance < needed:
+        has, wanted = (f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".") for wei in (balance, needed))
+        raise CannotAct(
+            f"The wallet {account.address} has {has} ETH, but gas may cost up to {wanted} ETH.",
+            remedy=f"Send it some ETH on {caller.settings.network_name}.",
+        )
     if plan.spends is not None:
         account.permit_spending(plan.spends.token.address, plan.spends.units)
     store, run = await caller.store.opened(), f"{caller.chain_id}:{account.address}"
@@ -233,18 +241,6 @@ def check_limit(caller: Caller, spends: Spending | None) -> None:
         raise CannotAct(
             f"{shown} would leave the local wallet, more than its limit of ${limit:g}.",
             remedy="Raise CLARA_WALLET_LIMIT_USD if that is meant, or sign the transactions yourself.",
-        )
-
-
-async def _check_ether(caller: Caller, account: EthereumAccount, plan: Plan) -> None:
-    balance = await caller.chain.blocks.balance(account.address)
-    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
-    needed = gas * (await account.fees()).max_fee_per_gas
-    if balance < needed:
-        has, wanted = (f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".") for wei in (balance, needed))
-        raise CannotAct(
-            f"The wallet {account.address} has {has} ETH, but gas may cost up to {wanted} ETH.",
-            remedy=f"Send it some ETH on {caller.settings.network_name}.",
         )
 
 

@@ -254,12 +254,18 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
             path="maxParticipants",
             remedy="Allow more participants (at least 2), or pay fewer winners.",
         )
+    evaluator = await known_evaluator(caller) if posting.evaluator == "clara" else ZERO_ADDRESS
+    if evaluator is None:
+        raise ConfigError(
+            "Clara's evaluator address is not known here.",
+            remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
+        )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
     rate = await caller.chain.challenges.factory(caller.factory).poster_bond_rate(head)
     return ChallengeTerms(
         token=token,
-        evaluator=await _evaluator(caller, posting),
+        evaluator=evaluator,
         fee=charged,
         bond=charged.escrow * rate // 10_000,
         deadline=deadline,
@@ -316,18 +322,6 @@ async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
         path="token",
         remedy="Give the token's address, or list it in CLARA_WALLET_TOKENS.",
     )
-
-
-async def _evaluator(caller: Caller, posting: Posting) -> Address:
-    if posting.evaluator == "self":
-        return ZERO_ADDRESS
-    known = await known_evaluator(caller)
-    if known is None:
-        raise ConfigError(
-            "Clara's evaluator address is not known here.",
-            remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
-        )
-    return known
 
 
 async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None) -> None:

@@ -38,12 +38,21 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
     try:
         return TraceFile.at(path)
     except (FileNotFoundError, NotADirectoryError):
-        if source.lower().startswith("0x"):
-            return await _of_challenge(to_address(source), settings)
-        remedy = "Give a trace file, ipfs://CID, or a challenge's address."
-        raise NotFound(f"There is no file {source!r}.", remedy=remedy) from None
+        if not source.lower().startswith("0x"):
+            remedy = "Give a trace file, ipfs://CID, or a challenge's address."
+            raise NotFound(f"There is no file {source!r}.", remedy=remedy) from None
     except OSError as bad:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
+    address = to_address(source)
+    found = await _stored(address, settings) or await _served(address, settings)
+    if found is None:
+        nor = f", nor at {settings.api_url}" if settings.api_url else ""
+        raise NotFound(
+            f"No trace of {address} is in this store{nor}.",
+            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
+            "are public after the post.",
+        )
+    return found
 
 
 async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
@@ -65,18 +74,6 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
     found = await TraceFile.of(whole())
     if found is None:
         raise NotFound(f"The trace at {uri[:120]!a} is empty.", remedy="Check the CID.")
-    return found
-
-
-async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
-    found = await _stored(address, settings) or await _served(address, settings)
-    if found is None:
-        nor = f", nor at {settings.api_url}" if settings.api_url else ""
-        raise NotFound(
-            f"No trace of {address} is in this store{nor}.",
-            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
-            "are public after the post.",
-        )
     return found
 
 
