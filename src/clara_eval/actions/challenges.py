@@ -26,15 +26,12 @@ from clara_eval.documents import actions as documents
 from clara_eval.documents.results import ChainStatus, EvaluatorRecord, ProvisionalBoard, Token, Value, read
 from clara_eval.documents.store_keys import provisional_key
 
-FINALIZATION_SECONDS = 12 * 3600
-"""The contract's wait between the post and the claims."""
+FINALIZATION_SECONDS = 12 * 3600  # the contract's wait between the post and the claims
 COOLDOWN_SECONDS = 3600
-UNSETTLED = 20
-"""The newest challenges are always read again: a reorg may have replaced them."""
+UNSETTLED = 20  # the newest challenges are always read again: a reorg may have replaced them
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
-PAGES_SCANNED = 4
-"""A filter looks through at most this many pages of the newest challenges in one call."""
+PAGES_SCANNED = 4  # a filter looks through at most this many pages of the newest challenges in one call
 KEPT_SECONDS = 10.0
 
 
@@ -99,8 +96,7 @@ class ChallengeFilter:
     skill: str = ""
     evaluator: Literal["clara", "self", "any"] = "any"
     min_prize: float = 0
-    max_prize: float | None = None
-    """In whole tokens."""
+    max_prize: float | None = None  # in whole tokens
     offset: int = 0
     limit: int = 20
 

@@ -39,21 +39,16 @@ LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    is_named: bool = False
-    """A person named this very challenge, so it need not be in the factory's list."""
-    plan: EvaluationPlan | None = None
-    """None is the plan of the settings."""
+    is_named: bool = False  # a person named this very challenge, so it need not be in the factory's list
+    plan: EvaluationPlan | None = None  # None is the plan of the settings
     dry_run: bool = False
-    restart: bool = False
-    """Discard an unfinished evaluation and start again."""
+    restart: bool = False  # discard an unfinished evaluation and start again
     progress: Callable[[EvalStatus], None] | None = None
     """Called at every step, as the next two when it happens: they must be cheap."""
     sent: Callable[[Receipt], None] = lambda _receipt: None
     degraded: Callable[[str], None] = lambda _how: None
-    speed: Speed | None = None
-    """Calls a second as seen before; None is what the settings let expect."""
-    budget_seconds: float | None = None
-    """For the whole attempt; None is what the scoring window leaves."""
+    speed: Speed | None = None  # calls a second as seen before; None is what the settings let expect
+    budget_seconds: float | None = None  # for the whole attempt; None is what the scoring window leaves
     holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
     lease_seconds: float = LEASE_SECONDS
 

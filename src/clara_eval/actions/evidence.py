@@ -22,24 +22,19 @@ from clara_eval.judge.templates import prompt_files
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.files import is_archive, read_archive
 
-MOST_COMPARED_LINES = 1_500
-"""Lines of each of two submissions that are compared: more take difflib seconds."""
+MOST_COMPARED_LINES = 1_500  # lines of each of two submissions that are compared: more take difflib seconds
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 _REST = ('"key":"features/', '"key":"answers"')
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedWork:
-    text: str | None
-    """Of an archive what its readers were shown; None if nothing was received, or it is not text."""
+    text: str | None  # of an archive what its readers were shown; None if nothing was received, or it is not text
     submitted_at: int
     version: int
-    outcome: str = ""
-    """How it ran as a whole; empty if nothing was run."""
-    calls: tuple[Bodies, ...] = ()
-    """The functions of the harness as the trace has them; `used` is gas or fuel."""
-    like: str = ""
-    """The earlier entry that it copies or resembles."""
+    outcome: str = ""  # how it ran as a whole; empty if nothing was run
+    calls: tuple[Bodies, ...] = ()  # the functions of the harness as the trace has them; `used` is gas or fuel
+    like: str = ""  # the earlier entry that it copies or resembles
 
 
 @dataclass(frozen=True, slots=True)

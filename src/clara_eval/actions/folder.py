@@ -34,16 +34,13 @@ from clara_eval.store.trace_archive import save_trace
 from clara_eval.submissions.files import pack_folder, read_archive
 
 MOST_ENTRIES = 10_000
-MOST_BYTES = 16 * 1024 * 1024
-"""Of one entry before it is checked; the evaluation itself reads far less."""
+MOST_BYTES = 16 * 1024 * 1024  # of one entry before it is checked; the evaluation itself reads far less
 LONGEST_ID = 120
 _FORM = "Each entry has an id, and content or path; submittedAt is optional."
 _ACCOUNT = re.compile("0x[0-9a-f]{40}(?![0-9a-f])")
 _COLUMNS = ("rank", "id", "winner", "score", "elo", "low", "high", "wins", "losses", "ties", "status", "reason")
-_FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")
-"""How a cell begins that a spreadsheet would run."""
-NO_CHAIN = 0
-"""The chain's id in documents about a folder."""
+_FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")  # how a cell begins that a spreadsheet would run
+NO_CHAIN = 0  # the chain's id in documents about a folder
 
 
 def read_entries(source: str) -> list[NamedContent]:
@@ -212,8 +209,7 @@ class JudgedEntry:
     score: int
     winner: bool
     features: Mapping[str, object]
-    reason: str
-    """The judge's words on the comparison with the neighbour, or why the entry is not ranked."""
+    reason: str  # the judge's words on the comparison with the neighbour, or why the entry is not ranked
     elo: float | None = None
     low: float | None = None
     high: float | None = None
@@ -225,8 +221,7 @@ class Judged:
 
     ranking: tuple[JudgedEntry, ...]
     digest: str
-    document: Mapping[str, Any]
-    """What `scores.json` holds."""
+    document: Mapping[str, Any]  # what `scores.json` holds
     cost_usd: float
     result: EvaluationResult = field(repr=False)
 

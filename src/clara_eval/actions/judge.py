@@ -29,28 +29,20 @@ from clara_eval.store.trace_archive import drafted
 
 __all__ = ["JudgeFunction", "Judged", "JudgedEntry"]
 USUAL_WINNERS = 3
-MOST_SECONDS = 12 * 3600.0
-"""How long the models may take in one run: a night. What is answered then is kept."""
+MOST_SECONDS = 12 * 3600.0  # how long the models may take in one run: a night. What is answered then is kept.
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     contents: Sequence[NamedContent]
-    config: bytes
-    """The eval config as it is written."""
-    judges: str = ""
-    """As in CLARA_JUDGES; empty are those of the settings."""
-    winners: int | None = None
-    """None is three, or all but one of fewer entries."""
-    max_usd: float | None = None
-    """None is CLARA_BUDGET_PER_CHALLENGE_USD."""
+    config: bytes  # the eval config as it is written
+    judges: str = ""  # as in CLARA_JUDGES; empty are those of the settings
+    winners: int | None = None  # None is three, or all but one of fewer entries
+    max_usd: float | None = None  # None is CLARA_BUDGET_PER_CHALLENGE_USD
     title: str = ""
-    llms: Mapping[str, ConnectedLlm] | None = None
-    """Models of the caller, by their names among the judges."""
-    problem: str = ""
-    """The task, in the poster's words."""
-    is_rehearsal: bool = False
-    """Any number of entries; without a model, what tools measure."""
+    llms: Mapping[str, ConnectedLlm] | None = None  # models of the caller, by their names among the judges
+    problem: str = ""  # the task, in the poster's words
+    is_rehearsal: bool = False  # any number of entries; without a model, what tools measure
 
 
 def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, ConnectedLlm]]:

@@ -33,15 +33,12 @@ class ObjectionResult(Document):
     outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"]
     traceDigest: str
     objectionsUntil: int
-    places: list[DraftPlaceRecord]
-    """The first ones, best first."""
+    places: list[DraftPlaceRecord]  # the first ones, best first
     total: int
     margin: str
     about: str | None
-    message: str | None
-    """What the submitting address signs (EIP-191)."""
-    next: str = ""
-    """What to do next, as the interface says it."""
+    message: str | None  # what the submitting address signs (EIP-191)
+    next: str = ""  # what to do next, as the interface says it
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,9 @@ from clara_eval.store.open import existing_store, is_sqlite, is_there, sqlite_pa
 from clara_eval.store.publication.publish_documents import Publication
 
 CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
-FILES = 256
-"""Connections to nodes, judges and the database, and some tens of readers."""
-MEMORY_BYTES = 512 * 1024**2
-"""A round of 300 entries takes 152 MB; eight rounds at once share most of it."""
-ADDRESS_BYTES = 2 * 1024**3
-"""Libraries, stacks of threads and the compiled sandboxes."""
+FILES = 256  # connections to nodes, judges and the database, and some tens of readers
+MEMORY_BYTES = 512 * 1024**2  # a round of 300 entries takes 152 MB; eight rounds at once share most of it
+ADDRESS_BYTES = 2 * 1024**3  # libraries, stacks of threads and the compiled sandboxes
 _MB = 1024**2
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _FREE = (
@@ -50,8 +47,7 @@ _FREE = (
 )
 SHORTEST_PASSWORD = 12
 FEWEST_SIGNS = 6
-FEW_POSTS = 20
-"""Fewer than this many posts are not enough to be left alone."""
+FEW_POSTS = 20  # fewer than this many posts are not enough to be left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +186,9 @@ async def spending(settings: Settings, since: int) -> SpendReport:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    outcome: str
-    """`review`, or how the transaction ended."""
+    outcome: str  # `review`, or how the transaction ended
     detail: str
-    is_done: bool
-    """Whether nothing is left to wait for: a person, the chain or a new attempt."""
+    is_done: bool  # whether nothing is left to wait for: a person, the chain or a new attempt
     waits_for: tuple[str, ...]
     scores: dict[str, object]
 

@@ -28,17 +28,13 @@ from clara_eval.core.untrusted import fence, is_text
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
 from clara_eval.store.sql_store import SqlStore
 
-REHEARSALS = 6
-"""A node behind a balancer may not know the previous transaction's block yet: look again that often."""
+REHEARSALS = 6  # a node behind a balancer may not know the previous transaction's block yet: look again that often
 AGAIN_SECONDS = 0.5
-UNKNOWN_GAS = 500_000
-"""Assumed for a transaction whose gas cannot be estimated yet."""
-FORGOTTEN_SECONDS = 600
-"""A plan of which nothing was signed for so long is planned anew."""
+UNKNOWN_GAS = 500_000  # assumed for a transaction whose gas cannot be estimated yet
+FORGOTTEN_SECONDS = 600  # a plan of which nothing was signed for so long is planned anew
 
 Report = Callable[[int, int, str], Awaitable[None]]
-Sent = tuple[str, TransactionReceipt]
-"""The description of a transaction, and its receipt in a block."""
+Sent = tuple[str, TransactionReceipt]  # the description of a transaction, and its receipt in a block
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,7 @@ class Transaction:
     to: Address
     data: str
     description: str
-    gas: int | None = None
-    """The node's estimate; None when it depends on a transaction before it."""
+    gas: int | None = None  # the node's estimate; None when it depends on a transaction before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +68,7 @@ class Plan:
     details: Mapping[str, object] = field(default_factory=dict)
     publishes: bytes | None = None
     """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
-    place: str = ""
-    """The URI of that content."""
+    place: str = ""  # the URI of that content
     is_first_part: bool = False
     """Whether the action has to be planned again after this, because it depends on the outcome."""
 

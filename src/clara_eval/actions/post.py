@@ -23,8 +23,7 @@ from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.harness import Harness, MissingEngine
 
 NO_HASH = "0x" + "00" * 32
-WETH = "0x4200000000000000000000000000000000000006"
-"""At this address on every chain of the OP stack."""
+WETH = "0x4200000000000000000000000000000000000006"  # at this address on every chain of the OP stack
 FREE_OPTION = (
     "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
     "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
@@ -35,8 +34,7 @@ _INSTEAD = {
 }
 NEWEST = 200
 """Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
-OWN = 20
-"""How many of those are compared with this one."""
+OWN = 20  # how many of those are compared with this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +45,7 @@ class Posting:
     problem_statement: str
     prize: str
     deadline: str
-    eval_config: str = ""
-    """The config's JSON text; its exact bytes are what the chain commits to."""
+    eval_config: str = ""  # the config's JSON text; its exact bytes are what the chain commits to
     evaluator: Literal["clara", "self"] = "clara"
     scoring_window: str = "3 days"
     payout: str | tuple[int, ...] = ""

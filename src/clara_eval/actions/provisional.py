@@ -17,8 +17,7 @@ from clara_eval.documents.store_keys import provisional_key
 from clara_eval.harness import Machine
 from clara_eval.submissions.model import Rejected, SubmissionLimits, check_submission, is_data_uri, read_data_uri
 
-MOST_ENTRIES = 100
-"""Entries on a provisional board, the earliest: a flood of later ones costs nothing."""
+MOST_ENTRIES = 100  # entries on a provisional board, the earliest: a flood of later ones costs nothing
 NOT_ON_CHAIN = "Not on chain: it is fetched and measured after entries close."
 TOO_SLOW = "Not measured: it takes too long while entries are open."
 

@@ -39,17 +39,14 @@ from clara_eval.store.publication.publish_documents import (
 from clara_eval.store.trace_archive import archived_trace, trace_keccak
 
 _log = structlog.get_logger(__name__)
-AFTER_POST_SECONDS = 60.0
-"""For all places; what is not out by then goes on at the next tick."""
+AFTER_POST_SECONDS = 60.0  # for all places; what is not out by then goes on at the next tick
 _LEASE_SECONDS = 30.0
 LIVE_SECONDS = 30.0
 """Between two looks at a running round: at most 120 writes of its status an hour, for $0.0006 at Cloudflare."""
-LIVE_PUT_SECONDS = 10.0
-"""For one look: a place that hangs keeps nothing waiting for longer."""
+LIVE_PUT_SECONDS = 10.0  # for one look: a place that hangs keeps nothing waiting for longer
 FEEDBACK = "feedback:"
 """Before the address of every challenge whose feedback is planned; the document says what is given already."""
-MOST_REFUSALS = 3
-"""A registry that takes a call in rehearsal and reverts it when it is mined costs gas each time."""
+MOST_REFUSALS = 3  # a registry that takes a call in rehearsal and reverts it when it is mined costs gas each time
 
 
 class NotTried(Temporary):
@@ -206,16 +203,11 @@ def _is_public(app: App) -> bool:
 @dataclass(slots=True)
 class FeedbackPlan:
     planned: list[EarnedFeedback]
-    skipped: list[int]
-    """Agents that the evaluator owns or acts for, or that are gone."""
-    given: dict[str, str | None]
-    """By agent, the transaction."""
-    refused: dict[str, int] = field(default_factory=dict)
-    """By agent, how often the registry refused."""
-    last_block: int = 0
-    """The latest one in which something was given."""
-    is_settled: bool = False
-    """The safe block has all of it: no reorg takes it away."""
+    skipped: list[int]  # agents that the evaluator owns or acts for, or that are gone
+    given: dict[str, str | None]  # by agent, the transaction
+    refused: dict[str, int] = field(default_factory=dict)  # by agent, how often the registry refused
+    last_block: int = 0  # the latest one in which something was given
+    is_settled: bool = False  # the safe block has all of it: no reorg takes it away
 
     @property
     def left(self) -> list[EarnedFeedback]:

@@ -30,10 +30,8 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 TRACE_FORMAT = FORMAT
-Bodies = dict[str, Any]
-"""Entries of a trace by key, or one of them: checked when it was written."""
-LARGEST_FIELD = 25
-"""Entries of a round beyond which the ratings are not made again for a page."""
+Bodies = dict[str, Any]  # entries of a trace by key, or one of them: checked when it was written
+LARGEST_FIELD = 25  # entries of a round beyond which the ratings are not made again for a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +89,7 @@ class ResultReader:
     store: SqlStore
     chain_id: int
     traces_public: str
-    evaluator: Address | None = None
-    """Whose challenges the service evaluates; None if that is not set."""
+    evaluator: Address | None = None  # whose challenges the service evaluates; None if that is not set
 
     async def status(self, address: Address, *, admin: bool = False) -> results.EvalStatus:
         found = await evaluation_status(self.store, self.chain_id, address, self.evaluator)

@@ -29,8 +29,7 @@ JURY_NOTE = (
     "for the same price. How alike they err is measured, and counted. With CLARA_JURY=in-turn the further judges are "
     "asked near the paid places only, and this is the most it costs."
 )
-USUAL_ENTRIES = 20
-"""Entries assumed for the quote when the poster names no number."""
+USUAL_ENTRIES = 20  # entries assumed for the quote when the poster names no number
 
 
 def has_model(judges: str) -> bool:
@@ -133,8 +132,7 @@ class ConfigResult(TypedDict, total=False):
     untyped: list[str]
     needsModel: bool
     warnings: list[str]
-    quoteUsd: float | None
-    """For twenty entries; null where a judge has no known price."""
+    quoteUsd: float | None  # for twenty entries; null where a judge has no known price
 
 
 def check_config(content: bytes, settings: Settings) -> ConfigResult:

@@ -26,8 +26,7 @@ COLUMNS = (("left", "right", "winner"), ("model_a", "model_b", "winner"), ("a", 
 """The names of the columns that are known, in this order."""
 USUAL_TOP = 3
 CSV_FIELDS = ("rank", "item", "elo", "low", "high", "pTop", "wins", "losses", "ties")
-_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))
-"""Fields of a standing that `strength` sums up."""
+_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))  # fields of a standing that `strength` sums up
 
 
 def rank_comparisons(
@@ -127,8 +126,7 @@ def read_results(path: Path, columns: str = "") -> list[Result]:
     return results
 
 
-Row = tuple[str, Mapping[str, str]]
-"""Where it is, and its cells by the name of their column."""
+Row = tuple[str, Mapping[str, str]]  # where it is, and its cells by the name of their column
 
 
 def _csv_rows(name: str, text: str) -> Iterator[Row]:

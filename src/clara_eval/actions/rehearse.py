@@ -25,8 +25,7 @@ class Rehearsal:
     judged: Judged
     document: dict[str, object]  # what `--json` prints
     descriptions: list[str]  # each feature as the judge is told about it
-    typed_config: str
-    """The poster's document with every feature typed; reading it again gives this very schema."""
+    typed_config: str  # the poster's document with every feature typed; reading it again gives this very schema
 
 
 async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings) -> Rehearsal:

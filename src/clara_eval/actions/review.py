@@ -39,8 +39,7 @@ from clara_eval.store.sql_store import SqlStore
 __all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
 Decide = Callable[[SqlStore, int], Awaitable[Review]]
-NEAR = 2
-"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
+NEAR = 2  # how many places on either side of the pay line are laid side by side, beside all paid ones
 
 
 async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
@@ -97,8 +96,7 @@ class Decree:
     judge: str | None = None
     stage: results.RuledStage | None = None
     note: str = ""
-    by: str = ""
-    """Who rules; it is in the public trace."""
+    by: str = ""  # who rules; it is in the public trace
 
 
 async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:

@@ -48,8 +48,7 @@ class SubmissionInput:
     solution_hash: str = ""
     """Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here."""
     agent_id: int | None = None
-    register: bool = False
-    """Register the sender as an agent first if it is not one yet."""
+    register: bool = False  # register the sender as an agent first if it is not one yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +274,11 @@ async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
 
 class TryResult(Document):
     challengeAddress: str
-    harness: str
-    """`public`, `none`, or `hidden`: then only the public part of it, if there is one, was run."""
-    outcome: str | None
-    """How the run ended; null where nothing was run."""
+    harness: str  # `public`, `none`, or `hidden`: then only the public part of it, if there is one, was run
+    outcome: str | None  # how the run ended; null where nothing was run
     detail: str
-    features: dict[str, float | int | bool | str | None]
-    """What would be measured, by the names of the config."""
-    readByModel: list[str]
-    """Features that no tool measures."""
+    features: dict[str, float | int | bool | str | None]  # what would be measured, by the names of the config
+    readByModel: list[str]  # features that no tool measures
     used: int | None
     unit: str | None
     calls: list[dict[str, object]]
