@@ -44,7 +44,9 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
     except OSError as bad:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
     address = to_address(source)
-    found = await _stored(address, settings) or await _served(address, settings)
+    found = await _stored(address, settings)
+    if found is None and settings.api_url is not None:
+        found = await _served(address, settings)
     if found is None:
         nor = f", nor at {settings.api_url}" if settings.api_url else ""
         raise NotFound(
@@ -83,7 +85,6 @@ async def _stored(address: Address, settings: Settings) -> TraceFile | None:
 
 
 async def _served(address: Address, settings: Settings) -> TraceFile | None:
-    """From the service of CLARA_API_URL, if it is set."""
     async with open_caller(settings) as caller:
         return await caller.records.trace_file(address)
 
@@ -92,25 +93,21 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
     """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
     told: list[str] = []
     for name, place in _places(address, settings, uris):
+        lines = None
         try:
             lines = await place()
-        except (NotFound, BadInput) as bad:
-            told.append(f"{name}: {bad.message}")
-            continue
+            last = deque(read_entries(lines), maxlen=1) if lines else None
         except Temporary as bad:
             told.append(f"{name} could not be asked: {bad.message}")
-            continue
-        if lines is None:
-            told.append(f"{name}: It has no trace of this challenge.")
-            continue
-        try:
-            last = deque(read_entries(lines), maxlen=1)
-            if last and last[0].hash == digest:
-                return lines
-            told.append(f"{name} has another trace, {last[0].hash}." if last else f"{name}: It has no entries.")
-        except BadTrace as bad:
+        except (NotFound, BadInput, BadTrace) as bad:
             told.append(f"{name}: {bad.message}")
-        lines.close()
+        else:
+            if lines and last and last[0].hash == digest:
+                return lines
+            lack = f"{name}: It has no {'entries' if lines else 'trace of this challenge'}."
+            told.append(f"{name} has another trace, {last[0].hash}." if last else lack)
+        if lines:
+            lines.close()
     raise NotFound(
         f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
