@@ -27,8 +27,7 @@ from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, addresses, challenges_at
 from clara_eval.actions.claim import claim, finalize
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.actions.perform import perform
-from clara_eval.actions.plan import Action
+from clara_eval.actions.perform import Action, perform
 from clara_eval.actions.post import Posting, post
 from clara_eval.actions.submit import SubmissionInput, submit
 from clara_eval.actions.verify import Checked, verify_any

@@ -30,7 +30,7 @@ from tests.support.browser import chromium, launched
 from tests.support.round_pages import account, put_round
 from tests.support.statuses import request_review
 
-from clara_eval.actions.folder_entries import entries_of
+from clara_eval.actions.folder import entries_of
 from clara_eval.actions.judge import JudgeRequest, judge_entries
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address

@@ -110,7 +110,7 @@ KILLED_AFTER = (2, 12, 40)
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from clara_eval.actions.folder_entries import read_entries
+from clara_eval.actions.folder import read_entries
 from clara_eval.actions.judge import JudgeRequest, judge_entries
 from clara_eval.config.settings import Settings
 

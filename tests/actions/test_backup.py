@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.service import due_round, settings_of, turning
 
-from clara_eval.actions.settings import back_up
+from clara_eval.actions.operator import back_up
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.store.open import opened_store

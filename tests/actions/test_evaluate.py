@@ -13,7 +13,7 @@ from tests.support.faulty_node import FaultyNode
 from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import open_app
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import Rpc
@@ -140,7 +140,7 @@ async def test_a_cancelled_challenge_costs_nothing(local_chain: LocalChain, tmp_
     sent: list[Receipt] = []
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         with pytest.raises(Unscorable, match="Fewer than two agents"):
-            await evaluate(app, address, EvaluationRequest(observer=Observer(sent=sent.append)))
+            await evaluate(app, address, EvaluationRequest(sent=sent.append))
         with pytest.raises(Unscorable, match="was cancelled"):
             await evaluate(app, address)
         status = await read_status(app.store, app.chain_id, address)
@@ -154,7 +154,7 @@ async def test_a_plan_that_does_not_fit_the_time_asks_fewer_questions(local_chai
     address = await closed_round(local_chain)
     degraded: list[str] = []
     slow = EvaluationRequest(
-        plan=EvaluationPlan(("openai:x@http://127.0.0.1:9/v1",)), dry_run=True, speed=0.0001, observer=Observer(degraded=degraded.append)
+        plan=EvaluationPlan(("openai:x@http://127.0.0.1:9/v1",)), dry_run=True, speed=0.0001, degraded=degraded.append
     )  # fmt: skip
     async with open_app(settings_of(local_chain, tmp_path, openai_api_key=None), pace=PACE) as app:
         # The poster asks for rules, so no model is called; the plan is made and recorded all the same.

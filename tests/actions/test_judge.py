@@ -25,7 +25,7 @@ from tests.support.verifiers import PROGRAM, node_refusals
 from typer.testing import CliRunner
 
 import clara_eval
-from clara_eval.actions.folder_entries import entries_of, read_entries
+from clara_eval.actions.folder import entries_of, read_entries
 from clara_eval.actions.judge import JudgeRequest, judge_entries, quote_judging
 from clara_eval.actions.verify import verify_any
 from clara_eval.config.eval_config import build_metadata, config_hash

@@ -9,7 +9,7 @@ from eth_abi.abi import encode
 from tests.support.agents import agent_settings
 from tests.support.faulty_node import FaultyNode, answers, refuses
 
-from clara_eval.actions.plan import transaction, with_gas, would_be_refused
+from clara_eval.actions.perform import transaction, with_gas, would_be_refused
 from clara_eval.app import open_caller
 from clara_eval.chain.account import ContractRefused
 from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tests.support.service import PACE, due_round, settings_of, turning
 
-from clara_eval.actions.resources import CONNECTIONS, check_resources
+from clara_eval.actions.operator import CONNECTIONS, check_resources
 from clara_eval.app import open_app
 from clara_eval.devnet.local_chain import LocalChain
 
 _UNDER_A_LIMIT = """
 import asyncio, sys
 from types import SimpleNamespace
-from clara_eval.actions.resources import check_resources
+from clara_eval.actions.operator import check_resources
 app = SimpleNamespace(settings=SimpleNamespace(database_url="sqlite:///x.db"))
 try:
     print(asyncio.run(check_resources(app)))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from clara_eval.actions.turning_point import LARGEST_FIELD, Scored, turning_point
+from clara_eval.actions.published import LARGEST_FIELD, turning_point
+from clara_eval.ranking import Result
 
 PLACES = [f"item{number}" for number in range(6)]
 
 
-def _games(places: list[str]) -> list[Scored]:
+def _games(places: list[str]) -> list[Result]:
     """Everybody meets everybody in both orders, and the better place wins."""
-    return [(one, other, float(places.index(one) < places.index(other))) for one, other in permutations(places, 2)]
+    return [
+        Result(one, other, "first" if places.index(one) < places.index(other) else "second")
+        for one, other in permutations(places, 2)
+    ]
 
 
 def test_an_entry_below_the_line_hears_whom_it_had_to_beat() -> None:

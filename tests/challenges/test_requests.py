@@ -16,7 +16,7 @@ from tests.support.scripted_llm import ScriptedLlm
 from tests.support.statuses import read_status
 from tests.support.verifiers import node_refusals
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
@@ -92,7 +92,7 @@ class Counted:
     runs: int = 0
 
     async def evaluate(self, address: Address) -> Evaluation:
-        return await evaluate(self.app, address, EvaluationRequest(observer=Observer(self._listen)))
+        return await evaluate(self.app, address, EvaluationRequest(progress=self._listen))
 
     def _listen(self, status: EvalStatus) -> None:
         stage = status.stage

@@ -13,7 +13,7 @@ from tests.support.forged_trace import Entries, forged
 from tests.support.simulation import TOP3, SimulatedWorld, draw_verdicts, draw_world, quality
 from tests.support.verifiers import node_refusals
 
-from clara_eval.actions.folder_entries import entries_of
+from clara_eval.actions.folder import entries_of
 from clara_eval.actions.judge import JudgeRequest, judge_entries, named_judges
 from clara_eval.config.settings import Settings
 from clara_eval.core.constants import Winner

@@ -29,7 +29,7 @@ from tests.support.service import (
 )
 from tests.support.web3_chain import as_web3, web3_of
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.actions.operator import preflight
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import EthereumAccount
@@ -279,8 +279,8 @@ async def test_the_status_says_that_a_nonce_is_missing(
         settings = settings_of(local_chain, tmp_path, CLARA_RPC_URL=node.url)
         address = await gapped_round(local_chain, node, settings, monkeypatch, 1)
         async with open_app(settings, pace=PACE) as app:
-            observer = Observer(lambda status: said.append((status.status, status.reason)))
-            await evaluate(app, address, EvaluationRequest(is_named=True, observer=observer))
+            request = EvaluationRequest(is_named=True, progress=lambda one: said.append((one.status, one.reason)))
+            await evaluate(app, address, request)
     (waits,) = [reason for state, reason in said if state == "publishing" and reason]
     assert "is missing, and 1 signed transaction waits for it: it is filled with a transaction of zero" in waits
     assert said[-1][0] == "complete"

@@ -91,8 +91,7 @@ def parse_deadline(text: str, now: int) -> int:
             raise BadInput(f"deadline {text[:40]!r} has no time zone.", remedy='Add one, such as "Z" for UTC.')
         moment = int(date.timestamp())
     if moment <= now:
-        remedy = 'Say for example "7 days".'
-        raise BadInput(f"The deadline {text[:40]!r} is not in the future.", remedy=remedy)
+        raise BadInput(f"The deadline {text[:40]!r} is not in the future.", remedy='Say for example "7 days".')
     if moment > now + 10 * 366 * 86400:
         raise BadInput(f"The deadline {text[:40]!r} is more than ten years away.")
     return moment

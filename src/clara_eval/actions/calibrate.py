@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -21,17 +21,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
-from clara_eval.judge import Judge, ModelJudge, RulesJudge
-from clara_eval.judge.calibration_gate import (
-    FLOOR,
-    LEAST_LABELS,
-    Calibration,
-    Measured,
-    guarantee,
-    prompt_hash,
-    why_not_alone,
-    work_hash,
-)
+from clara_eval.judge import ModelJudge, RulesJudge
+from clara_eval.judge import calibration_gate as gate
+from clara_eval.judge.calibration_gate import LEAST_LABELS, Calibration, Measured
 from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.provider import parse_jury, price_cards
@@ -46,6 +38,7 @@ MOST_LABELS = 100_000
 Z = 1.959964
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
+_SIGN: dict[Side | None, int] = {"first": 1, "second": -1, "tie": 0}
 ANSWER_TOKENS = 150
 
 
@@ -65,7 +58,7 @@ class Labels:
 
     @property
     def work(self) -> str:
-        return work_hash(self.config, self.schema)
+        return gate.work_hash(self.config, self.schema)
 
 
 def read_labels(text: str) -> Labels:
@@ -93,33 +86,25 @@ def read_labels(text: str) -> Labels:
 
 
 def _label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label:
-    winner = body.get("winner")
-    if winner not in ("first", "second", "tie"):
+    winner, lengths = body.get("winner"), body.get("lengths")
+    if winner not in SIDES:
         raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
-    first, second = (_vector(number, body, side, schema) for side in ("first", "second"))
-    return Label(first, second, winner, _lengths(number, body))
-
-
-def _vector(number: int, body: dict[str, object], side: str, schema: FeatureSchema) -> JudgeVector:
-    values = body.get(side)
-    if not isinstance(values, dict):
-        raise _wrong(number, f"{side} is not an object of feature values")
-    unknown = sorted(set(values) - {feature.name for feature in schema.features})
-    if unknown:
-        raise _wrong(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
-    try:
-        return make_vector(schema, values)
-    except BadInput as bad:
-        raise _wrong(number, f"{side}: {bad.message}") from None
-
-
-def _lengths(number: int, body: dict[str, object]) -> tuple[float, float] | None:
-    found = body.get("lengths")
-    if found is None:
-        return None
-    if not isinstance(found, list) or len(found) != 2 or any(type(n) not in (int, float) or n < 0 for n in found):
+    vectors = []
+    for side in SIDES[:2]:
+        values = body.get(side)
+        if not isinstance(values, dict):
+            raise _wrong(number, f"{side} is not an object of feature values")
+        if unknown := sorted(set(values) - {feature.name for feature in schema.features}):
+            raise _wrong(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
+        try:
+            vectors.append(make_vector(schema, values))
+        except BadInput as bad:
+            raise _wrong(number, f"{side}: {bad.message}") from None
+    if lengths is None:
+        return Label(vectors[0], vectors[1], winner, None)
+    if not isinstance(lengths, list) or len(lengths) != 2 or any(type(n) not in (int, float) or n < 0 for n in lengths):
         raise _wrong(number, "lengths is not a list of two numbers from 0 on")
-    return float(found[0]), float(found[1])
+    return Label(vectors[0], vectors[1], winner, (float(lengths[0]), float(lengths[1])))
 
 
 def _object(number: int, line: str) -> dict[str, object]:
@@ -152,12 +137,21 @@ class Looked:
             return None
         return self.shown_first if self.shown_first == self.shown_second else "tie"
 
+    @property
+    def longer(self) -> int:
+        """Return 1 if the first side is longer, -1 if the second is, 0 if that is not known or neither."""
+        first, second = self.lengths or (0, 0)
+        return (first > second) - (first < second)
 
-def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor: float = FLOOR) -> Calibration:
+
+def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor: float = gate.FLOOR) -> Calibration:
     decided = [look for look in looked if look.verdict is not None]
     humans = Counter(look.human for look in looked)
     agreed = sum(look.verdict == look.human for look in decided)
     clear = [look for look in decided if look.verdict != "tie" and look.human != "tie"]
+    leads = [(look.human, *_leader(look.shown_first or "tie", look.shown_second or "tie")) for look in decided]
+    # The chance of each verdict that names a side, by the model of a round, and whether people name the other.
+    judged = [(chance, human not in {better, "tie"}) for human, better, chance in leads if chance > 0.5]
     return Calibration(
         judge,
         prompt,
@@ -168,18 +162,10 @@ def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor:
         max(humans.values(), default=0) / max(1, len(looked)),
         _kappa(decided),
         proportion(sum(look.verdict == look.human for look in clear), len(clear)),
-        mean([_position(look) for look in decided]),
-        mean([_length(look) for look in decided if look.lengths and look.lengths[0] != look.lengths[1]]),
-        guarantee(list(_judged(decided)), len(looked), round(1 - floor, 6)),
+        mean([(_SIGN[look.shown_first] - _SIGN[look.shown_second]) / 2 for look in decided]),
+        mean([(_SIGN[look.verdict] - _SIGN[look.human]) * look.longer / 2 for look in decided if look.longer]),
+        gate.guarantee(judged, len(looked), round(1 - floor, 6)),
     )
-
-
-def _judged(decided: Sequence[Looked]) -> Iterator[tuple[float, bool]]:
-    """The chance of each verdict that names a side, by the model of a round, and whether people name the other."""
-    for look in decided:
-        better, chance = _leader(look.shown_first or "tie", look.shown_second or "tie")
-        if chance > 0.5:
-            yield chance, look.human not in {better, "tie"}
 
 
 @cache
@@ -216,23 +202,6 @@ def _rounded(value: float, low: float, high: float, count: int) -> Measured:
     return Measured(round(value, 6), round(low, 6), round(high, 6), count)
 
 
-def _position(look: Looked) -> float:
-    """Return 1 if both orders chose the side shown first, -1 if both chose the other."""
-    once = {"first": 1, "second": -1, "tie": 0}
-    assert look.shown_first is not None
-    assert look.shown_second is not None
-    return (once[look.shown_first] - once[look.shown_second]) / 2
-
-
-def _length(look: Looked) -> float:
-    """Return half the difference of the judge's and the person's preference for the longer side."""
-    assert look.lengths is not None
-    assert look.verdict is not None
-    longer = 1 if look.lengths[0] > look.lengths[1] else -1
-    once = {"first": longer, "second": -longer, "tie": 0}
-    return (once[look.verdict] - once[look.human]) / 2
-
-
 def _kappa(decided: Sequence[Looked]) -> float | None:
     """Return Cohen's kappa; None if chance alone would always agree."""
     count = len(decided)
@@ -250,7 +219,7 @@ async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[t
     async with open_jury(settings, judges) as (askers, store):
         floor = settings.calibration_floor
         found = await calibrate(labels, askers, store, settings.network.chain_id, floor)
-    return [(one, why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
+    return [(one, gate.why_not_alone((one.judge,), (one,), "known", floor)) for one in found]
 
 
 async def calibrate(
@@ -258,13 +227,13 @@ async def calibrate(
     askers: Mapping[str, StructuredLlm | None],
     store: PublicKeys,
     chain_id: int,
-    floor: float = FLOOR,
+    floor: float = gate.FLOOR,
 ) -> list[Calibration]:
     """Calibrate each judge; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
         looked = await look(_judge(asker, labels.config, labels.schema), labels.pairs)
-        calibration = measure(name, prompt_hash(), labels.work, looked, floor)
+        calibration = measure(name, gate.prompt_hash(), labels.work, looked, floor)
         await keep_calibration(store, chain_id, calibration)
         found.append(calibration)
     return found
@@ -274,19 +243,21 @@ def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchem
     return RulesJudge(schema) if asker is None else ModelJudge(asker, config.criteria, schema)
 
 
-async def look(judge: Judge, pairs: Sequence[Label]) -> list[Looked]:
+async def look(judge: ModelJudge | RulesJudge, pairs: Sequence[Label]) -> list[Looked]:
     async def one(label: Label) -> Looked:
-        straight = await judge.compare(label.first, label.second)
-        swapped = await judge.compare(label.second, label.first)
-        return Looked(label.winner, _side(straight, _STRAIGHT), _side(swapped, _SWAPPED), label.lengths)
+        straight = (await _decided(judge, label.first, label.second)).value
+        swapped = (await _decided(judge, label.second, label.first)).value
+        shown_first = _STRAIGHT[straight.winner] if straight else None
+        return Looked(label.winner, shown_first, _SWAPPED[swapped.winner] if swapped else None, label.lengths)
 
     return list(await gather_or_raise(one(label) for label in pairs))
 
 
-def _side(decision: Decision, sides: Mapping[str, Side]) -> Side | None:
+async def _decided(judge: ModelJudge | RulesJudge, first: JudgeVector, second: JudgeVector) -> Decision:
+    decision = await judge.compare(first, second)
     if decision.outage:
-        raise Temporary(f"The judges did not answer: {decision.reason}", remedy="Run it again: paid answers are kept.")
-    return sides[decision.value.winner] if decision.value else None
+        raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
+    return decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,9 +317,10 @@ async def rejudge(
     foreseen(cost)
     async with open_jury(settings, judge) as (askers, _store):
         found = _judge(askers[judge], checked.result.given.config, checked.result.schema)
-        again = await gather_or_raise(_again(checked, found, one) for one in chosen)
-    answered = [(before, after) for before, after in zip(chosen, again, strict=True) if after.winner is not None]
-    otherwise = tuple(before for before, after in answered if before.winner != after.winner)
+        again = await gather_or_raise(_decided(found, *_vectors(checked, one)) for one in chosen)
+    winners = [compared(before.pairing, after).winner for before, after in zip(chosen, again, strict=True)]
+    answered = [(before, winner) for before, winner in zip(chosen, winners, strict=True) if winner is not None]
+    otherwise = tuple(before for before, winner in answered if before.winner != winner)
     return Rejudged(
         judge, seed, number, len(decided), len(chosen), len(chosen) - len(answered), otherwise,
         proportion(len(otherwise), len(answered)), cost,
@@ -360,13 +332,6 @@ def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
     if isinstance(comparisons, RuledComparisons):
         return range(len(comparisons))
     return [number for number, one in enumerate(comparisons) if one.winner is not None]
-
-
-async def _again(checked: Checked, judge: ModelJudge | RulesJudge, one: Comparison) -> Comparison:
-    decision = await judge.compare(*_vectors(checked, one))
-    if decision.outage:
-        raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
-    return compared(one.pairing, decision)
 
 
 def _vectors(checked: Checked, one: Comparison) -> tuple[JudgeVector, JudgeVector]:

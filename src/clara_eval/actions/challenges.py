@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.evidence import evaluator_record
-from clara_eval.actions.plan import sender_of
+from clara_eval.actions.perform import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken
+from clara_eval.chain.winners import WinnerPrize
 from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
@@ -20,30 +22,17 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
 from clara_eval.core.submission import Submission
 from clara_eval.core.untrusted import SHORT_CHARS, TITLE_CHARS, fence
-from clara_eval.documents.actions import (
-    AgentStanding,
-    BrowseResult,
-    ChallengeListing,
-    DetailResult,
-    FeatureValue,
-    OwnSubmission,
-    PostedWinner,
-    ProvisionalRow,
-)
+from clara_eval.documents import actions as documents
 from clara_eval.documents.results import ChainStatus, EvaluatorRecord, ProvisionalBoard, Token, Value, read
 from clara_eval.documents.store_keys import provisional_key
 
-FINALIZATION_SECONDS = 12 * 3600
-"""The contract's wait between the post and the claims."""
+FINALIZATION_SECONDS = 12 * 3600  # the contract's wait between the post and the claims
 COOLDOWN_SECONDS = 3600
-UNSETTLED = 20
-"""The newest challenges are always read again: a reorg may have replaced them."""
+UNSETTLED = 20  # the newest challenges are always read again: a reorg may have replaced them
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
-PAGES_SCANNED = 4
-"""A filter looks through at most this many pages of the newest challenges in one call."""
+PAGES_SCANNED = 4  # a filter looks through at most this many pages of the newest challenges in one call
 KEPT_SECONDS = 10.0
-MOST_KEPT = 2000
 
 
 async def addresses(caller: Caller) -> list[Address]:
@@ -107,17 +96,16 @@ class ChallengeFilter:
     skill: str = ""
     evaluator: Literal["clara", "self", "any"] = "any"
     min_prize: float = 0
-    max_prize: float | None = None
-    """In whole tokens."""
+    max_prize: float | None = None  # in whole tokens
     offset: int = 0
     limit: int = 20
 
 
-async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
+async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseResult:
     if not 1 <= wanted.limit <= MAX_PAGE or wanted.offset < 0:
         raise BadInput(f"The limit is not 1 to {MAX_PAGE}, or the offset is negative.", path="limit")
     newest, clara = (await addresses(caller))[::-1], await known_evaluator(caller)
-    found: list[ChallengeListing] = []
+    found: list[documents.ChallengeListing] = []
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
     while place < last and len(found) < wanted.limit:
@@ -129,7 +117,7 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
                 found.append(summary(caller, challenge, words, clara))
             if len(found) == wanted.limit:
                 break
-    return BrowseResult(
+    return documents.BrowseResult(
         network=caller.settings.network_name,
         blockNumber=block,
         total=len(newest),
@@ -141,53 +129,37 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> BrowseResult:
 async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     """Read challenges now; for remote callers as they were some seconds ago, to spare the node."""
     now = asyncio.get_running_loop().time()
-    kept = [] if caller.is_local else [caller.seen.get(address, (0.0, None)) for address in wanted]
-    if kept and all(found is not None and now - at < KEPT_SECONDS for at, found in kept):
-        return [found for _, found in kept if found is not None]
+    for address in [address for address, (at, _) in caller.seen.items() if now - at >= KEPT_SECONDS]:
+        del caller.seen[address]
+    if not caller.is_local and all(address in caller.seen for address in wanted):
+        return [caller.seen[address][1] for address in wanted]
     page = await challenges_at(caller, wanted)
-    if not caller.is_local:
-        if len(caller.seen) > MOST_KEPT:
-            caller.seen.clear()
-        caller.seen.update({challenge.address: (now, challenge) for challenge in page})
+    caller.seen.update({challenge.address: (now, challenge) for challenge in page})
     return page
 
 
 def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFilter, clara: Address | None) -> bool:
-    if wanted.status not in {"any", STATUS[challenge.status]}:
-        return False
-    if wanted.status == "open" and challenge.block.timestamp >= challenge.deadline:
-        return False
-    if wanted.evaluator not in {"any", evaluator_kind(challenge, clara)}:
-        return False
     prize = challenge.prize_pool / 10**challenge.token.decimals
-    if prize < wanted.min_prize or (wanted.max_prize is not None and prize > wanted.max_prize):
-        return False
-    return not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words))
+    return (
+        wanted.status in {"any", STATUS[challenge.status]}
+        and (wanted.status != "open" or challenge.block.timestamp < challenge.deadline)
+        and wanted.evaluator in {"any", evaluator_kind(challenge, clara)}
+        and wanted.min_prize <= prize <= (inf if wanted.max_prize is None else wanted.max_prize)
+        and (not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words)))
+    )
 
 
-async def detail(caller: Caller, address: str, sender: str | None = None) -> DetailResult:
-    """Show everything about one challenge, and what the caller submitted to it."""
+async def detail(caller: Caller, address: str, sender: str | None = None) -> documents.DetailResult:
     challenge = await challenge_at(caller, address)
     content, problem = await _metadata(caller, challenge)
     words = json_object(content)
     config = words.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
-    winners = [
-        PostedWinner(
-            rank=rank,
-            address=winner.account,
-            agentId=str(winner.agent_id),
-            score=winner.score,
-            prizeAmount=str(winner.prize_amount),
-            prize=show_amount(winner.prize_amount, challenge.token),
-        )
-        for rank, winner in enumerate(
-            await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count), start=1
-        )
-    ]
+    paid = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
+    winners = posted_winners(paid, challenge.token)
     yours = await _yours(caller, challenge, sender)
-    return DetailResult(
+    return documents.DetailResult(
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
         now=challenge.block.timestamp,
@@ -212,6 +184,20 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> Det
     )
 
 
+def posted_winners(paid: Sequence[WinnerPrize], token: PrizeToken) -> list[documents.PostedWinner]:
+    return [
+        documents.PostedWinner(
+            rank=rank,
+            address=one.account,
+            agentId=str(one.agent_id),
+            score=one.score,
+            prizeAmount=str(one.prize_amount),
+            prize=show_amount(one.prize_amount, token),
+        )
+        for rank, one in enumerate(paid, start=1)
+    ]
+
+
 async def _evaluator_record(caller: Caller, challenge: Challenge) -> EvaluatorRecord | None:
     if isinstance(caller.records, ApiRecords):
         shown = await caller.records.detail(challenge.address)
@@ -220,13 +206,13 @@ async def _evaluator_record(caller: Caller, challenge: Challenge) -> EvaluatorRe
     return await evaluator_record(store, challenge.chain_id, challenge.evaluator) if store else None
 
 
-async def _provisional(caller: Caller, challenge: Challenge) -> list[ProvisionalRow]:
+async def _provisional(caller: Caller, challenge: Challenge) -> list[documents.ProvisionalRow]:
     if challenge.status is not ChallengeStatus.OPEN or challenge.block.timestamp >= challenge.deadline:
         return []
     key = provisional_key(challenge.address)
     board = await read(caller.records, challenge.chain_id, ProvisionalBoard, key)
     return [
-        ProvisionalRow(
+        documents.ProvisionalRow(
             address=to_address(row.address) if row.address else None,
             agentId=None if row.agentId is None else str(row.agentId),
             facts=typed_facts(row.facts),
@@ -236,19 +222,19 @@ async def _provisional(caller: Caller, challenge: Challenge) -> list[Provisional
     ]
 
 
-def typed_facts(values: Mapping[str, Value]) -> list[FeatureValue]:
+def typed_facts(values: Mapping[str, Value]) -> list[documents.FeatureValue]:
     """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
     return [
-        FeatureValue(name=name[:40], value=value)
+        documents.FeatureValue(name=name[:40], value=value)
         for name, value in values.items()
         if not isinstance(value, str) or (len(value) <= 40 and value.replace("_", "").replace("-", "").isalnum())
     ]
 
 
-async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStanding]:
+async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[documents.AgentStanding]:
     found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
     return [
-        AgentStanding(
+        documents.AgentStanding(
             agentId=str(record.agentId),
             name=fence(record.name, "agent", limit=SHORT_CHARS) if record.name else None,
             entered=record.entered,
@@ -261,13 +247,13 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[AgentStandin
     ]
 
 
-async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> OwnSubmission | None:
+async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> documents.OwnSubmission | None:
     account = sender_of(caller, sender)
     found = await submission_of(caller, challenge, account) if account else None
     if found is None or account is None:
         return None
     last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
-    return OwnSubmission(
+    return documents.OwnSubmission(
         agentId=str(found.agent_id),
         solutionHash=found.solution_hash,
         submittedAt=found.submitted_at,
@@ -276,10 +262,12 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> Ow
     )
 
 
-def summary(caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None) -> ChallengeListing:
+def summary(
+    caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None
+) -> documents.ChallengeListing:
     left, most = challenge.deadline - challenge.block.timestamp, challenge.max_participants
     is_full = 0 < most <= challenge.submission_count
-    return ChallengeListing(
+    return documents.ChallengeListing(
         address=challenge.address,
         title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],

@@ -1,26 +1,164 @@
-"""Plan a claim of a prize or of a share of an expired challenge, and plan to finalize."""
+"""Plan what pays a prize: the poster's own scores, a claim of a prize or a share, and the step to finalize."""
 
 from __future__ import annotations
 
+import csv
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 
 from clara_eval.actions.amounts import show_amount, show_moment, show_wait
-from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, submission_of
-from clara_eval.actions.plan import Action, Plan, sender_of, transaction, with_gas
+from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_winners, submission_of
+from clara_eval.actions.perform import Action, Plan, Transaction, sender_of, transaction, with_gas
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.core.address import Address
+from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
+from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
+from clara_eval.core.submission import Placed
+
+HIGHEST_SCORE = 10_000
+_PRIZE = ("prize", "claimPrize", "finalize")
+_SHARE = ("expired_refund", "claimExpiredRefund", "expire")
+"""The kind of a claim, its call, and the call before it if that is due."""
+_NAMES = ("address", "account", "submitter", "item", "id")
+_REMEDY = "Give rows with address and score, a result of `clara-eval judge`, or ADDRESS=SCORE for each winner."
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
-    """What can be claimed, and what has to be called first."""
+class NamedPlace:
+    """A submitter, and the score if one was given (0 to 10000)."""
 
-    kind: str
-    amount: int
-    rank: int | None
-    first: str | None = None
+    account: Address
+    score: int | None = None
+
+
+def read_places(text: str) -> tuple[NamedPlace, ...]:
+    """Read places, best first: CSV with a header, JSON with `rankings` or a list, or ADDRESS=SCORE on each line."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        header = text.lstrip().partition("\n")[0].lower()
+        if any(name in header.split(",") for name in _NAMES):
+            return _places(list(csv.DictReader(StringIO(text.lstrip()))))
+        return tuple(named_place(line) for line in text.splitlines() if line.strip())
+    rows = document.get("rankings", document.get("ranking")) if isinstance(document, dict) else document
+    if not isinstance(rows, list):
+        raise BadInput("The scores name no places.", path="scores", remedy=_REMEDY)
+    return _places(rows)
+
+
+def named_place(text: str) -> NamedPlace:
+    """Read `0x…` or `0x…=9000`."""
+    account, _, score = text.strip().partition("=")
+    return NamedPlace(to_address(account.strip(), what="winner"), _score(score.strip() or None, account))
+
+
+def _places(rows: Sequence[object]) -> tuple[NamedPlace, ...]:
+    found = []
+    for row in rows:
+        if isinstance(row, str):
+            found.append(named_place(row))
+            continue
+        named = {str(key).strip().lower(): cell for key, cell in row.items()} if isinstance(row, dict) else {}
+        account = next((named[name] for name in _NAMES if named.get(name)), None)
+        if not isinstance(account, str):
+            raise BadInput(f"{str(row)[:80]} names no address.", path="scores", remedy=_REMEDY)
+        found.append(NamedPlace(to_address(account, what="winner"), _score(named.get("score"), account)))
+    return tuple(found)
+
+
+def _score(value: object, account: str) -> int | None:
+    if value in (None, ""):
+        return None
+    try:
+        score = round(float(str(value)))
+    except (ValueError, OverflowError):
+        score = -1
+    if not 0 <= score <= HIGHEST_SCORE:
+        told = f"The score {str(value)[:40]!r} of {account[:60]} is not 0 to {HIGHEST_SCORE}."
+        raise BadInput(told, path="scores", remedy="Scale the scores.")
+    return score
+
+
+def own_scores(address: str, places: tuple[NamedPlace, ...], sender: str | None = None) -> Action:
+    key = (address.strip().lower(), places)
+    return Action.of("scores", key, lambda caller, _: plan_scores(caller, address, places, sender))
+
+
+async def plan_scores(caller: Caller, address: str, places: Sequence[NamedPlace], sender: str | None = None) -> Plan:
+    poster = sender_of(caller, sender)
+    challenge = await challenge_at(caller, address)
+    _check_may_post(challenge, poster)
+    check_scorable(challenge)
+    winners = await _winners(caller, challenge, places)
+    paid = posted_winners(winners.entries, challenge.token)
+    shown = "; ".join(f"{one.prize} to {one.address}" for one in paid)
+    steps = [transaction(challenge.address, post_scores(winners, challenge.contract_version), "Post your scores")]
+    if challenge.status is ChallengeStatus.OPEN:
+        steps.insert(0, _step(caller, challenge, "advanceToScoring", "Close the submissions"))
+    theirs = f"The evaluator {challenge.evaluator} no longer decides: your scores are final."
+    return Plan(
+        action="challenge_post_scores",
+        sender=poster,
+        transactions=await with_gas(caller, poster, *steps),
+        question=f"Post these scores on {caller.settings.network_name}? It cannot be undone: {shown}.",
+        summary=f"Your scores of {challenge.address} pay {shown}.",
+        challenge=challenge.address,
+        warnings=() if challenge.is_scored_by_poster else (theirs,),
+        details={"winners": [one.model_dump() for one in paid]},
+    )
+
+
+def _step(caller: Caller, challenge: Challenge, name: str, description: str) -> Transaction:
+    contract = caller.chain.challenges.contract(challenge.address)
+    return transaction(challenge.address, contract.encode(name), description)
+
+
+def _check_may_post(challenge: Challenge, poster: Address | None) -> None:
+    at, now = challenge.address, challenge.block.timestamp
+    if poster is not None and poster != challenge.poster:
+        raise CannotAct(
+            f"{poster} is not the poster of {at}: {challenge.poster} is.", remedy="Only the poster posts own scores."
+        )
+    if challenge.score_posted_at:
+        moment = show_moment(challenge.score_posted_at)
+        raise CannotAct(f"Scores of {at} were posted at {moment}; that cannot be changed.", see="claim", about=at)
+    if challenge.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}:
+        raise CannotAct(f"The challenge {at} is {challenge.status.name.lower()}: no scores can be posted.")
+    if challenge.status is ChallengeStatus.OPEN and now <= challenge.deadline:
+        raise NotYet(
+            f"Submissions to {at} are open until {show_moment(challenge.deadline)}.",
+            remedy="Post your scores after that.",
+        )
+
+
+async def _winners(caller: Caller, challenge: Challenge, places: Sequence[NamedPlace]) -> Winners:
+    """The paid places: by score if all have one, else as they were named."""
+    accounts = [one.account for one in places]
+    if len(set(accounts)) != len(accounts):
+        raise BadInput("A submitter is named twice.", path="scores", remedy="Name each once, best first.")
+    if len(places) < challenge.winner_count:
+        raise BadInput(
+            f"{challenge.winner_count} places are paid, but {len(places)} submitters are named.",
+            path="scores",
+            remedy="Name at least as many as are paid, best first.",
+        )
+    are_scored = all(one.score is not None for one in places)
+    ordered = sorted(places, key=lambda one: -(one.score or 0)) if are_scored else places
+    submissions = []
+    for one in ordered[: challenge.winner_count]:
+        found = await submission_of(caller, challenge, one.account)
+        if found is None:
+            raise BadInput(f"{one.account} did not submit to {challenge.address}.", path="scores")
+        submissions.append(found)
+    count = len(ordered)
+    placed = [
+        Placed(one.account, HIGHEST_SCORE * (count - place) // count if one.score is None else one.score)
+        for place, one in enumerate(ordered)
+    ]
+    return choose_winners(replace(challenge, submissions=tuple(submissions)), placed)
 
 
 def claim(address: str, sender: str | None = None) -> Action:
@@ -32,36 +170,33 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
     challenge = await challenge_at(caller, address)
     if claimant is None:
         raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
-    due = await _due(caller, challenge, claimant)
-    name = "claimPrize" if due.kind == "prize" else "claimExpiredRefund"
-    claimed = await caller.chain.results.has_claimed(challenge.address, [claimant])
-    if claimed[claimant]:
+    is_prize = _pays_prizes(challenge)
+    amount, rank = await (_prize if is_prize else _share)(caller, challenge, claimant)
+    is_due = challenge.status is ChallengeStatus.SCORING
+    if is_prize and is_due:
+        _check_waited(challenge, "Claim")
+    if (await caller.chain.results.has_claimed(challenge.address, [claimant]))[claimant]:
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
-    shown = show_amount(due.amount, challenge.token)
-    contract = caller.chain.challenges.contract(challenge.address)
-    steps = [transaction(challenge.address, contract.encode(name), f"Claim {shown}")]
-    if due.first is not None:
-        words = f"{due.first.capitalize()} the challenge, which is due"
-        steps.insert(0, transaction(challenge.address, contract.encode(due.first), words))
-    steps[0] = await with_gas(caller, claimant, steps[0])
+    shown = show_amount(amount, challenge.token)
+    kind, call, first = _PRIZE if is_prize else _SHARE
+    steps = [_step(caller, challenge, call, f"Claim {shown}")]
+    if is_due:
+        steps.insert(0, _step(caller, challenge, first, f"{first.capitalize()} the challenge, which is due"))
     return Plan(
         action="challenge_claim",
         sender=claimant,
-        transactions=tuple(steps),
+        transactions=await with_gas(caller, claimant, *steps),
         question=f"Claim {shown} from {challenge.address} on {caller.settings.network_name}? It costs gas.",
-        summary=f"{shown} go to {claimant} as {'prize' if due.kind == 'prize' else 'share of the expired challenge'}.",
+        summary=f"{shown} go to {claimant} as {'prize' if is_prize else 'share of the expired challenge'}.",
         challenge=challenge.address,
-        details={"kind": due.kind, "amount": str(due.amount), "amountShown": shown, "rank": due.rank},
+        details={"kind": kind, "amount": str(amount), "amountShown": shown, "rank": rank},
     )
 
 
-async def _due(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+def _pays_prizes(challenge: Challenge) -> bool:
+    """Whether winners are paid, and not shares of an expired challenge; raise if nobody is paid now."""
     now, at = challenge.block.timestamp, challenge.address
     match challenge.status:
-        case ChallengeStatus.FINALIZED:
-            return await _prize(caller, challenge, claimant)
-        case ChallengeStatus.EXPIRED:
-            return await _share(caller, challenge, claimant)
         case ChallengeStatus.CANCELLED:
             told = f"The challenge {at} was cancelled: its prize went back to the poster."
             raise CannotAct(told, remedy="There is nothing to claim.")
@@ -71,16 +206,11 @@ async def _due(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
                 f"The challenge {at} {until} {show_moment(challenge.deadline)}.",
                 remedy="Prizes can be claimed 12 hours after the scores are posted.",
             )
-        case ChallengeStatus.SCORING if challenge.score_posted_at:
-            found = await _prize(caller, challenge, claimant)
-            _check_waited(challenge, "Claim")
-            return replace(found, first="finalize")
-        case ChallengeStatus.SCORING if now > challenge.scoring_deadline:
-            return replace(await _share(caller, challenge, claimant), first="expire")
-        case ChallengeStatus.SCORING:
+        case ChallengeStatus.SCORING if not challenge.score_posted_at and now <= challenge.scoring_deadline:
             until = show_moment(challenge.scoring_deadline)
             remedy = f"If none come by {until}, every submitter can claim an equal share."
             raise NotYet(f"No scores are posted for {at} yet.", remedy=remedy)
+    return challenge.status is not ChallengeStatus.EXPIRED and challenge.score_posted_at > 0
 
 
 def _check_waited(challenge: Challenge, verb: str) -> None:
@@ -92,23 +222,24 @@ def _check_waited(challenge: Challenge, verb: str) -> None:
         )
 
 
-async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> tuple[int, int | None]:
+    """The amount and the rank."""
     winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     for rank, winner in enumerate(winners, start=1):
         if winner.account == claimant and winner.prize_amount > 0:
-            return _Due("prize", winner.prize_amount, rank)
+            return winner.prize_amount, rank
     raise CannotAct(
         f"{claimant} has no prize in {challenge.address}.", remedy="Claim with the wallet that won (NotAWinner)."
     )
 
 
-async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> _Due:
+async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> tuple[int, int | None]:
     if await submission_of(caller, challenge, claimant) is None:
         raise CannotAct(
             f"{claimant} has not submitted to {challenge.address}.",
             remedy="Claim with the wallet that submitted (NotASubmitter).",
         )
-    return _Due("expired_refund", (challenge.prize_pool + challenge.poster_bond) // challenge.submission_count, None)
+    return (challenge.prize_pool + challenge.poster_bond) // challenge.submission_count, None
 
 
 def finalize(address: str, sender: str | None = None) -> Action:
@@ -126,13 +257,12 @@ async def plan_finalize(caller: Caller, address: str, sender: str | None = None)
     if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
         raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
     _check_waited(challenge, "Finalize")
-    data = caller.chain.challenges.contract(challenge.address).encode("finalize")
-    planned = transaction(challenge.address, data, "Finalize the challenge, which is due")
+    step = _step(caller, challenge, "finalize", "Finalize the challenge, which is due")
     return Plan(
         action="challenge_finalize",
         sender=account,
-        transactions=(await with_gas(caller, account, planned),),
-        question=f"Finalize {challenge.address} on {caller.settings.network_name}? It costs gas.",
-        summary=f"The winners of {challenge.address} can claim, and the poster gets the bond back.",
-        challenge=challenge.address,
+        transactions=await with_gas(caller, account, step),
+        question=f"Finalize {at} on {caller.settings.network_name}? It costs gas.",
+        summary=f"The winners of {at} can claim, and the poster gets the bond back.",
+        challenge=at,
     )

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import structlog
 
@@ -36,32 +35,20 @@ from clara_eval.store.leases import evaluation_lease, held
 __all__ = ["Evaluation"]
 _log = structlog.get_logger(__name__)
 LEASE_SECONDS = 30.0
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Observer:
-    """Callbacks for progress; they must be cheap."""
-
-    progress: Callable[[EvalStatus], None] | None = None
-    sent: Callable[[Receipt], None] = lambda _receipt: None
-    degraded: Callable[[str], None] = lambda _how: None
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    is_named: bool = False
-    """A person named this very challenge, so it need not be in the factory's list."""
-    plan: EvaluationPlan | None = None
-    """None is the plan of the settings."""
+    is_named: bool = False  # a person named this very challenge, so it need not be in the factory's list
+    plan: EvaluationPlan | None = None  # None is the plan of the settings
     dry_run: bool = False
-    restart: bool = False
-    """Discard an unfinished evaluation and start again."""
-    observer: Observer = field(default_factory=Observer)
-    speed: float | None = None
-    """Calls a second as seen before; None is what the settings let expect."""
-    budget_seconds: float | None = None
-    """For the whole attempt; None is what the scoring window leaves."""
+    restart: bool = False  # discard an unfinished evaluation and start again
+    progress: Callable[[EvalStatus], None] | None = None
+    """Called at every step, as the next two when it happens: they must be cheap."""
+    sent: Callable[[Receipt], None] = lambda _receipt: None
+    degraded: Callable[[str], None] = lambda _how: None
+    speed: float | None = None  # calls a second as seen before; None is what the settings let expect
+    budget_seconds: float | None = None  # for the whole attempt; None is what the scoring window leaves
     holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
     lease_seconds: float = LEASE_SECONDS
 
@@ -76,7 +63,7 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
     lease = evaluation_lease(app.chain_id, address)
     shown = nullcontext() if request.dry_run else published_live(app, address)
     async with held(app.store, lease, request.holder, request.lease_seconds), shown:
-        status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.observer.progress)
+        status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.progress)
         try:
             is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
             was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
@@ -121,7 +108,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     window = window_of(challenge).at(head.timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
     options = Options(
-        app.settings, plan, window.seconds_left, window.is_nearly_over, request.dry_run, request.observer.sent
+        app.settings, plan, window.seconds_left, window.is_nearly_over, request.dry_run, request.sent
     )
     seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
     budget = asyncio.timeout(seconds)
@@ -170,7 +157,7 @@ async def _look(app: App, address: Address) -> None:
     _check_open_to_scores(address, challenge.status)
 
 
-async def _while_there(address: Address, part: Awaitable[T]) -> T:
+async def _while_there(address: Address, part: Awaitable[Evaluation]) -> Evaluation:
     """Treat a challenge that was seen and is gone from the node, as in a reorg, as an outage."""
     try:
         return await part
@@ -220,7 +207,6 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
 
 
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
-    """Fit the plan to the time left, with fewer comparisons if needed."""
     plan = request.plan or app.plan()
     speed = request.speed or expected_speed(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)
@@ -237,6 +223,6 @@ async def _fitting_plan(app: App, challenge: Challenge, window: Window, request:
     is_finished = await app.store.entry(challenge.run, "digest") is not None
     if recorded is not None and not is_finished and (PLAN.read_text(recorded).max_games or everything) > games:
         await app.store.forget_entry(challenge.run, "plan")
-    request.observer.degraded(how)
+    request.degraded(how)
     _log.warning("evaluation_degraded", how=how, games=games, seconds_left=window.seconds_left)
     return replace(plan, max_games=games)

@@ -8,36 +8,31 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clara_eval.actions.published import Bodies, JudgingBasis, ResultReader
+from clara_eval.actions.published import Bodies, ResultReader
 from clara_eval.challenges.challenge_index import known_results, read_many, summaries
 from clara_eval.challenges.review import DRAFT_FORM, read_review
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
-from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Features, Scores
+from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Scores
 from clara_eval.documents.store_keys import draft_key, scores_key
 from clara_eval.judge.comparison import VectorPrompts, make_vector
 from clara_eval.judge.templates import prompt_files
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.files import is_archive, read_archive
 
-MOST_COMPARED_LINES = 1_500
-"""Lines of each of two submissions that are compared: more take difflib seconds."""
+MOST_COMPARED_LINES = 1_500  # lines of each of two submissions that are compared: more take difflib seconds
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}")
 _REST = ('"key":"features/', '"key":"answers"')
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedWork:
-    text: str | None
-    """Of an archive what its readers were shown; None if nothing was received, or it is not text."""
+    text: str | None  # of an archive what its readers were shown; None if nothing was received, or it is not text
     submitted_at: int
     version: int
-    outcome: str = ""
-    """How it ran as a whole; empty if nothing was run."""
-    calls: tuple[Bodies, ...] = ()
-    """The functions of the harness as the trace has them; `used` is gas or fuel."""
-    like: str = ""
-    """The earlier entry that it copies or resembles."""
+    outcome: str = ""  # how it ran as a whole; empty if nothing was run
+    calls: tuple[Bodies, ...] = ()  # the functions of the harness as the trace has them; `used` is gas or fuel
+    like: str = ""  # the earlier entry that it copies or resembles
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +51,26 @@ async def submitted_work(
     reader: ResultReader, address: Address, scores: Scores, accounts: Sequence[str]
 ) -> dict[str, SubmittedWork]:
     """What these accounts submitted; empty if the trace is private, or somebody else posted."""
-    keys = [
-        "challenge",
-        "folder",
-        "rejected",
-        "similar",
-        *(f"{kind}/{a}" for kind in ("solution", "executed") for a in accounts),
-    ]
+    keys = ["challenge", "folder", "rejected", "similar"]
+    keys += [f"{kind}/{account}" for kind in ("solution", "executed") for account in accounts]
     found = await reader.trace_bodies(address, scores, [f'"key":"{key}"' for key in keys], before=_REST)
     sent = {one["submitter"]: one for one in found.get("challenge", {}).get("submissions", ())}
     sent |= {one["account"]: {**one, "version": 1} for one in found.get("folder", {}).get("entries", ())}
-    return {one: _work(one, sent[one], found) for one in accounts if one in sent and f"solution/{one}" in found}
-
-
-def _work(account: str, sent: Bodies, found: Bodies) -> SubmittedWork:
-    solution = found[f"solution/{account}"]
-    received = base64.b64decode(solution.get("linked", solution["received"])["content"] or "")
-    try:
-        text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
-    except (UnicodeDecodeError, BadSubmission):
-        text = None
-    run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
-    copied = [_ADDRESS.search(row["reason"]) for row in found["rejected"]
-              if row["account"] == account and row["code"] == "copy"]  # fmt: skip
-    like = [match.group() for match in copied if match]
-    like += [row["earlier"] for row in found["similar"] if row["later"] == account]
-    return SubmittedWork(
-        text=text,
-        submitted_at=sent["submittedAt"],
-        version=sent["version"],
-        outcome=run["outcome"],
-        calls=tuple(run["calls"]),
-        like=next(iter(like), ""),
-    )
+    works = {}
+    for account in (one for one in accounts if one in sent and f"solution/{one}" in found):
+        solution = found[f"solution/{account}"]
+        received = base64.b64decode(solution.get("linked", solution["received"])["content"] or "")
+        try:
+            text = read_archive(received).document if is_archive(received) else received.decode("utf-8-sig") or None
+        except (UnicodeDecodeError, BadSubmission):
+            text = None
+        run = found.get(f"executed/{account}", {"outcome": "", "calls": ()})
+        rejected = [row for row in found["rejected"] if row["account"] == account and row["code"] == "copy"]
+        like = [match.group() for row in rejected if (match := _ADDRESS.search(row["reason"]))]
+        like += [row["earlier"] for row in found["similar"] if row["later"] == account]
+        about = sent[account]["submittedAt"], sent[account]["version"], run["outcome"], tuple(run["calls"])
+        works[account] = SubmittedWork(text, *about, next(iter(like), ""))
+    return works
 
 
 def difference(old: str, new: str) -> list[str]:
@@ -114,19 +96,19 @@ async def exchanges(reader: ResultReader, address: Address, scores: Scores, one:
     facts = await reader.features_of(address, scores, sorted(shown))
     # A prompt is not in the trace: it follows from the facts, as long as the prompt files are those of the trace.
     is_known = found.get("prompts") == prompt_files() and len(facts) == len(shown)
-    return [_exchange(body, answers, judging, facts if is_known else {}) for body in asked]
-
-
-def _exchange(body: Bodies, answers: Bodies, judging: JudgingBasis, facts: dict[str, Features]) -> Exchange:
-    system = user = ""
-    if facts:
-        prompts = VectorPrompts("order" if body.get("group") else "compare", judging.criteria, judging.schema)
-        accounts = body.get("group") or (body["first"], body["second"])
-        vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
-        prompt = prompts.prompt(vectors)
-        system, user = prompt.system, prompt.user
-    said = [answers[key]["answer"]["text"] for key in (f"answer/{one}" for one in body["requests"]) if key in answers]
-    return Exchange(body["judge"], body["first"], body["second"], system, user, tuple(said))
+    told = []
+    for body in asked:
+        system = user = ""
+        if is_known:
+            prompts = VectorPrompts("order" if body.get("group") else "compare", judging.criteria, judging.schema)
+            accounts = body.get("group") or (body["first"], body["second"])
+            vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
+            prompt = prompts.prompt(vectors)
+            system, user = prompt.system, prompt.user
+        said = [answers[f"answer/{one}"] for one in body["requests"] if f"answer/{one}" in answers]
+        texts = tuple(answer["answer"]["text"] for answer in said)
+        told.append(Exchange(body["judge"], body["first"], body["second"], system, user, texts))
+    return told
 
 
 async def evaluator_record(store: PublicKeys, chain_id: int, evaluator: str) -> EvaluatorRecord:
@@ -154,7 +136,6 @@ async def approval_of(reader: ResultReader, address: Address) -> str:
 
 
 async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
-    """Every agent that entered a challenge known here."""
     found: dict[int, AgentTotals] = {}
     rounds = await known_results(reader.store, reader.chain_id, await summaries(reader.store, reader.chain_id))
     for result in rounds.values():

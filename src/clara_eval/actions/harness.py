@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections import Counter
@@ -25,6 +26,8 @@ from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.core.syntax import Edit, edited, parse, walk
 from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import ProgramSource, program_of, revealed_document, run_here
+from clara_eval.evaluation.features.extract import executed_values
+from clara_eval.evaluation.features.measured import measure
 from clara_eval.harness import (
     Executed,
     Harness,
@@ -44,16 +47,14 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_SEED", "Executed"]
 MAX_FILE_BYTES = 1_048_576
-_FUNCTIONS: dict[Language, frozenset[str]] = {
-    "solidity": frozenset({"function_definition", "modifier_definition", "fallback_receive_definition"}),
-    "javascript": frozenset(
-        {
-            *("arrow_function", "function_expression", "function_declaration", "method_definition"),
-            *("generator_function", "generator_function_declaration"),
-        }
-    ),
-    "python": frozenset({"function_definition", "lambda"}),
-}
+_FUNCTIONS = frozenset(
+    (
+        *("function_definition", "modifier_definition", "fallback_receive_definition", "lambda"),
+        *("arrow_function", "function_expression", "function_declaration", "method_definition"),
+        *("generator_function", "generator_function_declaration"),
+    )
+)
+"""Types of nodes in the grammars of all languages; no two use one for different things."""
 NOTHING = ""
 ANSWERS: dict[Language, dict[str, str]] = {
     "solidity": {"are all empty": NOTHING},
@@ -100,7 +101,7 @@ def hollow(source: str, language: Language, answer: str = NOTHING) -> str | None
     if parsed is None or parsed.errors:
         return None
     edits: list[Edit] = []
-    for node in (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS[language]):
+    for node in (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS):
         body, name = node.child_by_field_name("body"), node.child_by_field_name("name")
         if body is not None and (name is None or name.text not in _BUILDERS):
             edits.append((body.start_byte, body.end_byte, _body(node, body, language, answer)))
@@ -234,14 +235,15 @@ def run_document(executed: Executed) -> dict[str, object]:
     }
 
 
-async def run_public(
+async def measure_public(
     machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: ProgramSource | None = None
-) -> Executed | None:
-    """Run a text, or the source of an archive by language, under the public harness of a config."""
-    spec = config.harness
+) -> tuple[Executed | None, dict[str, bool | int | float | str | None]]:
+    """Run a text, or the source of an archive by language, under the public harness of a config, and measure it."""
+    spec, language = config.harness, config.language or guess_language(text)
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
-    program = program_of(harness, config.language or guess_language(text), schema, source or (lambda _: text))
-    return await run_here(machine, harness, program) if program else None
+    program = program_of(harness, language, schema, source or (lambda _: text))
+    executed = await run_here(machine, harness, program) if program else None
+    return executed, {**await asyncio.to_thread(measure, text, language), **executed_values(schema, executed)}
 
 
 def engines(settings: Settings) -> dict[str, dict[str, str]]:
@@ -251,7 +253,6 @@ def engines(settings: Settings) -> dict[str, dict[str, str]]:
 
 
 def hidden_harness(file: Path, salt: str, language: str) -> HarnessDocument:
-    """Read a harness document, or hide a source."""
     if not is_document(file):
         return hide(_harness(file, language), salt or None)
     if salt:

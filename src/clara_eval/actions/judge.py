@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clara_eval.actions.judge_files import Judged, JudgedEntry, judged, write_results, write_whole
+from clara_eval.actions.folder import Judged, JudgedEntry, judged, write_results, write_whole
 from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_config
 from clara_eval.app import open_fetch, open_machine
 from clara_eval.challenges.model_pool import ModelPool
@@ -29,39 +29,32 @@ from clara_eval.store.trace_archive import drafted
 
 __all__ = ["JudgeFunction", "Judged", "JudgedEntry"]
 USUAL_WINNERS = 3
-MOST_SECONDS = 12 * 3600.0
-"""How long the models may take in one run: a night. What is answered then is kept."""
+MOST_SECONDS = 12 * 3600.0  # how long the models may take in one run: a night. What is answered then is kept.
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     contents: Sequence[NamedContent]
-    config: bytes
-    """The eval config as it is written."""
-    judges: str = ""
-    """As in CLARA_JUDGES; empty are those of the settings."""
-    winners: int | None = None
-    """None is three, or all but one of fewer entries."""
-    max_usd: float | None = None
-    """None is CLARA_BUDGET_PER_CHALLENGE_USD."""
+    config: bytes  # the eval config as it is written
+    judges: str = ""  # as in CLARA_JUDGES; empty are those of the settings
+    winners: int | None = None  # None is three, or all but one of fewer entries
+    max_usd: float | None = None  # None is CLARA_BUDGET_PER_CHALLENGE_USD
     title: str = ""
-    llms: Mapping[str, ConnectedLlm] | None = None
-    """Models of the caller, by their names among the judges."""
-    problem: str = ""
-    """The task, in the poster's words."""
-    is_rehearsal: bool = False
-    """Any number of entries; without a model, what tools measure."""
+    llms: Mapping[str, ConnectedLlm] | None = None  # models of the caller, by their names among the judges
+    problem: str = ""  # the task, in the poster's words
+    is_rehearsal: bool = False  # any number of entries; without a model, what tools measure
 
 
 def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, ConnectedLlm]]:
     """The judges as in CLARA_JUDGES, and those that are functions by their names."""
-    names: list[str] = []
-    llms: dict[str, ConnectedLlm] = {}
-    for judge in judges:
-        name = judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
-        names.append(name)
-        if not isinstance(judge, str):
-            llms[name] = CallableLlm(name, judge)
+    names = [
+        judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
+        for judge in judges
+    ]
+    named = zip(names, judges, strict=True)
+    llms: dict[str, ConnectedLlm] = {
+        name: CallableLlm(name, judge) for name, judge in named if not isinstance(judge, str)
+    }
     return ",".join(name for name in names if name), llms
 
 
@@ -78,10 +71,19 @@ async def judge_entries(
 ) -> Judged:
     """Judge all entries and write trace, scores and leaderboards to `out`; a second call continues the first."""
     config, settings = _checked(request, settings)
-    venue = FolderVenue.of(request.contents, request.config, _payout(request), request.title, request.problem)
+    count = len(request.contents)
+    winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
+    if not 0 < winners <= count and not request.is_rehearsal:
+        raise BadInput(
+            f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
+        )
+    payout = checked_payout(max(1, winners), None)
+    venue = FolderVenue.of(request.contents, request.config, payout, request.title, request.problem)
     with _alone(out):
-        async with _opened(settings, out, request.llms or {}) as pool:
-            status = StatusWriter(pool.store, 0, venue.given.name, listener=progress)
+        async with opened_store(f"sqlite:///{out / 'judge.db'}") as store, AsyncExitStack() as stack:
+            pool = ModelPool(settings, store, _llms=dict(request.llms or {}))
+            stack.push_async_callback(pool.close)
+            status = StatusWriter(store, 0, venue.given.name, listener=progress)
             names = tuple(judge.text for judge in parse_jury(settings.judges))
             planned = EvaluationPlan(names, elo="literal" if settings.elo == "literal" else None)
             planned = replace(planned, jury="in-turn") if settings.jury == "in-turn" else planned
@@ -91,7 +93,7 @@ async def judge_entries(
                 status.expect(models.estimate_usd)
                 with closing(open_machine(settings)) as machine:
                     fetch = FolderFetch({one.uri: one for one in request.contents}, open_fetch(settings))
-                    sources = venue.sources(fetch, pool.store, models, machine)
+                    sources = venue.sources(fetch, store, models, machine)
                     result = await evaluate_round(venue.given, plan, sources, status)
                 await status.say("complete", 100)
                 cost = models.meter()[1]
@@ -130,16 +132,6 @@ def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Set
     return config, settings
 
 
-def _payout(request: JudgeRequest) -> tuple[int, ...]:
-    count = len(request.contents)
-    winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
-    if not 0 < winners <= count and not request.is_rehearsal:
-        raise BadInput(
-            f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
-        )
-    return checked_payout(max(1, winners), None)
-
-
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     """Hold the folder: two runs at once would pay twice. The lock ends with the process."""
@@ -158,13 +150,3 @@ def _alone(out: Path) -> Iterator[None]:
                 f"Another process judges into {str(out)!r} now.", remedy="Wait for it, or choose another --out."
             ) from None
         yield
-
-
-@asynccontextmanager
-async def _opened(settings: Settings, out: Path, llms: Mapping[str, ConnectedLlm]) -> AsyncIterator[ModelPool]:
-    async with opened_store(f"sqlite:///{out / 'judge.db'}") as store:
-        pool = ModelPool(settings, store, _llms=dict(llms))
-        try:
-            yield pool
-        finally:
-            await pool.close()

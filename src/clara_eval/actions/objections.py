@@ -13,18 +13,7 @@ from typing import Literal
 from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.service_client import ask_service, send_to_service, sign_text
 from clara_eval.app import Caller, Connections
-from clara_eval.challenges.review import (
-    ABOUT,
-    ABOUT_WORDS,
-    DRAFT_FORM,
-    MAX_REASON,
-    OBJECTION_FORM,
-    AnnouncedDraft,
-    DraftPlace,
-    Objection,
-    objection_message,
-    raised_key,
-)
+from clara_eval.challenges import review as objections
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address, normal_signature, signer_of, to_address
@@ -44,15 +33,12 @@ class ObjectionResult(Document):
     outcome: Literal["announced", "unsigned", "needs_confirmation", "declined", "objected"]
     traceDigest: str
     objectionsUntil: int
-    places: list[DraftPlaceRecord]
-    """The first ones, best first."""
+    places: list[DraftPlaceRecord]  # the first ones, best first
     total: int
     margin: str
     about: str | None
-    message: str | None
-    """What the submitting address signs (EIP-191)."""
-    next: str = ""
-    """What to do next, as the interface says it."""
+    message: str | None  # what the submitting address signs (EIP-191)
+    next: str = ""  # what to do next, as the interface says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +82,7 @@ async def object_or_show(
     if not about:
         return found
     if not signature:
-        message = objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
+        message = objections.objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
         if caller.account is None or key is None or confirmed != "yes":
             unconfirmed = "declined" if confirmed == "no" else "needs_confirmation"
             outcome = "unsigned" if caller.account is None or key is None else unconfirmed
@@ -111,13 +97,20 @@ async def object_or_show(
     return found
 
 
-async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, AnnouncedDraft]:
+async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, objections.AnnouncedDraft]:
     """Read the draft; refuse what could never be accepted before somebody is asked to sign it."""
     address = to_address(wanted.address)
     if wanted.about:
         _check_words(wanted.about.lower(), wanted.reason)
     if isinstance(caller.records, ApiRecords):
-        draft = await _served_draft(caller.settings.api_url or "", address)
+        api_url = caller.settings.api_url or ""
+        status, text = await ask_service(api_url, address, "draft")
+        if status != HTTPStatus.OK:
+            raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
+        try:
+            draft = objections.DRAFT_FORM.read_text(text)
+        except ValueError as bad:
+            raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
     elif (store := await caller.store.existing()) is not None:
         draft = await read_draft(store, caller.chain_id, address)
     else:
@@ -133,43 +126,35 @@ async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, A
     return address, draft
 
 
-async def _served_draft(api_url: str, address: Address) -> AnnouncedDraft:
-    status, text = await ask_service(api_url, address, "draft")
-    if status != HTTPStatus.OK:
-        raise NotFound(f"No result of {address} is announced at {api_url}.", remedy="Follow its eval-status.")
-    try:
-        return DRAFT_FORM.read_text(text)
-    except ValueError as bad:
-        raise Temporary(f"The service at {api_url} answered with something other than a draft.") from bad
-
-
-async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> AnnouncedDraft:
+async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> objections.AnnouncedDraft:
     """Read the announced result; NotFound if there is none."""
     text = await store.get(chain_id, draft_key(address))
     if text is None:
         raise NotFound(f"No result of {address} is announced.", remedy="Follow its eval-status.")
-    return DRAFT_FORM.read_text(text)
+    return objections.DRAFT_FORM.read_text(text)
 
 
-async def object_to_draft(where: Connections, address: Address, about: str, reason: str, signature: str) -> Objection:
+async def object_to_draft(
+    where: Connections, address: Address, about: str, reason: str, signature: str
+) -> objections.Objection:
     """Keep the first objection of its signer; raise with the reason if it is refused."""
     about = about.lower()
     digest, ours = await _checked(where, address, about, reason, signature)
-    run, key = f"{where.chain_id}:{address}", raised_key(digest, ours.submitter)
+    run, key = f"{where.chain_id}:{address}", objections.raised_key(digest, ours.submitter)
     if (earlier := await where.store.entry(run, key)) is not None:
-        return _same(OBJECTION_FORM.read_text(earlier), ours)
+        return _same(objections.OBJECTION_FORM.read_text(earlier), ours)
     # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
     # strangers could hold it all the time, and the result would never be posted.
     holder = f"{os.getpid()}:{uuid.uuid4().hex}"
     async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
         _, ours = await _checked(where, address, about, reason, signature)
-        kept = await where.store.add_entry(run, key, OBJECTION_FORM.text(ours))
-    return _same(OBJECTION_FORM.read_text(kept), ours)
+        kept = await where.store.add_entry(run, key, objections.OBJECTION_FORM.text(ours))
+    return _same(objections.OBJECTION_FORM.read_text(kept), ours)
 
 
 async def _checked(
     where: Connections, address: Address, about: str, reason: str, signature: str
-) -> tuple[str, Objection]:
+) -> tuple[str, objections.Objection]:
     """Check words, window, signer and subject of an objection, and return it with the digest of the draft."""
     _check_words(about, reason)
     draft = await read_draft(where.store, where.chain_id, address)
@@ -180,9 +165,9 @@ async def _checked(
             remedy="Nothing is to be done: the window is over.",
         )
     signed = normal_signature(signature)
-    message = objection_message(where.chain_id, address, draft.digest, about, reason)
+    message = objections.objection_message(where.chain_id, address, draft.digest, about, reason)
     signer = signer_of(message, signed) if signed is not None else None
-    places: dict[str, DraftPlace] = {place.address: place for place in draft.places}
+    places: dict[str, objections.DraftPlace] = {place.address: place for place in draft.places}
     if signed is None or signer is None or signer not in places:
         raise BadInput(
             "The objection is not signed by an address that submitted to this challenge.",
@@ -194,14 +179,14 @@ async def _checked(
         raise BadInput(f"{what} is not another submitter of this challenge.", path="about")
     if kind in {"rejected", "copy"} and places[signer].status != "rejected":
         raise BadInput("Your submission is ranked: there is no rejection to object to.", path="about")
-    return draft.digest, Objection(Address(signer), about, reason, signed)
+    return draft.digest, objections.Objection(Address(signer), about, reason, signed)
 
 
 def _check_words(about: str, reason: str) -> None:
-    if not ABOUT.fullmatch(about):
-        raise BadInput(f"An objection is about {ABOUT_WORDS}.", path="about")
-    if not reason.strip() or len(reason) > MAX_REASON:
-        raise BadInput(f"The reason has to have 1 to {MAX_REASON} characters.", path="reason")
+    if not objections.ABOUT.fullmatch(about):
+        raise BadInput(f"An objection is about {objections.ABOUT_WORDS}.", path="about")
+    if not reason.strip() or len(reason) > objections.MAX_REASON:
+        raise BadInput(f"The reason has to have 1 to {objections.MAX_REASON} characters.", path="reason")
     if escaped(reason) != reason:
         raise BadInput(
             "The reason holds characters that cannot be seen, or that turn the direction of text.",
@@ -210,7 +195,7 @@ def _check_words(about: str, reason: str) -> None:
         )
 
 
-def _same(kept: Objection, ours: Objection) -> Objection:
+def _same(kept: objections.Objection, ours: objections.Objection) -> objections.Objection:
     """Return what is kept if it is repeated; refuse a second objection."""
     if (kept.about, kept.reason) != (ours.about, ours.reason):
         raise BadInput(

@@ -1,32 +1,53 @@
-"""What an operator does by hand: checks, a new key, an evaluation, stored results; no check shows a secret."""
+"""What an operator does by hand: checks, settings, keys, backups, an evaluation; nothing shows a secret."""
 
 from __future__ import annotations
 
+import difflib
+import os
+import resource
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from pydantic import SecretStr
+
+from clara_eval.actions.evaluate import Evaluation, EvaluationRequest, evaluate
 from clara_eval.actions.published import SpendReport, spend_report
-from clara_eval.actions.resources import check_resources
 from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.sender import SendOutcome
-from clara_eval.challenges.challenge_index import summaries
-from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.chain.wallet import new_keystore
+from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.status import evaluation_status
 from clara_eval.challenges.stored_results import ApiRecords
-from clara_eval.config.settings import Settings
+from clara_eval.config.settings import Settings, given_names, unknown_names
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
-from clara_eval.core.errors import ClaraError
+from clara_eval.core.errors import BadInput, ClaraError, ConfigError, NotFound
+from clara_eval.core.private_file import make_private
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.open import existing_store
+from clara_eval.store.sql_store import QUEUE_CONNECTIONS, STORE_CONNECTIONS
+from clara_eval.store.open import existing_store, is_sqlite, is_there, sqlite_path
 from clara_eval.store.publication.publish_documents import Publication
 
-FEW_POSTS = 20
-"""Fewer than this many posts are not enough to be left alone."""
+CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
+FILES = 256  # connections to nodes, judges and the database, and some tens of readers
+MEMORY_BYTES = 512 * 1024**2  # a round of 300 entries takes 152 MB; eight rounds at once share most of it
+ADDRESS_BYTES = 2 * 1024**3  # libraries, stacks of threads and the compiled sandboxes
+_MB = 1024**2
+_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_FREE = (
+    "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
+    "- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
+)
+SHORTEST_PASSWORD = 12
+FEWEST_SIGNS = 6
+FEW_POSTS = 20  # fewer than this many posts are not enough to be left alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +127,38 @@ async def _store(app: App) -> str:
     return app.settings.database_url.split("@")[-1].split("?")[0]
 
 
+async def check_resources(app: App) -> str:
+    """Say in one sentence what the service needs; ClaraError if it has less."""
+    files, space, memory = _allowed(resource.RLIMIT_NOFILE), _allowed(resource.RLIMIT_AS) / _MB, _memory() / _MB
+    # Name, needed, allowed, remedy.
+    found = [
+        ("file descriptors", FILES, files, "Raise `ulimit -n` or LimitNOFILE."),
+        ("MB of memory", MEMORY_BYTES // _MB, memory, "Raise the memory limit."),
+        ("MB of address space", ADDRESS_BYTES // _MB, space, "Raise `ulimit -v`."),
+    ]
+    if not is_sqlite(app.settings.database_url):
+        ((free,),) = await app.store.driver.fetch(_FREE)
+        found.append(("Postgres connections", CONNECTIONS, free, "Raise max_connections, or end other clients."))
+    words = ", ".join(
+        f"{needed:,} {name} ({'no limit' if allowed == float('inf') else f'{allowed:,.0f} allowed'})"
+        for name, needed, allowed, _ in found
+    )
+    if short := [remedy for _, needed, allowed, remedy in found if allowed < needed]:
+        raise ClaraError(f"The service needs {words}.", remedy=" ".join(short))
+    return f"needs {words}"
+
+
+def _memory() -> float:
+    text = _MEMORY_LIMIT.read_text(encoding="ascii").strip() if _MEMORY_LIMIT.is_file() else "max"
+    return float(text) if text.isdigit() else float("inf")
+
+
+def _allowed(kind: int) -> float:
+    """The hard limit: the service raises the soft one to it."""
+    _, hard = resource.getrlimit(kind)
+    return float("inf") if hard == resource.RLIM_INFINITY else float(hard)
+
+
 async def _judges(app: App) -> str:
     models = await check_judges(app.settings)
     return app.settings.judges.replace(",", ", ") + (
@@ -133,13 +186,10 @@ async def spending(settings: Settings, since: int) -> SpendReport:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationReport:
-    outcome: str
-    """`review`, or how the transaction ended."""
+    outcome: str  # `review`, or how the transaction ended
     detail: str
-    is_done: bool
-    """Whether nothing is left to wait for: a person, the chain or a new attempt."""
+    is_done: bool  # whether nothing is left to wait for: a person, the chain or a new attempt
     waits_for: tuple[str, ...]
-    """What a person has to decide about."""
     scores: dict[str, object]
 
 
@@ -153,14 +203,11 @@ async def evaluate_now(
     max_games: int | None,
     progress: Callable[[EvalStatus], None],
 ) -> EvaluationReport:
-    """Evaluate a challenge that a person named, and read its scores."""
     async with open_app(settings) as app:
         plan = app.plan(schedule=schedule, max_games=max_games)
-        request = EvaluationRequest(
-            is_named=True, plan=plan, dry_run=dry_run, restart=restart, observer=Observer(progress)
-        )
+        request = EvaluationRequest(is_named=True, plan=plan, dry_run=dry_run, restart=restart, progress=progress)
         done = await evaluate(app, address, request)
-        scores = await read_scores(app.store, app.chain_id, address) or {}
+        scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
     return report_of(done, scores)
 
 
@@ -171,3 +218,89 @@ def report_of(done: Evaluation, scores: dict[str, object]) -> EvaluationReport:
     is_done = receipt is not None and receipt.outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN}
     document = {"challenge": done.challenge.address, "status": outcome, **scores}
     return EvaluationReport(outcome, receipt.detail if receipt else "", is_done, waits, document)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting; a secret's value is hidden, and of an address that may hold one only the host is shown."""
+
+    name: str
+    value: str | None
+    default: str | None
+    source: str
+
+
+def list_settings(settings: Settings) -> tuple[list[SettingRow], list[str]]:
+    """Every setting, and a warning for each CLARA_… name that is none."""
+    given, known = given_names(), {str(field.alias): name for name, field in Settings.model_fields.items()}
+    rows = []
+    for alias, name in known.items():
+        value, field = getattr(settings, name), Settings.model_fields[name]
+        source = given.get(alias) or (f"{alias}_FILE" if f"{alias}_FILE" in given else "default")
+        if isinstance(value, SecretStr):
+            value = "(hidden)"
+        elif not field.repr and value and source != "default":
+            value = _host_of(value)
+        default = None if field.default is None else str(field.default)
+        rows.append(SettingRow(alias, None if value is None else str(value), default, source))
+    return rows, unknown_settings()
+
+
+def _host_of(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "(not a URL)"
+    return f"{parts.scheme}://{parts.hostname or ''}/…"
+
+
+def unknown_settings() -> list[str]:
+    """A warning for each CLARA_… name that is no setting, with the one that may be meant."""
+    warnings, known = [], [str(field.alias) for field in Settings.model_fields.values()]
+    for name in unknown_names(given_names()):
+        close = difflib.get_close_matches(name, known, n=1)
+        warnings.append(f"{name} is not a setting.{f' Did you mean {close[0]}?' if close else ''}")
+    return warnings
+
+
+def new_key(path: Path, password: SecretStr) -> Address:
+    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
+    text = password.get_secret_value()
+    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
+        raise ConfigError(
+            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
+            f"{FEWEST_SIGNS} different ones.",
+            remedy="Choose several random words.",
+        )
+    return new_keystore(path, password)
+
+
+def back_up(database_url: str, target: Path) -> int:
+    """Write everything that is committed, also what is still in the write-ahead log, and return the bytes."""
+    if not is_sqlite(database_url):
+        raise ConfigError(
+            "CLARA_DATABASE_URL is a Postgres database, which its own tool backs up.",
+            remedy='Run `pg_dump --format=custom --file FILE "$CLARA_DATABASE_URL"`.',
+        )
+    source = Path(sqlite_path(database_url))
+    if not is_there(database_url):
+        raise NotFound(f"There is no database {source} to back up.", remedy="Check CLARA_DATABASE_URL.")
+    if target.exists():
+        raise BadInput(f"{target} exists already.", remedy="Choose another name, or remove it.")
+    part = target.with_name(target.name + ".part")
+    try:
+        make_private(part)
+        with closing(sqlite3.connect(source)) as live, closing(sqlite3.connect(part)) as copy:
+            live.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+            (found,) = copy.execute("PRAGMA quick_check").fetchone()
+        if found != "ok":
+            raise BadInput(f"The copy of {source} is damaged: {found}.", remedy="Is the database damaged?")
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())
+        part.rename(target)
+    except (OSError, sqlite3.Error) as bad:
+        raise BadInput(f"{target} cannot be written: {bad}.", remedy="Name another file.") from bad
+    finally:
+        part.unlink(missing_ok=True)
+    return target.stat().st_size

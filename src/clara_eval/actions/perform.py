@@ -1,12 +1,12 @@
-"""Perform an action: return unsigned transactions, or send them with the local wallet after a yes."""
+"""Plan an action as unsigned transactions, and send them with the local wallet after a yes."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -14,35 +14,126 @@ from eth_utils.address import to_checksum_address
 from pydantic import TypeAdapter
 
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.plan import Action, Plan, Spending, Transaction, would_be_refused
 from clara_eval.app import Caller
-from clara_eval.chain.account import ContractRefused, EthereumAccount, with_margin
+from clara_eval.chain.account import ContractRefused, estimate_gas, with_margin
 from clara_eval.chain.blocks import TransactionReceipt
 from clara_eval.chain.contracts.clients import IdentityRegistryContract
+from clara_eval.chain.model import PrizeToken
 from clara_eval.chain.sender import Receipt, SendOutcome, TransactionSender
 from clara_eval.chain.transaction import ContractCall, StoredTransaction
-from clara_eval.core.errors import CannotAct, CannotPublish, ClaraError, Temporary
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, CannotAct, CannotPublish, ClaraError, Temporary
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.untrusted import fence, is_text
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
 from clara_eval.store.sql_store import SqlStore
 
-REHEARSALS = 6
-"""A node behind a balancer may not know the previous transaction's block yet: look again that often."""
+REHEARSALS = 6  # a node behind a balancer may not know the previous transaction's block yet: look again that often
 AGAIN_SECONDS = 0.5
-UNKNOWN_GAS = 500_000
-"""Assumed for a transaction whose gas cannot be estimated yet."""
-FORGOTTEN_SECONDS = 600
-"""A plan of which nothing was signed for so long is planned anew."""
+UNKNOWN_GAS = 500_000  # assumed for a transaction whose gas cannot be estimated yet
+FORGOTTEN_SECONDS = 600  # a plan of which nothing was signed for so long is planned anew
 
 Report = Callable[[int, int, str], Awaitable[None]]
+Sent = tuple[str, TransactionReceipt]  # the description of a transaction, and its receipt in a block
 
 
 @dataclass(frozen=True, slots=True)
-class SentStep:
-    """One transaction that is in a block."""
+class Transaction:
+    """One unsigned transaction; it never sends ether."""
 
+    to: Address
+    data: str
     description: str
-    tx_hash: str
-    receipt: TransactionReceipt
+    gas: int | None = None  # the node's estimate; None when it depends on a transaction before it
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Tokens that leave the sender's wallet."""
+
+    token: PrizeToken
+    units: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    action: str
+    sender: Address | None
+    transactions: tuple[Transaction, ...]
+    question: str
+    summary: str
+    challenge: Address | None = None
+    spends: Spending | None = None
+    warnings: tuple[str, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict)
+    publishes: bytes | None = None
+    """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
+    place: str = ""  # the URI of that content
+    is_first_part: bool = False
+    """Whether the action has to be planned again after this, because it depends on the outcome."""
+
+
+MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
+"""Makes the plan; the number is the agent id that the plan's own first part has just registered, if it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing that a caller wants done; equal requests have equal keys."""
+
+    key: str
+    plan: MakePlan
+
+    @classmethod
+    def of(cls, verb: str, request: object, plan: MakePlan) -> Action:
+        """`request` is a frozen dataclass or text that tells two requests of this verb apart."""
+        return cls(f"{verb}/{keccak_hex(repr(request).encode('utf-8', errors='surrogatepass'))[2:34]}", plan)
+
+
+def sender_of(caller: Caller, sender: str | None) -> Address | None:
+    """Who acts: the local wallet, else the address that the caller names."""
+    named = to_address(sender, what="sender") if sender else None
+    if caller.account is None:
+        return named
+    if named is not None and named != caller.account.address:
+        raise BadInput(
+            f"The sender {named} is not the local wallet {caller.account.address}.",
+            path="sender",
+            remedy="Omit the sender, or remove CLARA_WALLET_KEY to get unsigned transactions.",
+        )
+    return caller.account.address
+
+
+def require_text(text: str, path: str) -> None:
+    if not is_text(text):
+        raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
+
+
+def transaction(to: Address, data: bytes, description: str) -> Transaction:
+    return Transaction(to, "0x" + data.hex(), description)
+
+
+async def with_gas(
+    caller: Caller, sender: Address | None, first: Transaction, *rest: Transaction
+) -> tuple[Transaction, ...]:
+    """Add the node's estimate to the first; a contract that would refuse raises here, before anything is signed."""
+    if sender is None:
+        return first, *rest
+    call = ContractCall("", "", first.to, bytes.fromhex(first.data[2:]), first.description)
+    try:
+        return replace(first, gas=await estimate_gas(caller.chain, call, sender)), *rest
+    except ContractRefused as refused:
+        raise would_be_refused(first, refused) from refused
+
+
+def would_be_refused(planned: Transaction, refused: ContractRefused) -> CannotAct:
+    """Say a contract's refusal; its own words, which a stranger may have written, are fenced."""
+    refusal, said = refused.refusal, str(refused.refusal)
+    if refusal is None:
+        said = "The contract refused, without a reason that we know."
+    elif refusal.name == "Error":
+        said = f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
+    return CannotAct(f"{planned.description} would be refused: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +151,12 @@ class _Started:
 _STARTED = TypeAdapter(_Started)
 
 
-def run_of(caller: Caller, account: EthereumAccount) -> str:
-    """The name under which a person's transactions are recorded."""
-    return f"{caller.chain_id}:{account.address}"
-
-
 async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     """The plan of this action if it was begun and did not end."""
     store = await caller.store.existing() if caller.account is not None else None
     if store is None or caller.account is None:
         return None
-    run = run_of(caller, caller.account)
+    run = f"{caller.chain_id}:{caller.account.address}"
     if (text := await store.entry(run, action.key)) is None:
         return None
     started = _STARTED.validate_json(text)
@@ -81,7 +167,7 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     return None
 
 
-async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[SentStep]:
+async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[Sent]:
     """Send every step and wait for it; limit and ether are checked before the first."""
     account = caller.account
     if account is None:
@@ -90,15 +176,23 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
     if plan.sender != account.address:
         raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
     check_limit(caller, plan.spends)
-    await _check_ether(caller, account, plan)
+    balance = await caller.chain.blocks.balance(account.address)
+    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
+    needed = gas * (await account.fees()).max_fee_per_gas
+    if balance < needed:
+        has, wanted = (f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".") for wei in (balance, needed))
+        raise CannotAct(
+            f"The wallet {account.address} has {has} ETH, but gas may cost up to {wanted} ETH.",
+            remedy=f"Send it some ETH on {caller.settings.network_name}.",
+        )
     if plan.spends is not None:
         account.permit_spending(plan.spends.token.address, plan.spends.units)
-    store, run = await caller.store.opened(), run_of(caller, account)
+    store, run = await caller.store.opened(), f"{caller.chain_id}:{account.address}"
     mine = _Started(secrets.token_hex(8), int(time.time()), replace(plan, publishes=None))
     kept = await store.add_entry(run, action.key, _STARTED.dump_json(mine).decode())
     started = _STARTED.validate_json(kept)
     steps = _Steps(caller, TransactionSender(account, store, caller.pace), store, run, started)
-    sent: list[SentStep] = []
+    sent: list[Sent] = []
     try:
         for number, planned in enumerate(started.plan.transactions):
             if report is not None:
@@ -116,12 +210,12 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
 
 
 @contextmanager
-def naming_sent(sent: Sequence[SentStep]) -> Iterator[None]:
+def naming_sent(sent: Sequence[Sent]) -> Iterator[None]:
     """Add what is already in a block to an error."""
     try:
         yield
     except ClaraError as bad:
-        done = (f"Already in block {item.receipt.block_number}: {item.description} ({item.tx_hash})." for item in sent)
+        done = (f"Already in block {found.block_number}: {words} ({found.tx_hash})." for words, found in sent)
         bad.remedy = " ".join([bad.remedy, *done]).strip()
         raise
 
@@ -144,18 +238,6 @@ def check_limit(caller: Caller, spends: Spending | None) -> None:
         )
 
 
-async def _check_ether(caller: Caller, account: EthereumAccount, plan: Plan) -> None:
-    balance = await caller.chain.blocks.balance(account.address)
-    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
-    needed = gas * (await account.fees()).max_fee_per_gas
-    if balance < needed:
-        has, wanted = (f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".") for wei in (balance, needed))
-        raise CannotAct(
-            f"The wallet {account.address} has {has} ETH, but gas may cost up to {wanted} ETH.",
-            remedy=f"Send it some ETH on {caller.settings.network_name}.",
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class _Steps:
     caller: Caller
@@ -164,7 +246,7 @@ class _Steps:
     run: str
     started: _Started
 
-    async def send(self, number: int) -> SentStep:
+    async def send(self, number: int) -> Sent:
         """Send one step; a node that is behind or does not answer is asked again for a while."""
         planned, pace = self.started.plan.transactions[number], self.caller.pace
         data = bytes.fromhex(planned.data.removeprefix("0x"))
@@ -201,7 +283,7 @@ class _Steps:
     async def _rows(self, number: int) -> list[StoredTransaction]:
         return await self.store.transactions(self.run, self.started.intention(number))
 
-    async def _sent(self, planned: Transaction, receipt: Receipt) -> SentStep:
+    async def _sent(self, planned: Transaction, receipt: Receipt) -> Sent:
         if receipt.outcome is SendOutcome.REVERTED:
             raise CannotAct(
                 f"{planned.description}: the transaction {receipt.tx_hash} was reverted.",
@@ -210,7 +292,7 @@ class _Steps:
         found = await self.caller.chain.blocks.receipt(receipt.tx_hash or "")
         if receipt.outcome is not SendOutcome.CONFIRMED or found is None:
             raise self._unknown(planned, receipt.tx_hash or "")
-        return SentStep(planned.description, receipt.tx_hash or "", found)
+        return planned.description, found
 
     def _unknown(self, planned: Transaction, tx_hash: str) -> Temporary:
         place = self.caller.explorer("tx", tx_hash) or tx_hash
@@ -270,10 +352,10 @@ async def _publish(caller: Caller, plan: Plan) -> None:
         )
 
 
-async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[SentStep]) -> Plan:
+async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[Sent]) -> Plan:
     """Plan what follows the first part, once the node knows that part: it must not be sent again."""
     address, owner = first.transactions[-1].to, first.sender
-    emitted = IdentityRegistryContract.agents_in(sent[-1].receipt.logs, address, owner) if owner else []
+    emitted = IdentityRegistryContract.agents_in(sent[-1][1].logs, address, owner) if owner else []
     agent_id = emitted[-1] if emitted else None  # None: the registry emits no events
     registry = caller.chain.agents.identity(address)
     for _ in range(REHEARSALS):
@@ -289,11 +371,11 @@ def _document(
     caller: Caller,
     plan: Plan,
     outcome: Literal["unsigned", "needs_confirmation", "declined", "sent"],
-    sent: Sequence[SentStep] = (),
+    sent: Sequence[Sent] = (),
 ) -> ActResult:
     challenge, factory = plan.challenge, caller.chain.challenges.factory(caller.factory)
     topic = factory.abi.event("ChallengeCreated").topic
-    for entry in (entry for item in sent for entry in item.receipt.logs):
+    for entry in (entry for _, found in sent for entry in found.logs):
         if entry["address"].lower() == factory.address and entry["topics"][:1] == [topic]:
             challenge = challenge or factory.challenge_created(entry).address
     return ActResult(
@@ -308,24 +390,19 @@ def _document(
         summary=plan.summary,
         transactions=[
             UnsignedTransaction(
-                chainId=caller.chain_id,
-                to=to_checksum_address(one.to),
-                data=one.data,
-                value="0",
-                gas=one.gas,
-                description=one.description,
+                **asdict(one) | {"chainId": caller.chain_id, "to": to_checksum_address(one.to), "value": "0"}
             )
             for one in (plan.transactions if outcome != "sent" else ())
         ],
         sent=[
             SentTransaction(
-                hash=item.tx_hash,
-                blockNumber=item.receipt.block_number,
-                gasUsed=item.receipt.gas_used,
-                explorerUrl=caller.explorer("tx", item.tx_hash),
-                description=item.description,
+                hash=found.tx_hash,
+                blockNumber=found.block_number,
+                gasUsed=found.gas_used,
+                explorerUrl=caller.explorer("tx", found.tx_hash),
+                description=words,
             )
-            for item in sent
+            for words, found in sent
         ],
         warnings=list(plan.warnings),
         details=dict(plan.details),

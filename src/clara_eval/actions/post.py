@@ -7,18 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from clara_eval.actions.amounts import (
-    SPLITS,
-    parse_amount,
-    parse_deadline,
-    parse_payout,
-    parse_span,
-    show_amount,
-    show_count,
-)
+from clara_eval.actions import amounts, perform
 from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
 from clara_eval.actions.harness import check_harness
-from clara_eval.actions.plan import Action, Plan, Spending, Transaction, require_text, sender_of, transaction, with_gas
 from clara_eval.actions.quote import USUAL_ENTRIES, missing_model_of, quote_posting
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.abi import abi
@@ -32,8 +23,7 @@ from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
 from clara_eval.harness import Harness, MissingEngine
 
 NO_HASH = "0x" + "00" * 32
-WETH = "0x4200000000000000000000000000000000000006"
-"""At this address on every chain of the OP stack."""
+WETH = "0x4200000000000000000000000000000000000006"  # at this address on every chain of the OP stack
 FREE_OPTION = (
     "A hidden harness is the poster's free option: you can withhold it after you have seen the submissions, and then "
     "{instead}. Agents know that, and may stay away; a harness that is withheld is a flag that everybody sees."
@@ -44,8 +34,7 @@ _INSTEAD = {
 }
 NEWEST = 200
 """Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
-OWN = 20
-"""How many of those are compared with this one."""
+OWN = 20  # how many of those are compared with this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +45,7 @@ class Posting:
     problem_statement: str
     prize: str
     deadline: str
-    eval_config: str = ""
-    """The config's JSON text; its exact bytes are what the chain commits to."""
+    eval_config: str = ""  # the config's JSON text; its exact bytes are what the chain commits to
     evaluator: Literal["clara", "self"] = "clara"
     scoring_window: str = "3 days"
     payout: str | tuple[int, ...] = ""
@@ -184,12 +172,12 @@ async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig |
     return (*option, *found.warnings)
 
 
-def post(posting: Posting, sender: str | None = None) -> Action:
-    return Action.of("post", posting, lambda caller, _: plan_post(caller, posting, sender))
+def post(posting: Posting, sender: str | None = None) -> perform.Action:
+    return perform.Action.of("post", posting, lambda caller, _: plan_post(caller, posting, sender))
 
 
-async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> Plan:
-    poster = sender_of(caller, sender)
+async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> perform.Plan:
+    poster = perform.sender_of(caller, sender)
     _check_words(posting)
     is_for_clara = posting.evaluator == "clara"
     config = parse_eval_config(posting.eval_config) if posting.eval_config.strip() else None
@@ -205,12 +193,13 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
     transactions = await _transactions(caller, posting, terms, poster)
     lacking = await missing_model_of(caller.records, caller.settings, config) if config and is_for_clara else []
     total, prize, bond, charged = (
-        show_amount(units, terms.token) for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
+        amounts.show_amount(units, terms.token)
+        for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
     )
-    winners = show_count(len(terms.payout_bps), "winner")
+    winners = amounts.show_count(len(terms.payout_bps), "winner")
     judge = f"Clara evaluates. {terms.fee.shown}" if is_for_clara else "The poster scores alone."
     quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
-    return Plan(
+    return perform.Plan(
         action="challenge_post",
         sender=poster,
         transactions=transactions,
@@ -219,7 +208,7 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         f"evaluator {posting.evaluator}.",
         summary=f"Prize {prize} for {winners}, bond {bond}, total {total}. {judge}{quote} "
         "The contract pays every place whatever its quality: a test that all must pass only puts the others last.",
-        spends=Spending(terms.token, terms.total),
+        spends=perform.Spending(terms.token, terms.total),
         warnings=(*lacking, *unchecked, *_warnings(caller, posting, config, terms)),
         details=_details(posting, terms),
     )
@@ -234,9 +223,9 @@ def _check_words(posting: Posting) -> None:
         raise BadInput("This number of participants cannot be.", path="maxParticipants", remedy="0 means no limit.")
     if posting.expected_entries is not None and posting.expected_entries < 1:
         raise BadInput("Fewer than 1 entry is expected.", path="expectedEntries", remedy="Give 1 or more, or nothing.")
-    require_text(posting.title, "title")
-    require_text(posting.problem_statement, "problemStatement")
-    require_text("".join(posting.skills), "skills")
+    perform.require_text(posting.title, "title")
+    perform.require_text(posting.problem_statement, "problemStatement")
+    perform.require_text("".join(posting.skills), "skills")
     digits = posting.private_set_hash.removeprefix("0x")
     if len(digits) != 64 or not set(digits.lower()) <= set("0123456789abcdef"):
         raise BadInput("The private set hash is not 0x and 64 hex digits.", path="privateSetHash")
@@ -245,14 +234,16 @@ def _check_words(posting: Posting) -> None:
 async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> ChallengeTerms:
     head = await caller.chain.blocks.head()
     token, now = await _token(caller, posting, head), head.timestamp
-    deadline = parse_deadline(posting.deadline, now)
-    window = parse_span(posting.scoring_window)
+    deadline = amounts.parse_deadline(posting.deadline, now)
+    window = amounts.parse_span(posting.scoring_window)
     if not window:
         raise BadInput(
             f"{posting.scoring_window[:40]!r} is not a span of time.", path="scoringWindow", remedy='Say "3 days".'
         )
     preset = f"top{posting.winner_count or 3}"
-    shares = parse_payout(posting.payout or (preset if preset in SPLITS else "equal"), posting.winner_count)
+    shares = amounts.parse_payout(
+        posting.payout or (preset if preset in amounts.SPLITS else "equal"), posting.winner_count
+    )
     cap = posting.max_participants
     if cap and cap < max(2, len(shares)):
         raise BadInput(
@@ -260,12 +251,18 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
             path="maxParticipants",
             remedy="Allow more participants (at least 2), or pay fewer winners.",
         )
+    evaluator = await known_evaluator(caller) if posting.evaluator == "clara" else ZERO_ADDRESS
+    if evaluator is None:
+        raise ConfigError(
+            "Clara's evaluator address is not known here.",
+            remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
+        )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
     rate = await caller.chain.challenges.factory(caller.factory).one(head, "posterBondRate")
     return ChallengeTerms(
         token=token,
-        evaluator=await _evaluator(caller, posting),
+        evaluator=evaluator,
         fee=charged,
         bond=charged.escrow * rate // 10_000,
         deadline=deadline,
@@ -294,7 +291,7 @@ def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None)
             path="token",
             remedy='Offer the prize in the network\'s dollar token, or score yourself with evaluator "self".',
         )
-    return fee(mode, parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
+    return fee(mode, amounts.parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
 
 
 async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
@@ -324,18 +321,6 @@ async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
     )
 
 
-async def _evaluator(caller: Caller, posting: Posting) -> Address:
-    if posting.evaluator == "self":
-        return ZERO_ADDRESS
-    known = await known_evaluator(caller)
-    if known is None:
-        raise ConfigError(
-            "Clara's evaluator address is not known here.",
-            remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
-        )
-    return known
-
-
 async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
@@ -356,10 +341,10 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms,
 
 async def _transactions(
     caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None
-) -> tuple[Transaction, ...]:
-    escrow = show_amount(terms.escrow, terms.token)
+) -> tuple[perform.Transaction, ...]:
+    escrow = amounts.show_amount(terms.escrow, terms.token)
     allow = abi("TestUSDC").function("approve").call(caller.factory, terms.escrow)
-    approve = transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
+    approve = perform.transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
     terms_on_chain = {
         "token": terms.token.address,
         "evaluator": terms.evaluator,
@@ -375,20 +360,19 @@ async def _transactions(
         "skillTags": posting.skills,
     }
     data = caller.chain.challenges.factory(caller.factory).encode("createChallenge", terms_on_chain)
-    create = transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
+    create = perform.transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
     paid = abi("TestUSDC").function("transfer").call(terms.evaluator, terms.fee.amount)
-    charged = f"Pay the evaluation fee of {show_amount(terms.fee.amount, terms.token)}"
-    pay = [transaction(terms.token.address, paid, charged)] if terms.fee.amount else []
+    charged = f"Pay the evaluation fee of {amounts.show_amount(terms.fee.amount, terms.token)}"
+    pay = [perform.transaction(terms.token.address, paid, charged)] if terms.fee.amount else []
     if poster is None:
         return (approve, create, *pay)
     token, head = caller.chain.challenges.token(terms.token.address), await caller.chain.blocks.head()
     balance = await token.one(head, "balanceOf", poster)
     if balance < terms.total:
         raise CannotAct(
-            f"The wallet {poster} has {show_amount(balance, terms.token)}, but prize, bond and fee need "
-            f"{show_amount(terms.total, terms.token)}.",
+            f"The wallet {poster} has {amounts.show_amount(balance, terms.token)}, but prize, bond and fee need "
+            f"{amounts.show_amount(terms.total, terms.token)}.",
             remedy=f"Fund it on {caller.settings.network_name}, or offer a smaller prize.",
         )
-    if await token.one(head, "allowance", poster, caller.factory) < terms.escrow:
-        return (await with_gas(caller, poster, approve), create, *pay)
-    return (await with_gas(caller, poster, create), *pay)
+    is_allowed = await token.one(head, "allowance", poster, caller.factory) >= terms.escrow
+    return await perform.with_gas(caller, poster, *([create] if is_allowed else [approve, create]), *pay)

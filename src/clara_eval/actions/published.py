@@ -8,47 +8,71 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from clara_eval.actions.turning_point import LARGEST_FIELD, PlaceChange, turning_point
 from clara_eval.challenges.challenge_index import agent_record, read_many, read_scores, summaries
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.status import evaluation_status, shown_to_all, status_without_evaluation
 from clara_eval.challenges.stored_results import comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
+from clara_eval.core.constants import Winner
 from clara_eval.core.dollars import usd
 from clara_eval.core.errors import NotFound, NotPublic
+from clara_eval.documents import results, store_keys
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
-from clara_eval.documents.results import (
-    AgentRecord,
-    Created,
-    EvalStatus,
-    Features,
-    Played,
-    PrizeClaims,
-    ProvisionalBoard,
-    Scores,
-    Summary,
-    read,
-)
-from clara_eval.documents.store_keys import (
-    claims_key,
-    created_key,
-    features_key,
-    index_key,
-    provisional_key,
-    public_harness_key,
-    status_key,
-)
+from clara_eval.documents.results import Played, Scores
 from clara_eval.evaluation.trace.document import FORMAT
 from clara_eval.judge.costs.budgets import Spend
+from clara_eval.ranking import Result, rate, tally
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 TRACE_FORMAT = FORMAT
-Bodies = dict[str, Any]
-"""Entries of a trace by key, or one of them: checked when it was written."""
+Bodies = dict[str, Any]  # entries of a trace by key, or one of them: checked when it was written
+LARGEST_FIELD = 25  # entries of a round beyond which the ratings are not made again for a page
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceChange:
+    """These rivals' games turned, and the place after it; no rivals if nothing of its own would have done."""
+
+    rivals: tuple[str, ...]
+    place: int
+
+
+def turning_point(account: str, places: Sequence[str], games: Sequence[Result], paid: int) -> PlaceChange | None:
+    """Find which of its own games would have moved an entry across the pay line; None if these games do not say."""
+    if account not in places or not 0 < paid < len(places) <= LARGEST_FIELD or not games:
+        return None
+    if set(_order(places, games)[:paid]) != set(places[:paid]):
+        return None
+    own = places.index(account)
+    is_paid = own < paid
+
+    def turn(game: Result) -> Result:
+        """Let it be won, or lost by an entry that is paid."""
+        return game._replace(winner="first" if (game.first == account) != is_paid else "second")
+
+    turned: list[str] = []
+    for rival in sorted((one for one in places if one != account), key=lambda one: abs(places.index(one) - own)):
+        if all(turn(game) == game for game in games if {game.first, game.second} == {account, rival}):
+            continue
+        turned.append(rival)
+        pairs = [{account, one} for one in turned]
+        after = [turn(game) if {game.first, game.second} in pairs else game for game in games]
+        place = _order(places, after).index(account)
+        if (place < paid) != is_paid:
+            return PlaceChange(tuple(turned), place + 1)
+    return PlaceChange((), own + 1)
+
+
+def _order(places: Sequence[str], games: Sequence[Result]) -> list[str]:
+    """By the rating of these games; equal ones as they were posted."""
+    items = sorted(places)
+    ratings = dict(zip(items, rate(tally(items, games), b"").tolist(), strict=True))
+    return sorted(places, key=lambda item: (-ratings[item], places.index(item)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +89,9 @@ class ResultReader:
     store: SqlStore
     chain_id: int
     traces_public: str
-    evaluator: Address | None = None
-    """Whose challenges the service evaluates; None if that is not set."""
+    evaluator: Address | None = None  # whose challenges the service evaluates; None if that is not set
 
-    async def status(self, address: Address, *, admin: bool = False) -> EvalStatus:
+    async def status(self, address: Address, *, admin: bool = False) -> results.EvalStatus:
         found = await evaluation_status(self.store, self.chain_id, address, self.evaluator)
         if found is None:
             raise _unknown(address)
@@ -77,7 +100,7 @@ class ResultReader:
     async def listed(self, wanted: str | None = None, *, admin: bool = False) -> list[ChallengeSummary]:
         """Every challenge, or those with this evaluation status, the latest deadline first."""
         found = await summaries(self.store, self.chain_id)
-        statuses = await read_many(self.store, self.chain_id, EvalStatus, status_key, found)
+        statuses = await read_many(self.store, self.chain_id, results.EvalStatus, store_keys.status_key, found)
         shown = {a: statuses.get(a) or status_without_evaluation(one, self.evaluator) for a, one in found.items()}
         rows = [
             ChallengeSummary.model_validate(
@@ -89,15 +112,16 @@ class ResultReader:
         return sorted(rows, key=lambda row: (-row.deadline, row.address))
 
     async def detail(self, address: Address, *, admin: bool) -> ChallengeDetail:
-        summary = await read(self.store, self.chain_id, Summary, index_key(address))
+        summary = await results.read(self.store, self.chain_id, results.Summary, store_keys.index_key(address))
         if summary is None:
             raise _unknown(address)
         if summary.rules:
-            summary.rules.harnessSource = await self.store.get(self.chain_id, public_harness_key(address))
+            summary.rules.harnessSource = await self.store.get(self.chain_id, store_keys.public_harness_key(address))
         scores = await self._scores(address)
         is_open = scores is not None and (admin or scores.is_posted)
         is_early = scores is None and time.time() < summary.deadline
-        board = await read(self.store, self.chain_id, ProvisionalBoard, provisional_key(address)) if is_early else None
+        key = store_keys.provisional_key(address)
+        board = await results.read(self.store, self.chain_id, results.ProvisionalBoard, key) if is_early else None
         review = await read_review(self.store, self.chain_id, address) if admin else None
         return ChallengeDetail.model_validate(
             {
@@ -110,7 +134,7 @@ class ResultReader:
             }
         )
 
-    async def agent(self, agent_id: int) -> AgentRecord:
+    async def agent(self, agent_id: int) -> results.AgentRecord:
         """What an agent did across challenges; NotFound if it entered none that is over."""
         record = await agent_record(self.store, self.chain_id, agent_id)
         if not record.entered:
@@ -136,21 +160,21 @@ class ResultReader:
         """Facts, comparisons and criteria belong to the trace of these scores: private if traces are."""
         return scores.traceDigest is not None and self.traces_public != "never"
 
-    async def features_of(self, address: Address, scores: Scores, accounts: Sequence[str]) -> dict[str, Features]:
-        """The typed facts by which some of the submitters were judged."""
+    async def features_of(
+        self, address: Address, scores: Scores, accounts: Sequence[str]
+    ) -> dict[str, results.Features]:
         if not self._shows_evidence(scores):
             return {}
-        return await read_many(self.store, self.chain_id, Features, lambda one: features_key(address, one), accounts)
+        key_of = partial(store_keys.features_key, address)
+        return await read_many(self.store, self.chain_id, results.Features, key_of, accounts)
 
     async def comparisons_among(self, address: Address, scores: Scores, accounts: Sequence[str]) -> Played:
-        if not self._shows_evidence(scores):
-            return {}
-        return await comparisons_among(self.store, self.chain_id, address, accounts)
+        is_shown = self._shows_evidence(scores)
+        return await comparisons_among(self.store, self.chain_id, address, accounts) if is_shown else {}
 
     async def comparisons_of(self, address: Address, scores: Scores, account: str, rivals: Sequence[str]) -> Played:
-        if not self._shows_evidence(scores):
-            return {}
-        return await comparisons_of(self.store, self.chain_id, address, account, rivals)
+        is_shown = self._shows_evidence(scores)
+        return await comparisons_of(self.store, self.chain_id, address, account, rivals) if is_shown else {}
 
     async def place_change(self, address: Address, scores: Scores, account: str) -> PlaceChange | None:
         """Which of its own comparisons would have moved an entry across the pay line; None if that is not known."""
@@ -158,9 +182,9 @@ class ResultReader:
         if account not in places or len(places) > LARGEST_FIELD:
             return None
         played = await self.comparisons_among(address, scores, places)
-        points = {"A": 1.0, "B": 0.0, "tie": 0.5}
-        scored = [(*pair, points[one.winner]) for pair, one in played.items() if one.winner in points]
-        return await asyncio.to_thread(turning_point, account, places, scored, scores.paid_count)
+        winners: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
+        games = [Result(*pair, winners[one.winner]) for pair, one in played.items() if one.winner in winners]
+        return await asyncio.to_thread(turning_point, account, places, games, scores.paid_count)
 
     async def trace_bodies(
         self, address: Address, scores: Scores, marks: Sequence[str], *, before: Sequence[str]
@@ -189,14 +213,14 @@ class ResultReader:
         if "schema" not in found:
             return None
         config = json.loads(found["metadata"]["evalConfig"])
-        config = config if isinstance(config, dict) else {}
         schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
         return JudgingBasis(str(config.get("criteria", "")), judges, schema)
 
-    async def history(self, address: Address) -> tuple[Created | None, PrizeClaims | None]:
+    async def history(self, address: Address) -> tuple[results.Created | None, results.PrizeClaims | None]:
         """When it was created, and who took which prize; None if that was not looked at."""
-        created = await read(self.store, self.chain_id, Created, created_key(address))
-        return created, await read(self.store, self.chain_id, PrizeClaims, claims_key(address))
+        created = await results.read(self.store, self.chain_id, results.Created, store_keys.created_key(address))
+        claims = await results.read(self.store, self.chain_id, results.PrizeClaims, store_keys.claims_key(address))
+        return created, claims
 
     async def spent(self, address: Address) -> SpendLine | None:
         """What the evaluation cost; None if nothing was asked that costs."""

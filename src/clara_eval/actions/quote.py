@@ -15,14 +15,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.costs.budgets import caps_of
 from clara_eval.judge.costs.prices import PriceCard
-from clara_eval.judge.costs.quote import (
-    GAS_MICRO_USD,
-    Jury,
-    Quote,
-    Size,
-    needs_model,
-    to_json,
-)
+from clara_eval.judge.costs.quote import GAS_MICRO_USD, Jury, Quote, Size, needs_model, to_json
 from clara_eval.judge.costs.quote import quote as quote_calls
 from clara_eval.judge.extraction import asked_features
 from clara_eval.judge.provider import (
@@ -43,12 +36,10 @@ JURY_NOTE = (
     "for the same price. How alike they err is measured, and counted. With CLARA_JURY=in-turn the further judges are "
     "asked near the paid places only, and this is the most it costs."
 )
-USUAL_ENTRIES = 20
-"""Entries assumed for the quote when the poster names no number."""
+USUAL_ENTRIES = 20  # entries assumed for the quote when the poster names no number
 
 
 def has_model(judges: str) -> bool:
-    """Whether one of these judges is a language model."""
     return bool(models_of(parse_jury(judges)))
 
 
@@ -97,8 +88,6 @@ def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int |
 
 @dataclass(frozen=True, slots=True)
 class ScheduleQuote:
-    """What a schedule costs, and what to say beside it."""
-
     schedule: str
     quote: Quote
     notes: list[str]
@@ -150,8 +139,7 @@ class ConfigResult(TypedDict, total=False):
     untyped: list[str]
     needsModel: bool
     warnings: list[str]
-    quoteUsd: float | None
-    """For twenty entries; null where a judge has no known price."""
+    quoteUsd: float | None  # for twenty entries; null where a judge has no known price
 
 
 def check_config(content: bytes, settings: Settings) -> ConfigResult:

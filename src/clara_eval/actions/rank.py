@@ -26,8 +26,7 @@ COLUMNS = (("left", "right", "winner"), ("model_a", "model_b", "winner"), ("a", 
 """The names of the columns that are known, in this order."""
 USUAL_TOP = 3
 CSV_FIELDS = ("rank", "item", "elo", "low", "high", "pTop", "wins", "losses", "ties")
-_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))
-"""Fields of a standing that `strength` sums up."""
+_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))  # fields of a standing that `strength` sums up
 
 
 def rank_comparisons(
@@ -114,7 +113,12 @@ def read_results(path: Path, columns: str = "") -> list[Result]:
         raise BadInput(
             f"--columns {columns!r} does not name three columns.", remedy="Write --columns LEFT,RIGHT,WINNER."
         )
-    rows = _json_rows(name, text) if text.lstrip()[:1] == "{" else _csv_rows(name, text)
+    rows = _csv_rows(name, text)
+    if text.lstrip()[:1] == "{":
+        rows = (
+            (f"{name}:{number}", {key.lower(): cell for key, cell in row.items() if isinstance(cell, str)})
+            for number, row in json_rows(name, text)
+        )
     results = list(_results(rows, [given] if given else list(COLUMNS)))
     if not results:
         told = f"{name} has no results." if str(path) != "-" or text else "No file given, and nothing is piped in."
@@ -122,8 +126,7 @@ def read_results(path: Path, columns: str = "") -> list[Result]:
     return results
 
 
-Row = tuple[str, Mapping[str, str]]
-"""Where it is, and its cells by the name of their column."""
+Row = tuple[str, Mapping[str, str]]  # where it is, and its cells by the name of their column
 
 
 def _csv_rows(name: str, text: str) -> Iterator[Row]:
@@ -137,17 +140,19 @@ def _csv_rows(name: str, text: str) -> Iterator[Row]:
         raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
 
 
-def _json_rows(name: str, text: str) -> Iterator[Row]:
+def json_rows(source: str, text: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """Read the object on each line that is not empty, with the number of the line."""
     for number, line in enumerate(text.splitlines(), start=1):
+        where, remedy = f"Line {number} of {source}", "Write one JSON object a line."
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
+        except (ValueError, RecursionError) as bad:
+            raise BadInput(f"{where} is not JSON: {bad}.", path=where, remedy=remedy) from None
         if not isinstance(row, dict):
-            raise _bad(f"{name}:{number}", line, "is not a JSON object", "Write one object on each line.")
-        yield f"{name}:{number}", {key.lower(): cell for key, cell in row.items() if isinstance(cell, str)}
+            raise BadInput(f"{where} is not a JSON object.", path=where, remedy=remedy)
+        yield number, row
 
 
 def _results(rows: Iterable[Row], known: list[tuple[str, ...]]) -> Iterator[Result]:

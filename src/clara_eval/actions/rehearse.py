@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,6 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.evaluation.folder import account_of
-from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.judge.comparison import describe
 from clara_eval.judge.provider import models_of, parse_jury
 
@@ -27,8 +25,7 @@ class Rehearsal:
     judged: Judged
     document: dict[str, object]  # what `--json` prints
     descriptions: list[str]  # each feature as the judge is told about it
-    typed_config: str
-    """The poster's document with every feature typed; reading it again gives this very schema."""
+    typed_config: str  # the poster's document with every feature typed; reading it again gives this very schema
 
 
 async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings) -> Rehearsal:
@@ -39,35 +36,29 @@ async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings
     result, warnings = found.result, missing_model(config, judges)
     typed_by = {name: models_of(parse_jury(judges))[0].text for name in result.typed_by_model}
     is_ranked = len(request.contents) > 1 and not warnings
-    document = {
-        **result.schema.to_json(),
-        "typedBy": typed_by,
-        "readings": _readings([one.id for one in request.contents], result),
-        "ranking": [to_camel_json(row) for row in found.ranking if is_ranked],
-        "warnings": warnings,
-    }
-    told = {one.name: describe(one) for one in result.schema.features}
-    lines = [text + (f"  (typed by {typed_by[name]})" if name in typed_by else "") for name, text in told.items()]
-    return Rehearsal(found, document, lines, typed_config(config, result.schema))
-
-
-def _readings(files: Sequence[str], result: EvaluationResult) -> list[dict[str, object]]:
-    """What was read in each sample, what each function of the harness said, and what was printed."""
-    runs = result.execution.executed if result.execution else {}
-    found: list[dict[str, object]] = []
-    for file in files:
+    runs, readings = result.execution.executed if result.execution else {}, []
+    for file in (one.id for one in request.contents):
         facts, run = result.features.get(account_of(file)), runs.get(account_of(file))
-        found.append(
+        readings.append(
             {
                 "file": file,
                 "facts": facts.vector.as_dict() if facts else {},
                 "texts": dict(facts.text) if facts else {},
                 "flags": [flag.sentence for flag in facts.flags] if facts else [],
                 "tests": [call.to_json() for call in run.calls if call.kind != "setUp"] if run else [],
-                "said": [run.detail, *run.logs] if run and run.detail else list(run.logs) if run else [],
+                "said": [*([run.detail] if run.detail else []), *run.logs] if run else [],
             }
         )
-    return found
+    document = {
+        **result.schema.to_json(),
+        "typedBy": typed_by,
+        "readings": readings,
+        "ranking": [to_camel_json(row) for row in found.ranking if is_ranked],
+        "warnings": warnings,
+    }
+    told = {one.name: describe(one) for one in result.schema.features}
+    lines = [text + (f"  (typed by {typed_by[name]})" if name in typed_by else "") for name, text in told.items()]
+    return Rehearsal(found, document, lines, typed_config(config, result.schema))
 
 
 def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:

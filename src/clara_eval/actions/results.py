@@ -6,17 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from clara_eval.actions import challenges
 from clara_eval.actions.amounts import show_amount
-from clara_eval.actions.challenges import (
-    FINALIZATION_SECONDS,
-    challenge_at,
-    known_evaluator,
-    posted_by,
-    submission_of,
-    token_document,
-    typed_facts,
-)
-from clara_eval.actions.plan import sender_of
+from clara_eval.actions.perform import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
@@ -28,25 +20,8 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
 from clara_eval.core.flags import Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
-from clara_eval.documents.actions import (
-    ComparisonRow,
-    EvalStatusResult,
-    LeaderboardResult,
-    Phase,
-    ScoreFound,
-    StandingRow,
-    StatusFound,
-)
-from clara_eval.documents.results import (
-    MEANINGS,
-    EvaluationProgress,
-    ExecutedRun,
-    LeaderboardRow,
-    RankedEntry,
-    Scores,
-    StageProgress,
-    State,
-)
+from clara_eval.documents import actions as documents
+from clara_eval.documents import results
 from clara_eval.harness.model import feature_name
 from clara_eval.submissions.model import REJECTIONS
 
@@ -55,9 +30,9 @@ MAX_FLAGS = 20
 MAX_STANDINGS = 200
 STATUS_MEANINGS: Mapping[str, str] = {
     "none": "No evaluation is recorded here yet.",
-    **{str(state): meaning for state, meaning in MEANINGS.items()},
+    **{str(state): meaning for state, meaning in results.MEANINGS.items()},
 }
-_ENDED: dict[ChallengeStatus, Phase] = {
+_ENDED: dict[ChallengeStatus, documents.Phase] = {
     ChallengeStatus.CANCELLED: "cancelled",
     ChallengeStatus.EXPIRED: "expired",
     ChallengeStatus.FINALIZED: "final",
@@ -66,21 +41,27 @@ _OVER = frozenset(("finalized", "cancelled", "expired"))
 _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishing"))
 
 
-async def eval_status(caller: Caller, address: str) -> StatusFound:
-    challenge = await challenge_at(caller, address)
+async def eval_status(caller: Caller, address: str) -> documents.StatusFound:
+    challenge = await challenges.challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
     if found is None and not challenge.score_posted_at:
-        found = scored_elsewhere(challenge.evaluator, challenge.poster, await known_evaluator(caller))
-    status: Literal["none", State] = found.status if found else "complete" if challenge.score_posted_at else "none"
+        found = scored_elsewhere(challenge.evaluator, challenge.poster, await challenges.known_evaluator(caller))
+    status: Literal["none", results.State] = (
+        found.status if found else "complete" if challenge.score_posted_at else "none"
+    )
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
-    known = found.model_dump(include=set(EvaluationProgress.model_fields)) if found else {}
+    known = found.model_dump(include=set(results.EvaluationProgress.model_fields)) if found else {}
     # The stage is shown without what another service may have added to it.
-    stage = (found.stage if found else None) or StageProgress()
-    shown = StageProgress(**stage.model_dump(include=set(StageProgress.model_fields)))
+    stage = (found.stage if found else None) or results.StageProgress()
+    shown = results.StageProgress(**stage.model_dump(include=set(results.StageProgress.model_fields)))
     shown.name = stage.name if stage.name and stage.name.isidentifier() else None
     known |= {"stage": shown, "progress": 100 if status == "complete" else known.get("progress", 0)}
-    phase, moment = _phase(challenge)
-    return StatusFound(
+    now, phase, moment = challenge.block.timestamp, _ENDED.get(challenge.status), 0
+    if phase is None and challenge.score_posted_at:
+        phase, moment = "posted", challenge.score_posted_at + challenges.FINALIZATION_SECONDS
+    elif phase is None and now < challenge.deadline:
+        phase, moment = "open", challenge.deadline - now
+    return documents.StatusFound(
         **known,
         network=caller.settings.network_name,
         address=challenge.address,
@@ -89,38 +70,29 @@ async def eval_status(caller: Caller, address: str) -> StatusFound:
         reason=fence(str(reason), "evaluator; may quote others", limit=SHORT_CHARS) if reason else None,
         scoringDeadline=challenge.scoring_deadline,
         scorePostedAt=challenge.score_posted_at or None,
-        phase=phase,
-        moment=moment,
+        phase=phase or "due",
+        moment=moment if phase else challenge.scoring_deadline,
     )
 
 
-def _phase(challenge: Challenge) -> tuple[Phase, int]:
-    now = challenge.block.timestamp
-    if challenge.status in _ENDED:
-        return _ENDED[challenge.status], 0
-    if challenge.score_posted_at:
-        return "posted", challenge.score_posted_at + FINALIZATION_SECONDS
-    return ("open", challenge.deadline - now) if now < challenge.deadline else ("due", challenge.scoring_deadline)
-
-
-def is_waiting(status: EvalStatusResult) -> bool:
+def is_waiting(status: documents.EvalStatusResult) -> bool:
     """Whether looking again soon may show something new."""
     is_over = status.scorePostedAt is not None or status.chainStatus in _OVER
     return not is_over and status.status in _MAY_CHANGE
 
 
-async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> LeaderboardResult:
+async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> documents.LeaderboardResult:
     """Show every place if the evaluation is recorded here, else the winners that the chain names."""
     if not 1 <= limit <= MAX_STANDINGS:
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit")
-    challenge = await challenge_at(caller, address)
+    challenge = await challenges.challenge_at(caller, address)
     scores, standings = await _standings(caller, challenge)
-    return LeaderboardResult(
+    return documents.LeaderboardResult(
         network=caller.settings.network_name,
         address=challenge.address,
         source="chain" if scores is None else "evaluation",
-        postedBy=await posted_by(caller, challenge),
-        token=token_document(challenge.token),
+        postedBy=await challenges.posted_by(caller, challenge),
+        token=challenges.token_document(challenge.token),
         standings=standings[:limit],
         total=len(standings),
         traceDigest=scores.traceDigest if scores else None,
@@ -132,13 +104,13 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> Leade
     )
 
 
-async def score(caller: Caller, address: str, submitter: str | None = None) -> ScoreFound:
+async def score(caller: Caller, address: str, submitter: str | None = None) -> documents.ScoreFound:
     """Explain one submitter's place; without a submitter, the local wallet's own."""
-    challenge = await challenge_at(caller, address)
+    challenge = await challenges.challenge_at(caller, address)
     account = await _named(caller, challenge, submitter) if submitter else sender_of(caller, None)
     if account is None:
         raise BadInput("No submitter is given.", path="submitter", remedy="Give the address that submitted.")
-    if await submission_of(caller, challenge, account) is None:
+    if await challenges.submission_of(caller, challenge, account) is None:
         raise NotFound(
             f"{account} has not submitted to {challenge.address}.", remedy="Give the address that submitted."
         )
@@ -152,19 +124,19 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> S
     own, others = standing.elo, [item for item in standings if item.elo is not None and item is not standing]
     closest = min(others, key=lambda item: (abs((item.elo or 0.0) - (own or 0.0)), item.rank), default=None)
     is_final = challenge.status is ChallengeStatus.FINALIZED
-    claimable_at = 0 if is_final else challenge.score_posted_at + FINALIZATION_SECONDS
+    claimable_at = 0 if is_final else challenge.score_posted_at + challenges.FINALIZATION_SECONDS
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
     games = await _comparisons(caller, challenge.address, standings, standing) if is_shown else []
-    return ScoreFound(
+    return documents.ScoreFound(
         network=caller.settings.network_name,
         address=challenge.address,
         submitter=account,
         standing=standing,
         entries=max(len(standings), challenge.submission_count),
-        token=token_document(challenge.token),
-        postedBy=await posted_by(caller, challenge),
-        features=typed_facts(facts.features if facts else {}),
+        token=challenges.token_document(challenge.token),
+        postedBy=await challenges.posted_by(caller, challenge),
+        features=challenges.typed_facts(facts.features if facts else {}),
         notes=[
             fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS)
             for name, value in (facts.text if facts else {}).items()
@@ -199,7 +171,7 @@ async def _named(caller: Caller, challenge: Challenge, text: str) -> Address:
     return Address(found[0])
 
 
-async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | None, list[StandingRow]]:
+async def _standings(caller: Caller, challenge: Challenge) -> tuple[results.Scores | None, list[documents.StandingRow]]:
     """Every place as evaluated, with what the chain pays; only the paid ones if nothing was evaluated here."""
     if challenge.score_posted_at == 0:
         raise NotYet(
@@ -218,15 +190,17 @@ async def _standings(caller: Caller, challenge: Challenge) -> tuple[Scores | Non
     ]
 
 
-def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | None, *, status: str) -> StandingRow:
+def _standing(
+    challenge: Challenge, row: results.LeaderboardRow, paid: results.LeaderboardRow | None, *, status: str
+) -> documents.StandingRow:
     """A row whose texts are safe to show to a model: another service may have written them."""
     amount, run = int(paid.prizeAmount or 0) if paid else 0, row.executed
     if run is not None:
-        run = ExecutedRun(**run.model_dump(include=set(ExecutedRun.model_fields)))
+        run = results.ExecutedRun(**run.model_dump(include=set(results.ExecutedRun.model_fields)))
         run.outcome = run.outcome[:40]
         run.metrics = {feature_name(name): value for name, value in run.metrics.items()}
         run.failed = {feature_name(name): feature_name(how).replace("_", " ") for name, how in run.failed.items()}
-    known = row.model_dump(include=set(RankedEntry.model_fields))
+    known = row.model_dump(include=set(results.RankedEntry.model_fields))
     known |= {
         "address": to_address(row.address),
         "rank": row.rank or 0,
@@ -236,7 +210,7 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
         "status": status,
         "executed": run,
     }
-    return StandingRow(
+    return documents.StandingRow(
         **known,
         agentId=None if row.agentId is None else str(row.agentId),
         name=fence(row.name, "agent", limit=SHORT_CHARS) if row.name else None,
@@ -247,15 +221,15 @@ def _standing(challenge: Challenge, row: LeaderboardRow, paid: LeaderboardRow | 
 
 
 async def _comparisons(
-    caller: Caller, address: Address, standings: list[StandingRow], standing: StandingRow
-) -> list[ComparisonRow]:
+    caller: Caller, address: Address, standings: list[documents.StandingRow], standing: documents.StandingRow
+) -> list[documents.ComparisonRow]:
     """Read its comparisons with the rivals that are nearest in rank."""
     account = standing.address
     others = [item for item in standings if item.address != account and item.status == "ranked"]
     others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
     rivals = [item.address for item in others[:RIVALS_SHOWN]]
     return [
-        ComparisonRow(
+        documents.ComparisonRow(
             rival=second if first == account else first,
             shownFirst=first == account,
             result=game.outcome(shown_first=first == account),

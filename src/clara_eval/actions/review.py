@@ -6,9 +6,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from typing import TypeVar
 
+from clara_eval.challenges.challenge_index import read_many
 from clara_eval.challenges.review import (
     NOTE_CHARS,
     Review,
@@ -19,23 +21,13 @@ from clara_eval.challenges.review import (
     signature,
 )
 from clara_eval.challenges.status import StatusWriter, try_at_once
-from clara_eval.challenges.stored_results import read_comparison
+from clara_eval.challenges.stored_results import comparisons_among
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.documents import results
 from clara_eval.documents.rest import ReviewSheet, ShownComparison
-from clara_eval.documents.results import (
-    REJECTED_IN_REVIEW,
-    EvalStatus,
-    Features,
-    RuledStage,
-    RulingKind,
-    Scores,
-    Summary,
-    Value,
-    read,
-)
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
 from clara_eval.evaluation.trace.journal import Journal
@@ -47,8 +39,7 @@ from clara_eval.store.sql_store import SqlStore
 __all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
 Decide = Callable[[SqlStore, int], Awaitable[Review]]
-NEAR = 2
-"""How many places on either side of the pay line are laid side by side, beside all paid ones."""
+NEAR = 2  # how many places on either side of the pay line are laid side by side, beside all paid ones
 
 
 async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
@@ -78,10 +69,10 @@ async def reject(
 ) -> Review:
     """End the evaluation as failed; the poster may still post."""
     review = await decide(store, chain_id, address, "rejected", note=note, digest=digest, by=by)
-    found = await read(store, chain_id, EvalStatus, status_key(address))
+    found = await results.read(store, chain_id, results.EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
         status = await StatusWriter.resumed(store, chain_id, address)
-        await status.say("failed", reason=f"{REJECTED_IN_REVIEW}: {note or 'no reason given'}.")
+        await status.say("failed", reason=f"{results.REJECTED_IN_REVIEW}: {note or 'no reason given'}.")
     return review
 
 
@@ -99,23 +90,31 @@ def _require(digest: str | None) -> str:
 class Decree:
     """What a person rules: about an account, or a judge for a stage, and why."""
 
-    kind: RulingKind
+    kind: results.RulingKind
     account: Address | None = None
     judge: str | None = None
-    stage: RuledStage | None = None
+    stage: results.RuledStage | None = None
     note: str = ""
-    by: str = ""
-    """Who rules; it is in the public trace."""
+    by: str = ""  # who rules; it is in the public trace
 
 
 async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
     """Evaluate the round again under a ruling."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
         review = check_waiting(await known_review(store, chain_id, address), _require(digest))
-        scores = await read(store, chain_id, Scores, scores_key(address))
+        scores = await results.read(store, chain_id, results.Scores, scores_key(address))
         if scores is not None and scores.is_posted:
             raise BadInput(f"Scores of {address} are posted: nothing can be ruled any more.", path="address")
-        _check_decree(decree, {row.address for row in scores.rankings} if scores else set())
+        if decree.kind == "judge":
+            if decree.judge is None or decree.stage is None:
+                raise BadInput("A ruling about a judge names the judge and the stage.", path="judge")
+            parse_jury(decree.judge)
+        elif decree.account not in {row.address for row in (scores.rankings if scores else [])}:
+            raise BadInput(
+                f"{decree.account} did not submit to this challenge.",
+                path="account",
+                remedy="`clara-eval review show` lists who did.",
+            )
         about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
         ruling = Ruling(decree.kind, review.digest, int(time.time()), *about)
         journal = Journal(store, f"{chain_id}:{address}")
@@ -128,31 +127,28 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
     return review
 
 
-def _check_decree(decree: Decree, submitters: set[str]) -> None:
-    if decree.kind == "judge":
-        if decree.judge is None or decree.stage is None:
-            raise BadInput("A ruling about a judge names the judge and the stage.", path="judge")
-        parse_jury(decree.judge)
-    elif decree.account is None or decree.account not in submitters:
-        raise BadInput(
-            f"{decree.account} did not submit to this challenge.",
-            path="account",
-            remedy="`clara-eval review show` lists who did.",
-        )
-
-
 async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
     """Make the sheet of one challenge; NotFound if no review is known."""
     review = await known_review(store, chain_id, address)
-    scores = await read(store, chain_id, Scores, scores_key(address))
-    summary = await read(store, chain_id, Summary, index_key(address))
-    status = await read(store, chain_id, EvalStatus, status_key(address))
+    scores = await results.read(store, chain_id, results.Scores, scores_key(address))
+    summary = await results.read(store, chain_id, results.Summary, index_key(address))
+    status = await results.read(store, chain_id, results.EvalStatus, status_key(address))
     rows = scores.rankings if scores else []
     paid = sum(row.prizeAmount is not None for row in rows)
     near = [row.address for row in rows[: paid + NEAR]]
     rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     deadline = summary.scoringDeadline if summary else review.scoring_deadline
     due = review.posts_at or deadline
+    facts: dict[str, dict[str, results.Value]] = {}
+    known = await read_many(store, chain_id, results.Features, partial(features_key, address), near)
+    for account in (one for one in near if one in known):
+        for name, value in known[account].features.items():
+            facts.setdefault(name, {})[account] = value
+    played, games = await comparisons_among(store, chain_id, address, near[-2 * NEAR :]), []
+    for first, second in (pair for pair in permutations(near[-2 * NEAR :], 2) if pair in played):
+        said = played[first, second].model_dump(exclude={"votes"})
+        said["winner"] = {"A": first, "B": second}.get(said["winner"], said["winner"])
+        games.append(ShownComparison(first=first, second=second, **said))
     return ReviewSheet(
         address=address,
         traceDigest=review.digest,
@@ -171,27 +167,7 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
         secondsLeft=max(0, due - int(time.time())) if due else None,
         ranking=rows,
         doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
-        facts=await _facts(store, chain_id, address, near),
-        games=await _comparisons(store, chain_id, address, near),
+        facts=facts,
+        games=games,
         rulings=[to_camel_json(one) for one in rulings],
     )
-
-
-async def _facts(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> dict[str, dict[str, Value]]:
-    facts: dict[str, dict[str, Value]] = {}
-    for account in near:
-        found = await read(store, chain_id, Features, features_key(address, account))
-        for name, value in found.features.items() if found else ():
-            facts.setdefault(name, {})[account] = value
-    return facts
-
-
-async def _comparisons(store: SqlStore, chain_id: int, address: Address, near: list[str]) -> list[ShownComparison]:
-    games: list[ShownComparison] = []
-    for first, second in permutations(near[-2 * NEAR :], 2):
-        found = await read_comparison(store, chain_id, address, first, second)
-        if found is not None:
-            winner = {"A": first, "B": second}.get(found.winner or "", found.winner)
-            said = found.model_dump(exclude={"votes", "winner"})
-            games.append(ShownComparison(first=first, second=second, winner=winner, **said))
-    return games

@@ -13,8 +13,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
 from clara_eval.core.web import TooLong, read_at_most
 
-MAX_ANSWER_BYTES = 4 * 2**20
-"""More than the draft of ten thousand submitters has."""
+MAX_ANSWER_BYTES = 4 * 2**20  # more than the draft of ten thousand submitters has
 
 
 def sign_text(key: SecretStr, text: str) -> str:

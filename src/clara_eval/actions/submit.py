@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -12,20 +11,17 @@ from pathlib import Path
 
 from clara_eval.actions.amounts import show_moment, show_wait
 from clara_eval.actions.challenges import COOLDOWN_SECONDS, challenge_at, submission_of
-from clara_eval.actions.harness import run_public
-from clara_eval.actions.plan import Action, Plan, require_text, sender_of, transaction, with_gas
+from clara_eval.actions.harness import measure_public
+from clara_eval.actions.perform import Action, Plan, require_text, sender_of, transaction, with_gas
 from clara_eval.app import Caller, open_machine
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.code import guess_language
 from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission, CannotAct, NotYet
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
-from clara_eval.evaluation.features.extract import executed_values
-from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 
 DATA_URI_BYTES = 16_000
@@ -52,8 +48,7 @@ class SubmissionInput:
     solution_hash: str = ""
     """Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here."""
     agent_id: int | None = None
-    register: bool = False
-    """Register the sender as an agent first if it is not one yet."""
+    register: bool = False  # register the sender as an agent first if it is not one yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +76,13 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
     network, at = caller.settings.network_name, challenge.address
     what = f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
     if agent_id is None:
-        register = abi("IdentityRegistry").function("register(string)").call("")
-        planned = transaction(challenge.identity_registry, register, "Register as an agent")
+        data = abi("IdentityRegistry").function("register(string)").call("")
         return Plan(
             action="challenge_submit",
             sender=agent,
-            transactions=(await with_gas(caller, agent, planned),),
+            transactions=await with_gas(
+                caller, agent, transaction(challenge.identity_registry, data, "Register as an agent")
+            ),
             question=f"Register {agent} as an agent on {network} and submit {what} to {at}? It costs gas, and the "
             "solution becomes public.",
             summary=f"{agent} is not an agent yet: this registers it. The submission follows.",
@@ -94,13 +90,11 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
             details={"agentId": None, "solutionURI": None, "solutionHash": None, "deadline": challenge.deadline},
             is_first_part=True,
         )
-    contract = caller.chain.challenges.contract(challenge.address)
-    data = contract.encode("submit", agent_id, solution.uri, solution.content_hash)
-    planned = transaction(challenge.address, data, f"Submit a solution as agent {agent_id}")
+    data = caller.chain.challenges.contract(at).encode("submit", agent_id, solution.uri, solution.content_hash)
     return Plan(
         action="challenge_submit",
         sender=agent,
-        transactions=(await with_gas(caller, agent, planned),),
+        transactions=await with_gas(caller, agent, transaction(at, data, f"Submit a solution as agent {agent_id}")),
         question=f"Submit {what} to {at} on {network} as agent {agent_id}? It costs gas, becomes public, and can be "
         "replaced once an hour until the deadline.",
         summary=f"Submission to {at} as agent {agent_id}, content hash {solution.content_hash}.",
@@ -150,9 +144,20 @@ async def _check_turn(caller: Caller, challenge: Challenge, agent: Address | Non
 
 async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> int | None:
     """The agent id to submit with; None if the sender has to be registered first."""
-    if given.agent_id is not None:
-        await _check_owner(caller, challenge, given.agent_id, agent)
-        return given.agent_id
+    registry, agent_id = challenge.identity_registry, given.agent_id
+    identity = caller.chain.agents.identity(registry)
+    if agent_id is not None:
+        if not 0 <= agent_id < 2**256:
+            raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
+        (owner,) = await identity.owners_of(await caller.chain.blocks.head(), [agent_id])
+        if owner is None:
+            raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
+        if agent is not None and owner != agent:
+            raise CannotAct(
+                f"Agent {agent_id} belongs to {owner}, not to {agent}.",
+                remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
+            )
+        return agent_id
     if agent is None:
         raise BadInput(
             "Neither an agent id nor a sender is given.",
@@ -162,14 +167,11 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     before = await submission_of(caller, challenge, agent)
     if before is not None:
         return before.agent_id
-    registry, head = challenge.identity_registry, await caller.chain.blocks.head()
-    if not await caller.chain.agents.identity(registry).one(head, "balanceOf", agent):
+    head = await caller.chain.blocks.head()
+    if not await identity.one(head, "balanceOf", agent):
         if given.register:
             return None
-        raise CannotAct(
-            f"{agent} owns no agent in the identity registry {registry}.",
-            see="register",
-        )
+        raise CannotAct(f"{agent} owns no agent in the identity registry {registry}.", see="register")
     owned = await caller.chain.agents.agents_of(registry, agent, head)
     if not owned:
         raise BadInput(
@@ -178,20 +180,6 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
             remedy="Give the agent id. It stands in the receipt of the registration, as the tokenId of its Transfer.",
         )
     return owned[-1]
-
-
-async def _check_owner(caller: Caller, challenge: Challenge, agent_id: int, agent: Address | None) -> None:
-    if not 0 <= agent_id < 2**256:
-        raise BadInput(f"{agent_id} is not an agent id.", path="agentId")
-    registry = caller.chain.agents.identity(challenge.identity_registry)
-    (owner,) = await registry.owners_of(await caller.chain.blocks.head(), [agent_id])
-    if owner is None:
-        raise CannotAct(f"No agent has the id {agent_id}.", remedy="Register first, or give the id that you own.")
-    if agent is not None and owner != agent:
-        raise CannotAct(
-            f"Agent {agent_id} belongs to {owner}, not to {agent}.",
-            remedy="Submit with the id that your wallet owns (NotRegisteredAgent).",
-        )
 
 
 async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
@@ -286,15 +274,11 @@ async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
 
 class TryResult(Document):
     challengeAddress: str
-    harness: str
-    """`public`, `none`, or `hidden`: then only the public part of it, if there is one, was run."""
-    outcome: str | None
-    """How the run ended; null where nothing was run."""
+    harness: str  # `public`, `none`, or `hidden`: then only the public part of it, if there is one, was run
+    outcome: str | None  # how the run ended; null where nothing was run
     detail: str
-    features: dict[str, float | int | bool | str | None]
-    """What would be measured, by the names of the config."""
-    readByModel: list[str]
-    """Features that no tool measures."""
+    features: dict[str, float | int | bool | str | None]  # what would be measured, by the names of the config
+    readByModel: list[str]  # features that no tool measures
     used: int | None
     unit: str | None
     calls: list[dict[str, object]]
@@ -310,9 +294,7 @@ async def try_draft(caller: Caller, address: str, text: str) -> TryResult:
     config = read_metadata(await caller.contents.fetch(challenge.challenge_uri), challenge.eval_config_hash).config
     schema, _ = compile_schema(config)
     with closing(open_machine(caller.settings)) as machine:
-        executed = await run_public(machine, config, schema, text)
-    static = await asyncio.to_thread(measure, text, config.language or guess_language(text))
-    values = {name: static[name] for name in schema.names if name in static} | executed_values(schema, executed)
+        executed, values = await measure_public(machine, config, schema, text)
     logs = "\n".join(executed.logs) if executed else ""
     return TryResult(
         challengeAddress=challenge.address,

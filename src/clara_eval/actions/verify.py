@@ -37,12 +37,23 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
     try:
         return TraceFile.at(path)
     except (FileNotFoundError, NotADirectoryError):
-        if source.lower().startswith("0x"):
-            return await _of_challenge(to_address(source), settings)
-        remedy = "Give a trace file, ipfs://CID, or a challenge's address."
-        raise NotFound(f"There is no file {source!r}.", remedy=remedy) from None
+        if not source.lower().startswith("0x"):
+            remedy = "Give a trace file, ipfs://CID, or a challenge's address."
+            raise NotFound(f"There is no file {source!r}.", remedy=remedy) from None
     except OSError as bad:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
+    address = to_address(source)
+    found = await _stored(address, settings)
+    if found is None and settings.api_url is not None:
+        found = await _served(address, settings)
+    if found is None:
+        nor = f", nor at {settings.api_url}" if settings.api_url else ""
+        raise NotFound(
+            f"No trace of {address} is in this store{nor}.",
+            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
+            "are public after the post.",
+        )
+    return found
 
 
 async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
@@ -67,20 +78,6 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
     return found
 
 
-async def _of_challenge(address: Address, settings: Settings) -> TraceFile:
-    found = await _stored(address, settings)
-    if found is None and settings.api_url is not None:
-        found = await _served(address, settings)
-    if found is None:
-        nor = f", nor at {settings.api_url}" if settings.api_url else ""
-        raise NotFound(
-            f"No trace of {address} is in this store{nor}.",
-            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
-            "are public after the post.",
-        )
-    return found
-
-
 async def _stored(address: Address, settings: Settings) -> TraceFile | None:
     async with existing_store(settings.database_url) as store:
         return await TraceFile.of(stream_trace(store, settings.network.chain_id, address)) if store else None
@@ -95,25 +92,21 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
     """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
     told: list[str] = []
     for name, place in _places(address, settings, uris):
+        lines = None
         try:
             lines = await place()
-        except (NotFound, BadInput) as bad:
-            told.append(f"{name}: {bad.message}")
-            continue
+            last = deque(read_entries(lines), maxlen=1) if lines else None
         except Temporary as bad:
             told.append(f"{name} could not be asked: {bad.message}")
-            continue
-        if lines is None:
-            told.append(f"{name}: It has no trace of this challenge.")
-            continue
-        try:
-            last = deque(read_entries(lines), maxlen=1)
-            if last and last[0].hash == digest:
-                return lines
-            told.append(f"{name} has another trace, {last[0].hash}." if last else f"{name}: It has no entries.")
-        except BadTrace as bad:
+        except (NotFound, BadInput, BadTrace) as bad:
             told.append(f"{name}: {bad.message}")
-        lines.close()
+        else:
+            if lines and last and last[0].hash == digest:
+                return lines
+            lack = f"{name}: It has no {'entries' if lines else 'trace of this challenge'}."
+            told.append(f"{name} has another trace, {last[0].hash}." if last else lack)
+        if lines:
+            lines.close()
     raise NotFound(
         f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
@@ -163,7 +156,6 @@ def _is_address(source: str) -> bool:
 
 
 def open_chain_of(chain_id: object, settings: Settings, rpc: str) -> AbstractAsyncContextManager[EthereumChain]:
-    """Open the chain that a trace is about."""
     network = network_of_chain(chain_id)
     if network is None:
         raise BadTrace(f"The trace is of chain {str(chain_id)[:40]}, which is not a known network.", entry="header")

@@ -15,7 +15,7 @@ from clara_eval.core.address import to_address
 if TYPE_CHECKING:
     from clara_eval.actions.evaluate import Evaluation
     from clara_eval.actions.judge import Judged, JudgeFunction
-    from clara_eval.actions.plan import Action
+    from clara_eval.actions.perform import Action
     from clara_eval.actions.rank import Ranking
     from clara_eval.actions.submit import TryResult
     from clara_eval.actions.verify import Checked, CheckedFolder
@@ -123,7 +123,7 @@ async def judge(
     A judge is a name as in CLARA_JUDGES, or a function that answers a prompt with JSON. With `out` the results are
     written there, and a second call continues the first. A function is known by its name: change both or neither.
     """
-    from clara_eval.actions.folder_entries import entries_of, read_entries
+    from clara_eval.actions.folder import entries_of, read_entries
     from clara_eval.actions.judge import JudgeRequest, judge_entries, named_judges
 
     found = entries_of(entries) if isinstance(entries, Mapping) else read_entries(str(entries))

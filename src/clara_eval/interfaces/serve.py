@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from clara_eval.actions.operator import check_resources
 from clara_eval.actions.published import ResultReader
-from clara_eval.actions.resources import check_resources
 from clara_eval.app import App, SendTimeouts, open_app
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.errors import ClaraError, ConfigError

@@ -10,8 +10,8 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.responses import FileResponse, RedirectResponse
 
+from clara_eval.actions.folder import viewed_folder
 from clara_eval.actions.published import ResultReader
-from clara_eval.actions.view import viewed_folder
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.results import Scores

@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
 from clara_eval.chain.model import PostedBy
 from clara_eval.chain.sender import Receipt, SendOutcome
@@ -171,10 +171,16 @@ class AttemptRunner:
         def count_sent(receipt: Receipt) -> None:
             self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc()
 
-        observer = Observer(self._listen, count_sent, lambda how: self.metrics.degraded.labels(how).inc())
         # Its own name for every run: a workflow that is queued again may meet its older run in this process.
         holder, seconds = f"{self.worker}:{number}:{uuid.uuid4().hex[:8]}", self.options.lease_seconds
-        return EvaluationRequest(observer=observer, speed=self.speed, holder=holder, lease_seconds=seconds)
+        return EvaluationRequest(
+            progress=self._listen,
+            sent=count_sent,
+            degraded=lambda how: self.metrics.degraded.labels(how).inc(),
+            speed=self.speed,
+            holder=holder,
+            lease_seconds=seconds,
+        )
 
     def _listen(self, status: EvalStatus) -> None:
         stage = status.stage

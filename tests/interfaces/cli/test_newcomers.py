@@ -20,8 +20,7 @@ from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.perform import perform
-from clara_eval.actions.plan import Action, Plan, transaction
+from clara_eval.actions.perform import Action, Plan, perform, transaction
 from clara_eval.app import open_caller
 from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, collect_problems, config_hash

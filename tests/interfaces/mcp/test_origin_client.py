@@ -15,7 +15,7 @@ from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
 from tests.support.api_service import running_service
 from typer.testing import CliRunner
 
-from clara_eval.actions.post_scores import read_places
+from clara_eval.actions.claim import read_places
 from clara_eval.app import open_caller
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from clara_eval.actions.evaluate import EvaluationRequest, Observer, evaluate
+from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.calls import finalize
@@ -89,7 +89,7 @@ def story_for(machine: Machine, tell: Tell) -> Story:
 async def _judge_and_pay(
     app: App, chain: LocalChain, round_: DemoRound, tell: Tell, listener: Callable[[EvalStatus], None] | None
 ) -> DemoResult:
-    evaluation = await evaluate(app, round_.address, EvaluationRequest(observer=Observer(listener)))
+    evaluation = await evaluate(app, round_.address, EvaluationRequest(progress=listener))
     if evaluation.receipt is None:
         raise ClaraError("The demo round waits for a review, which it should not.")
     tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")

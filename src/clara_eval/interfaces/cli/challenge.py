@@ -13,13 +13,11 @@ from rich.text import Text
 
 from clara_eval.actions import claim as claiming
 from clara_eval.actions import post as posting
-from clara_eval.actions import post_scores as scoring
 from clara_eval.actions import submit as submitting
 from clara_eval.actions.amounts import show_count, show_moment, show_wait
 from clara_eval.actions.challenges import ChallengeFilter, browse, detail
 from clara_eval.actions.objections import ObjectionInput, object_or_show
-from clara_eval.actions.perform import perform, prepare
-from clara_eval.actions.plan import Action
+from clara_eval.actions.perform import Action, perform, prepare
 from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.app import Caller, open_caller
 from clara_eval.config.eval_config import parse_eval_config
@@ -245,7 +243,7 @@ def score(
     if bool(file) == bool(winner):
         raise BadInput("The winners are not named.", remedy="Give --scores FILE, or --winner for each, best first.")
     text = sys.stdin.read() if file == "-" else read_text(Path(file)) if file else "\n".join(winner or [])
-    action = scoring.own_scores(address, scoring.read_places(text), sender or None)
+    action = claiming.own_scores(address, claiming.read_places(text), sender or None)
     _write(action, send=send, yes=yes, json=json)
 
 

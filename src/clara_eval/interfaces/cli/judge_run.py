@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clara_eval.actions.folder_entries import read_entries, sample_entries
+from clara_eval.actions.folder import read_entries, sample_entries
 from clara_eval.actions.harness import with_harness
 from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_judging
 from clara_eval.actions.rehearse import Rehearsal

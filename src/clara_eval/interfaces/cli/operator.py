@@ -17,10 +17,9 @@ import typer
 from pydantic import SecretStr
 from rich.table import Table
 
-from clara_eval.actions.operator import preflight, spending
+from clara_eval.actions.operator import back_up, list_settings, new_key, preflight, spending, unknown_settings
 from clara_eval.actions.publication import NotTried, Published, publish_all
 from clara_eval.actions.published import spend_document
-from clara_eval.actions.settings import back_up, list_settings, new_key, unknown_settings
 from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address

@@ -15,12 +15,10 @@ from mcp_types import CallToolResult
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from clara_eval.actions import challenges, results
-from clara_eval.actions.claim import claim
+from clara_eval.actions.claim import claim, named_place, own_scores
 from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show, objection_question
-from clara_eval.actions.perform import perform, prepare
-from clara_eval.actions.plan import Action
+from clara_eval.actions.perform import Action, perform, prepare
 from clara_eval.actions.post import NO_HASH, Posting, post
-from clara_eval.actions.post_scores import named_place, own_scores
 from clara_eval.actions.quote import ConfigResult, check_config_for
 from clara_eval.actions.submit import SubmissionInput, TryResult, draft_text, submit, try_draft
 from clara_eval.documents import actions as documents

@@ -1,0 +1,366 @@
+"""Entries in folders and files: read them, write what judging them gave, and show such a result as the pages do."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from clara_eval.actions.published import ResultReader
+from clara_eval.actions.rank import json_rows
+from clara_eval.challenges.public_documents import leaderboard_rows, public_keys, result_document
+from clara_eval.core.address import ZERO_ADDRESS
+from clara_eval.core.errors import BadInput, BadSubmission, NotFound
+from clara_eval.core.hashing import plain_json
+from clara_eval.core.untrusted import escaped
+from clara_eval.documents.results import EvalStatus, Summary, Token
+from clara_eval.documents.store_keys import index_key, scores_key, status_key
+from clara_eval.evaluation.folder import CheckedFolder, FolderVenue, NamedContent, check_folder
+from clara_eval.evaluation.result import EvaluationResult
+from clara_eval.evaluation.trace.document import TraceFile
+from clara_eval.store.open import opened_store
+from clara_eval.store.trace_archive import save_trace
+from clara_eval.submissions.files import pack_folder, read_archive
+
+MOST_ENTRIES = 10_000
+MOST_BYTES = 16 * 1024 * 1024  # of one entry before it is checked; the evaluation itself reads far less
+LONGEST_ID = 120
+_FORM = "Each entry has an id, and content or path; submittedAt is optional."
+_ACCOUNT = re.compile("0x[0-9a-f]{40}(?![0-9a-f])")
+_COLUMNS = ("rank", "id", "winner", "score", "elo", "low", "high", "wins", "losses", "ties", "status", "reason")
+_FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")  # how a cell begins that a spreadsheet would run
+NO_CHAIN = 0  # the chain's id in documents about a folder
+
+
+def read_entries(source: str) -> list[NamedContent]:
+    """Read every entry of a folder, a JSON Lines or CSV file, or standard input; BadInput names the first bad one."""
+    path, is_piped = Path(source), source == "-"
+    if not is_piped and path.is_dir():
+        try:
+            visible = sorted(one for one in path.iterdir() if not one.name.startswith("."))
+        except OSError as bad:
+            raise _unreadable(path, bad) from None
+        return checked_entries([_entry_at(one, one.name) for one in visible], source)
+    content = sys.stdin.buffer.read() if is_piped else _bytes(path, "the entries")
+    name = "standard input" if is_piped else source
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as bad:
+        raise BadInput(
+            f"{_shown(name)} is not text in UTF-8 (byte {bad.start}).",
+            value=name,
+            remedy="Name a folder, or a JSON Lines or CSV file in UTF-8.",
+        ) from None
+    return checked_entries(list(_listed(text, Path() if is_piped else path.parent, name)), source)
+
+
+def sample_entries(files: Sequence[Path]) -> list[NamedContent]:
+    """Each file or folder as an entry, known by its path."""
+    return checked_entries([_entry_at(one, str(one)[-LONGEST_ID:]) for one in files], "--sample", least=0)
+
+
+def checked_entries(found: list[NamedContent], source: str, least: int = 2) -> list[NamedContent]:
+    """Refuse what cannot be compared: no entries, one, too many, or an id twice."""
+    if len(found) < least:
+        told = "There are no entries" if not found else f"There is one entry, {_shown(found[0].id)},"
+        raise BadInput(
+            f"{told} in {_shown(source)}: at least two are compared.",
+            value=source,
+            remedy="Put one file or folder for each entry into it, or name a JSON Lines or CSV file.",
+        )
+    if len(found) > MOST_ENTRIES:
+        raise BadInput(f"{_shown(source)} has {len(found):,} entries; at most {MOST_ENTRIES:,} are judged.")
+    twice = [name for name, count in Counter(one.id for one in found).items() if count > 1]
+    if twice:
+        raise BadInput(
+            f"{_shown(source)} has the id {_shown(twice[0])} {'twice' if len(twice) == 1 else 'and others twice'}.",
+            value=twice[0],
+            remedy="Give every entry an id of its own.",
+        )
+    return found
+
+
+def entries_of(contents: Mapping[str, str | bytes]) -> list[NamedContent]:
+    found = [
+        NamedContent(_id(name, "entries"), text.encode() if isinstance(text, str) else text)
+        for name, text in contents.items()
+    ]
+    return checked_entries(found, "entries")
+
+
+def _entry_at(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
+    entry_id = _id(name, str(path))
+    if not path.is_dir():
+        return NamedContent(entry_id, _bytes(path, f"the entry {_shown(name)}"), path.name, submitted_at)
+    try:
+        content = pack_folder(path)
+    except OSError as bad:
+        raise _unreadable(path, bad, f"the entry {_shown(name)}") from None
+    try:
+        read_archive(content)
+    except BadSubmission as bad:
+        if bad.code == "empty":  # with any other fault it is an entry that is not ranked, as on chain
+            remedy = "Remove it, or fill it."
+            raise BadInput(f"The entry {_shown(name)} is a folder without files.", value=name, remedy=remedy) from None
+    return NamedContent(entry_id, content, submitted_at=submitted_at, media_type="application/gzip")
+
+
+def _listed(text: str, beside: Path, source: str) -> Iterator[NamedContent]:
+    is_json = text.lstrip()[:1] in {"{", ""}
+    for number, row in json_rows(_shown(source), text) if is_json else _csv_rows(text, source):
+        where = f"{'Line' if is_json else 'Row'} {number} of {_shown(source)}"
+        name, content, path = row.get("id"), row.get("content"), row.get("path")
+        if isinstance(name, int) and not isinstance(name, bool):
+            name = str(name)
+        if not isinstance(name, str) or not isinstance(content or path, str) or bool(content) == bool(path):
+            remedy = "Give an id, and exactly one of content and path."
+            raise BadInput(f"{where} is not an entry. {_FORM}", path=where, remedy=remedy)
+        submitted_at = _moment(row.get("submittedAt"), where)
+        if isinstance(content, str) and content:
+            yield NamedContent(_id(name, where), content.encode(), submitted_at=submitted_at)
+        else:
+            yield _entry_at(beside / str(path), name, submitted_at)
+
+
+def _csv_rows(text: str, source: str) -> Iterator[tuple[int, dict[str, object]]]:
+    csv.field_size_limit(MOST_BYTES)
+    table = csv.DictReader(StringIO(text, newline=""))
+    columns = set(table.fieldnames or ())
+    if "id" not in columns or not columns & {"content", "path"}:
+        named = ", ".join(_shown(name) for name in table.fieldnames or ()) or "none"
+        raise BadInput(
+            f"{_shown(source)} has no columns id and content (or path); its first line names {named[:200]}.",
+            value=source,
+            remedy="Begin a CSV file with id,content or id,path; else write one JSON object a line.",
+        )
+    try:
+        yield from enumerate(table, start=1)
+    except csv.Error as bad:
+        remedy = "Quote fields that hold line ends or quotes."
+        raise BadInput(f"{_shown(source)} cannot be read as CSV: {bad}.", remedy=remedy) from None
+
+
+def _moment(value: object, where: str) -> int:
+    """Unix seconds, or a moment as in ISO 8601 with its zone; 0 if it is not said."""
+    if value in {None, ""}:
+        return 0
+    try:
+        text = str(value)
+        moment = int(text) if text.isdigit() else int(datetime.fromisoformat(text).astimezone().timestamp())
+    except ValueError:
+        moment = -1
+    if not 0 <= moment < 2**53:
+        raise BadInput(
+            f"{where} has the submittedAt {_shown(str(value))}, which is not a moment.",
+            path=where,
+            remedy="Write unix seconds, or 2026-05-01T12:00:00Z.",
+        )
+    return moment
+
+
+def _id(name: str, where: str) -> str:
+    if not name.strip() or len(name) > LONGEST_ID or not name.isprintable():
+        raise BadInput(
+            f"{_shown(where)}: the id {_shown(name)} is not usable.",
+            value=name,
+            remedy=f"Use 1 to {LONGEST_ID} printable characters.",
+        )
+    return name
+
+
+def _bytes(path: Path, what: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as bad:
+        raise _unreadable(path, bad, what) from None
+    if len(content) > MOST_BYTES:
+        raise _unreadable(path, OSError(f"it has more than {MOST_BYTES:,} bytes"), what)
+    return content
+
+
+def _unreadable(path: Path, bad: OSError, what: str = "") -> BadInput:
+    told = f"{_shown(str(path))} ({what})" if what else _shown(str(path))
+    remedy = "Make it readable, or take it out; then run it again."
+    return BadInput(f"{told} cannot be read: {bad.strerror or bad}.", value=str(path), remedy=remedy)
+
+
+def _shown(text: str) -> str:
+    return repr(escaped(text[:200].encode("utf-8", errors="backslashreplace").decode()))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedEntry:
+    """One place; an entry that is not ranked has the reason in `reason`."""
+
+    id: str
+    rank: int
+    score: int
+    winner: bool
+    features: Mapping[str, object]
+    reason: str  # the judge's words on the comparison with the neighbour, or why the entry is not ranked
+    elo: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The result of `judge`: every entry, best first."""
+
+    ranking: tuple[JudgedEntry, ...]
+    digest: str
+    document: Mapping[str, Any]  # what `scores.json` holds
+    cost_usd: float
+    result: EvaluationResult = field(repr=False)
+
+
+def write_whole(path: Path, pieces: Iterable[str]) -> None:
+    """Replace the file as a whole: a killed run leaves the earlier one."""
+    part = path.with_name(f".{path.name}.part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(pieces)
+    part.replace(path)
+
+
+def write_results(found: Judged, out: Path, title: str) -> None:
+    write_whole(out / "scores.json", [json.dumps(found.document, indent=2, ensure_ascii=False), "\n"])
+    write_whole(out / "leaderboard.csv", [_csv(found)])
+    write_whole(out / "leaderboard.md", [_markdown(found, title)])
+
+
+def judged(venue: FolderVenue, result: EvaluationResult, digest: str, cost: float) -> Judged:
+    prizes = {one.account: "1" for one in result.placed[: venue.folder.winner_count]}
+    rows = leaderboard_rows(result, prizes, {})
+    reasons = _reasons(result, [row.address for row in rows if row.is_ranked])
+    facts = {str(account): found for account, found in result.features.items()}
+    rankings = [
+        {
+            "id": row.address,
+            **row.model_dump(exclude={"address", "agentId", "prizeAmount"}),
+            "winner": row.is_paid and row.is_ranked,
+            "reason": row.reason or reasons.get(row.address, ""),
+            "features": facts[row.address].to_json()["features"] if row.address in facts else {},
+        }
+        for row in rows
+    ]
+    about = {"rankings": rankings, "winnerCount": venue.folder.winner_count, "costUsd": round(cost, 6)}
+
+    def with_id(found: re.Match[str]) -> str:
+        return json.dumps(venue.ids[found[0]])[1:-1] if found[0] in venue.ids else found[0]
+
+    # Ids take the place of accounts, also inside sentences.
+    told = json.loads(_ACCOUNT.sub(with_id, json.dumps(result_document(result, digest, rows) | about)))
+    ranking = tuple(JudgedEntry(**{name: row[name] for name in JudgedEntry.__slots__}) for row in told["rankings"])
+    return Judged(ranking, digest, told, cost, result)
+
+
+def _reasons(result: EvaluationResult, order: Sequence[str]) -> dict[str, str]:
+    """By account, what was said about it and its neighbour: the next one below, of the last the one above."""
+    near = {frozenset((one, other)) for one, other in pairwise(order)}
+    said: dict[frozenset[str], str] = {}
+    for game in result.comparisons:
+        pair = frozenset((game.first, game.second))
+        if pair in near and pair not in said and game.winner is not None:
+            better = {"first": game.first, "second": game.second}.get(game.winner)
+            other = game.second if better == game.first else game.first
+            head = f"{better} before {other}" if better else f"{game.first} and {game.second} are equal"
+            said[pair] = f"{head}: {game.reason}"
+    pairs = [*pairwise(order), *([(order[-1], order[-2])] if len(order) > 1 else [])]
+    return {one: said.get(frozenset((one, other)), "") for one, other in pairs}
+
+
+def _csv(found: Judged) -> str:
+    lines = StringIO()
+    table = csv.writer(lines, lineterminator="\n")
+    table.writerow(_COLUMNS)
+    for row in found.document["rankings"]:
+        cells = ["" if row.get(name) is None else str(row[name]) for name in _COLUMNS]
+        table.writerow(f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells)
+    return lines.getvalue()
+
+
+def _markdown(found: Judged, title: str) -> str:
+    lines = [
+        f"# {_plain(title or 'Leaderboard')}",
+        "",
+        "| # | entry | Elo | 90 % range | why |",
+        "|---|---|---|---|---|",
+    ]
+    for row in found.ranking:
+        elo = "not ranked" if row.elo is None else f"{row.elo:.0f}"
+        ends = "" if row.low is None or row.high is None else f"{row.low:.0f} to {row.high:.0f}"
+        name = f"**{_plain(row.id)}**" if row.winner else _plain(row.id)
+        lines.append(f"| {row.rank} | {name} | {elo} | {ends} | {_plain(row.reason)} |")
+    margin = found.document.get("margin")
+    sure = [_plain(margin["sentence"]), ""] if margin else []
+    flags = [f"- {_plain(flag['sentence'])}" for flag in found.document["flags"] if flag["severity"] != "info"]
+    ending = f"Winners are bold. Trace {found.digest}: `clara-eval verify trace.json` checks it."
+    return "\n".join([*lines, "", *sure, *flags, *([""] if flags else []), ending, ""])
+
+
+def _plain(text: str) -> str:
+    """Text of strangers in a table of Markdown: no markup, no line ends."""
+    return re.sub(r"([\\`*_{}\[\]<>|!#])", r"\\\1", escaped(text))
+
+
+@asynccontextmanager
+async def viewed_folder(folder: Path) -> AsyncIterator[tuple[ResultReader, CheckedFolder]]:
+    """Check the trace in a folder of results, and read it as the pages do; nothing is written into the folder."""
+    try:
+        lines = TraceFile.at(folder / "trace.json")
+    except OSError as bad:
+        raise NotFound(
+            f"{str(folder)!r} holds no trace.json: {bad.strerror}.",
+            remedy="Name the --out folder of `clara-eval judge`.",
+        ) from None
+    with lines, TemporaryDirectory(prefix="clara-view-") as place:
+        checked = await check_folder(lines)
+        async with opened_store(f"sqlite:///{place}/view.db") as store:
+            name = checked.venue.given.name
+            await save_trace(store, NO_CHAIN, name, lines, checked.digest)
+            await store.put_many(NO_CHAIN, _documents(checked))
+            yield ResultReader(store, NO_CHAIN, "after_post"), checked
+
+
+def _documents(checked: CheckedFolder) -> list[tuple[str, str]]:
+    venue, result = checked.venue, checked.result
+    name, count = venue.given.name, venue.folder.winner_count
+    winners = {one.account: "1" for one in result.placed[:count]}
+    summary = Summary(
+        address=name,
+        chainId=NO_CHAIN,
+        title=venue.given.metadata.title,
+        problemStatement="",
+        poster=ZERO_ADDRESS,
+        evaluator=ZERO_ADDRESS,
+        token=Token(address=ZERO_ADDRESS, symbol="", decimals=0, isKnown=True),
+        prizePool=str(count),
+        winnerCount=count,
+        payoutBps=list(venue.folder.payout_bps),
+        deadline=0,
+        scoringDeadline=0,
+        submissionCount=venue.submission_count,
+        chainStatus="finalized",
+        postedBy=None,
+        block=0,
+    )
+    scores = result_document(result, checked.digest, leaderboard_rows(result, winners, {})) | {"postedBy": "evaluator"}
+    status = EvalStatus(status="complete", progress=100)
+    return [
+        (index_key(name), summary.model_dump_json()),
+        (scores_key(name), plain_json(scores)),
+        (status_key(name), status.model_dump_json()),
+        *public_keys(name, 0, result),
+    ]
