@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import Depends, Request
+from pydantic import AfterValidator
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 from clara_eval.actions.evidence import agent_standings
 from clara_eval.actions.published import ResultReader
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.documents.results import FINAL_STATES, AgentTotals, EvalStatus
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.service.health import ServiceHealth
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 
 MOST_STREAMS = 256
 EVENT_SECONDS = 0.5
-AGENTS_SECONDS = 30.0
-"""How long a table of agents is kept: it reads every result."""
+AGENTS_SECONDS = 30.0  # how long a table of agents is kept: it reads every result
 AgentOrder = Literal["earned", "won", "entered", "id"]
 
 
@@ -50,8 +51,22 @@ def reader_of(request: Request) -> ResultReader:
     return context_of(request).reader
 
 
+def settings_of(request: Request) -> Settings:
+    return context_of(request).settings
+
+
+def known_address(text: str) -> Address:
+    """An address from a path; what is none is not found."""
+    try:
+        return to_address(text)
+    except BadInput:
+        raise NotFound(f'"{text[:60]}" is not an address.', remedy="It is 0x and 40 hex digits.") from None
+
+
 Context = Annotated[ApiContext, Depends(context_of)]
 Reader = Annotated[ResultReader, Depends(reader_of)]
+Configured = Annotated[Settings, Depends(settings_of)]
+Known = Annotated[Address, AfterValidator(known_address)]
 
 
 async def agents_by(request: Request, sort: AgentOrder) -> list[AgentTotals]:

@@ -22,8 +22,7 @@ class Entry(NamedTuple):
     example: str = ""
 
 
-ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
-"""The address in examples."""
+ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"  # the address in examples
 GROUPS = {
     "Try": ("demo", "judge", "view", "devnet"),
     "Post and compete": ("config", "harness", "challenge"),

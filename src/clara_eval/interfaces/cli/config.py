@@ -6,9 +6,8 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
@@ -33,8 +32,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import screen
 from clara_eval.interfaces.cli.output import ConfigFile, JsonFlag, Judges, answer, emit_json, write_new
 
-ConfigTemplate = StrEnum("ConfigTemplate", ["measured", "gas", "code", "text", "amm"])
-Looks = StrEnum("Looks", ["auto", "both", "full", "adaptive", "fours"])
+ConfigTemplate = Literal["measured", "gas", "code", "text", "amm"]
 
 
 def init(
@@ -47,7 +45,7 @@ def init(
     """Write a starter config that explains itself; never overwrites a file."""
     judges = Settings.from_env().judges
     is_asked = template is None and sys.stdin.isatty() and not as_json
-    kind = template.value if template else _asked(judges) if is_asked else _usual(judges)
+    kind = template or (_asked(judges) if is_asked else _usual(judges))
     text = _tailored(template_text(kind)) if is_asked else template_text(kind)
     warnings = quoting.missing_model(parse_eval_config(text), judges)
     write_new(file, text.encode())
@@ -56,14 +54,13 @@ def init(
         return
     screen.print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
     screen.print_warnings(warnings)
-    screen.print_next(
-        [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
-    )
+    quoted = shlex.quote(str(file))
+    screen.print_next([f"config validate {quoted}", f"config rehearse {quoted} --sample DRAFT"])
 
 
 def _usual(judges: str) -> str:
     """The template that works with what is configured."""
-    return ConfigTemplate.code.value if quoting.has_model(judges) else ConfigTemplate.measured.value
+    return "code" if quoting.has_model(judges) else "measured"
 
 
 def _tailored(text: str) -> str:
@@ -84,9 +81,8 @@ def _asked(judges: str) -> str:
         kind = str(typer.prompt("What kind of challenge", default=_usual(judges), err=True)).strip().lower()
         if kind in KINDS:
             return kind
-        screen.print_labelled(
-            "Sorry", f"There is no kind {screen.safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}.", stderr=True
-        )
+        told = f"There is no kind {screen.safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}."
+        screen.print_labelled("Sorry", told, stderr=True)
 
 
 def features(
@@ -142,16 +138,14 @@ def hash_(
 
 
 def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> None:
-    problems = collect_problems(content)
+    problems, name = collect_problems(content), screen.safe(str(file))
     print_problems(problems)
-    errors = sum(1 for problem in problems if problem.severity == "error")
     if not found["ok"]:
-        screen.print_lines(
-            f"[red]{screen.safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}."
-        )
+        errors = sum(problem.severity == "error" for problem in problems)
+        screen.print_lines(f"[red]{name} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.")
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
-    screen.print_lines(f"[green]{screen.safe(str(file))} is usable{warnings}.[/]")
+    screen.print_lines(f"[green]{name} is usable{warnings}.[/]")
     for line in feature_lines(parse_eval_config(content)):
         screen.print_text(f"  {line}")
     screen.print_lines(f"evalConfigHash {found['hash']}")
@@ -184,7 +178,9 @@ def quote(
     file: ConfigFile,
     submissions: Annotated[int, typer.Option(min=1, max=100_000, help="How many submissions to expect.")] = 25,
     size: Annotated[int, typer.Option("--bytes", min=1, max=10_000_000, help="Typical size of a submission.")] = 4_000,
-    schedule: Annotated[Looks, typer.Option(help="Which pairs are compared.")] = Looks.auto,
+    schedule: Annotated[
+        Literal["auto", "both", "full", "adaptive", "fours"], typer.Option(help="Which pairs are compared.")
+    ] = "auto",
     judges: Judges = "",
     batch: Annotated[
         bool, typer.Option("--batch", help="In batches, at half the price, where a judge offers them.")
@@ -193,8 +189,8 @@ def quote(
 ) -> None:
     """Say what an evaluation will cost, stage by stage."""
     config, _ = read_config(file, as_json=as_json)
-    size_asked = quoting.Size(submissions, 0, size, batch)
-    found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
+    asked = quoting.Size(submissions, 0, size, batch)
+    found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=asked, schedule=schedule)
     if as_json:
         emit_json({"file": str(file), **found.document})
         return
@@ -223,10 +219,8 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
     for judge in found.unpriced:
-        price = f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens'
-        screen.print_lines(
-            f"No known price: {screen.safe(judge)}. Set {screen.safe(price)} (0/0 for your own machine)."
-        )
+        price = screen.safe(f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens')
+        screen.print_lines(f"No known price: {screen.safe(judge)}. Set {price} (0/0 for your own machine).")
 
 
 def _dollars(micro_usd: int | None) -> str:

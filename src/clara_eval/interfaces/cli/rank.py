@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich import box
@@ -19,7 +18,6 @@ from clara_eval.interfaces.cli.screen import console, safe
 
 SHOWN_ROWS = 100
 BAR_WIDTH = 17
-Format = StrEnum("Format", ["table", "csv", "json"])
 
 
 def rank(
@@ -28,7 +26,7 @@ def rank(
         int | None, typer.Option("--top", "--winners", help="Tell the chance of the first so many; else of three.")
     ] = None,
     columns: Annotated[str, typer.Option(help="Your names for left,right,winner.")] = "",
-    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
+    form: Annotated[Literal["table", "csv", "json"], typer.Option("--format", help="How to print it.")] = "table",
     literal: Annotated[bool, typer.Option("--literal", help="The specification's single pass, in file order.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
@@ -41,10 +39,11 @@ def rank(
         raise BadInput("No file given.", remedy="Name a CSV or JSONL file, or pipe one in.")
     results = ranks.read_results(file, columns)
     found = ranks.rank_results(results, top, literal=literal)
-    _write(svg, ranks.plots(found, results) if svg else {})
-    if json or form is Format.json:
+    if svg:
+        _write(svg, ranks.plots(found, results))
+    if json or form == "json":
         emit_json(ranks.ranking_document(found))
-    elif form is Format.csv:
+    elif form == "csv":
         typer.echo(ranks.ranking_csv(found), nl=False)
     else:
         _print(found)
@@ -61,8 +60,7 @@ def _print(ranking: ranks.Ranking) -> None:
     out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(ranks.margin_sentence(ranking))}[/]")
     if ranking.ordered_by.endswith(", then strength"):
         out.print(f"[dim]The top {top} are by Elo; the others by fitted strength, because some never met.[/]")
-    report = ranking.consistency
-    kept = report.swap_consistency
+    report, kept = ranking.consistency, ranking.consistency.swap_consistency
     swapped = "" if kept is None else f"; swapping sides kept {100 * kept:.0f} % of them"
     out.print(
         f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; {report.cycles} of "
@@ -93,9 +91,7 @@ def _table(ranking: ranks.Ranking, names: int) -> Table:
     return table
 
 
-def _write(folder: Path | None, files: dict[str, str]) -> None:
-    if folder is None:
-        return
+def _write(folder: Path, files: dict[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
