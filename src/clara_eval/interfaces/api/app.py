@@ -17,17 +17,8 @@ from starlette.types import Scope
 from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
-from clara_eval.interfaces.api import operator_pages, pages, problems, routes
-from clara_eval.interfaces.api.admin import AdminKey
-from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.interfaces.api.limits import (
-    Compressed,
-    KeptBytes,
-    LimitsMiddleware,
-    Rates,
-    ReadersMiddleware,
-    RequestLimits,
-)
+from clara_eval.interfaces.api import limits, operator_pages, pages, problems, routes
+from clara_eval.interfaces.api.context import AdminKey, ApiContext
 from clara_eval.interfaces.api.problems import Problem
 from clara_eval.interfaces.api.templating import STATIC
 
@@ -36,7 +27,7 @@ _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, 
 Errors are RFC 9457 problem documents. Times are unix seconds; amounts are base units of the prize token, as strings."""
 
 
-def create_app(context: ApiContext, *, rates: Rates | None = None, only_operations: bool = False) -> FastAPI:
+def create_app(context: ApiContext, *, rates: limits.Rates | None = None, only_operations: bool = False) -> FastAPI:
     """The whole API, or only health and metrics."""
     app = FastAPI(
         title="Clara Eval",
@@ -48,9 +39,9 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     )
     app.state.context = context
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
-    app.state.limits = RequestLimits(rates or Rates())
+    app.state.limits = limits.RequestLimits(rates or limits.Rates())
     app.state.streams = 0
-    app.state.traces = KeptBytes()
+    app.state.traces = limits.KeptBytes()
     app.state.evaluator = evaluator_address(context.settings)
     app.state.caller = make_caller(context.settings, is_local=False, store=context.reader.store)
     app.state.stopping = asyncio.Event()
@@ -96,9 +87,9 @@ def _add_layers(app: FastAPI, context: ApiContext) -> None:
     origins = list(listed(context.settings.cors_origins))
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
-    app.add_middleware(Compressed, minimum_size=1000, compresslevel=6)
-    app.add_middleware(ReadersMiddleware)
-    app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
+    app.add_middleware(limits.Compressed, minimum_size=1000, compresslevel=6)
+    app.add_middleware(limits.ReadersMiddleware)
+    app.add_middleware(limits.LimitsMiddleware, limits=app.state.limits, count=count)
 
 
 @asynccontextmanager

@@ -18,17 +18,9 @@ from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
+from clara_eval.documents import results
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import (
-    FINAL_STATES,
-    Created,
-    Features,
-    LeaderboardRow,
-    Played,
-    PrizeClaims,
-    Scores,
-    Value,
-)
+from clara_eval.documents.results import Created, Features, LeaderboardRow, Played, PrizeClaims, Scores, Value
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.wording import Phase
 
@@ -54,8 +46,6 @@ class Card:
 
 
 class ListQuery(BaseModel):
-    """The query of the list: what to show, in which order."""
-
     status: str = Field("", max_length=20)
     skill: str = Field("", max_length=60)
     q: str = Field("", max_length=200)
@@ -196,7 +186,7 @@ async def challenge_view(
     created, claims = await reader.history(address)
     phase = wording.phase(found, now)
     is_open = phase.label == "Open"
-    is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
+    is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in results.FINAL_STATES
     claimable_at = found.scorePostedAt + FINALIZATION_SECONDS if found.scorePostedAt else 0
     values = {
         "found": found,

@@ -169,27 +169,6 @@ class Compressed(GZipMiddleware):
         await (super().__call__ if is_page else self.app)(scope, receive, send)
 
 
-class Turns:
-    """Let requests begin one after the other, and leave as much time between them as the last one took."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._rest_until = 0.0
-
-    @property
-    def is_busy(self) -> bool:
-        return self._lock.locked()
-
-    async def take(self) -> None:
-        async with self._lock:
-            await asyncio.sleep(max(0.0, self._rest_until - time.monotonic()))
-            for _ in range(PASSES):
-                await asyncio.sleep(0)
-
-    def spent(self, seconds: float) -> None:
-        self._rest_until = time.monotonic() + min(seconds, LONGEST_REST_SECONDS)
-
-
 class KeptBytes:
     """Bytes by key; beyond `MOST_BYTES` those that were not used for longest go."""
 
@@ -199,11 +178,11 @@ class KeptBytes:
 
     def get(self, key: object, seconds: float = float("inf")) -> tuple[list[tuple[bytes, bytes]], bytes] | None:
         """Return headers and body if they are not older than `seconds`."""
-        at, headers, body = self._kept.get(key, (float("-inf"), [], b""))
-        if time.monotonic() - at > seconds or key not in self._kept:
+        kept = self._kept.get(key)
+        if kept is None or time.monotonic() - kept[0] > seconds:
             return None
         self._kept.move_to_end(key)
-        return headers, body
+        return kept[1:]
 
     def put(self, key: object, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         self._bytes -= len(self._kept.pop(key, (0, [], b""))[2])
@@ -215,17 +194,23 @@ class KeptBytes:
 
 
 class ReadersMiddleware:
-    """Give requests their turns; while others wait, send a page again that was made within the last second."""
+    """Let requests begin one after the other, and leave as much time between them as the last one took.
+
+    While others wait, a page that was made within the last second is sent again.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._turns, self._kept = app, Turns(), KeptBytes()
+        self._app, self._kept, self._turn, self._rest_until = app, KeptBytes(), asyncio.Lock(), 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in {"/healthz", "/metrics"}:
             await self._app(scope, receive, send)
             return
-        is_busy, key = self._turns.is_busy, _page_key(scope)
-        await self._turns.take()
+        is_busy, key = self._turn.locked(), _page_key(scope)
+        async with self._turn:
+            await asyncio.sleep(max(0.0, self._rest_until - time.monotonic()))
+            for _ in range(PASSES):
+                await asyncio.sleep(0)
         began, start, parts = time.monotonic(), None, []
         if is_busy and key and (kept := self._kept.get(key, FRESH_SECONDS)):
             await _send_whole(scope, send, *kept)
@@ -235,7 +220,8 @@ class ReadersMiddleware:
             """Hold a page until it is whole, keep it, and send it with a validator."""
             nonlocal start
             if message["type"] == "http.response.start":
-                self._turns.spent(time.monotonic() - began)
+                now = time.monotonic()
+                self._rest_until = now + min(now - began, LONGEST_REST_SECONDS)
                 kind = Headers(raw=message["headers"]).get("content-type", "")
                 if key and message["status"] == 200 and kind.startswith("text/html"):
                     start = message

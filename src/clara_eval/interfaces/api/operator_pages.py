@@ -24,9 +24,8 @@ from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
 from clara_eval.core.web_origin import read_host, read_origin
 from clara_eval.documents.results import RuledStage, RulingKind
-from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_view import card_of
-from clara_eval.interfaces.api.context import Known, context_of
+from clara_eval.interfaces.api.context import AdminKey, Known, context_of
 from clara_eval.interfaces.api.entry_view import entry_view, game_view
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.interfaces.api.templating import page

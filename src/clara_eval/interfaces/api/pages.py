@@ -28,17 +28,9 @@ from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.actions import ActResult
 from clara_eval.documents.results import FINAL_STATES
+from clara_eval.interfaces.api import context
 from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed, paged
-from clara_eval.interfaces.api.context import (
-    AgentOrder,
-    Configured,
-    Known,
-    Reader,
-    agents_by,
-    counted_stream,
-    reader_of,
-    status_changes,
-)
+from clara_eval.interfaces.api.context import AgentOrder, Configured, Known, Reader
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 
@@ -127,14 +119,14 @@ async def challenge(
     find: Annotated[str, Query(max_length=42)] = "",
     sort: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
-    values = await challenge_view(reader_of(request), address, number, settings, find, sort)
+    values = await challenge_view(context.reader_of(request), address, number, settings, find, sort)
     return page("challenge.html", values, url=str(request.base_url))
 
 
 @router.get("/challenges/{address}/embed")
 async def embed(address: Known, request: Request, settings: Configured) -> Response:
     """The board for a frame of any site: no script, no form, nothing to click away."""
-    values = await challenge_view(reader_of(request), address, 1, settings)
+    values = await challenge_view(context.reader_of(request), address, 1, settings)
     return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_POLICY})
 
 
@@ -144,14 +136,14 @@ async def live(address: Known, request: Request, reader: Reader, settings: Confi
     await reader.status(address)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        async for status in status_changes(request, reader, address):
+        async for status in context.status_changes(request, reader, address):
             values = await challenge_view(reader, address, 1, settings)
             shown = rendered("_progress.html", **values, is_update=True)
             yield ServerSentEvent(data=shown, event="progress")
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
 
-    return counted_stream(request, events())
+    return context.counted_stream(request, events())
 
 
 @router.get("/challenges/{address}/verify")
@@ -163,7 +155,7 @@ async def verify(address: Known) -> Response:
 async def agents(
     request: Request, sort: AgentOrder = "earned", number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1
 ) -> HTMLResponse:
-    rows = await agents_by(request, sort)
+    rows = await context.agents_by(request, sort)
     shown, _, pages = paged(rows, number, PAGE_ROWS)
     shown = shown if number <= pages else ()
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
@@ -181,7 +173,7 @@ async def agent(number: str, reader: Reader, settings: Configured) -> Response:
 @router.get("/challenges/{address}/games/{first}/{second}")
 async def game(address: Known, first: Known, second: Known, request: Request) -> Response:
     """Both verdicts about two entries: a page, or the content of a drawer."""
-    values = await game_view(reader_of(request), address, first, second)
+    values = await game_view(context.reader_of(request), address, first, second)
     is_part = request.headers.get("hx-request") == "true"
     name, heading = ("_game.html", "h2") if is_part else ("game.html", "h1")
     return page(name, values, heading=heading, base=f"/challenges/{address}")

@@ -22,8 +22,8 @@ from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
 from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
-from clara_eval.interfaces.api.admin import IsAdmin, require_admin
-from clara_eval.interfaces.api.context import AgentOrder, Context, Reader, agents_by, counted_stream, status_changes
+from clara_eval.interfaces.api import context as shared
+from clara_eval.interfaces.api.context import AgentOrder, Context, IsAdmin, Reader
 from clara_eval.interfaces.api.limits import matches, trace_response
 from clara_eval.interfaces.api.problems import Refusal, documented
 from clara_eval.service.metrics import CONTENT_TYPE
@@ -48,7 +48,7 @@ _TRACE = {
     }
 }
 _METRICS = {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-_ADMIN = [Depends(require_admin)]
+_ADMIN = [Depends(shared.require_admin)]
 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, object]]:
@@ -118,7 +118,7 @@ async def list_agents(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> rest.AgentList:
-    rows = await agents_by(request, sort)
+    rows = await shared.agents_by(request, sort)
     return rest.AgentList(total=len(rows), offset=offset, limit=limit, agents=rows[offset : offset + limit])
 
 
@@ -184,10 +184,10 @@ async def events(address: Known, reader: Reader, request: Request) -> Response:
     await reader.status(address)  # an unknown challenge is refused before the stream begins
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        async for status in status_changes(request, reader, address):
+        async for status in shared.status_changes(request, reader, address):
             yield ServerSentEvent(data=status.model_dump_json(), event="status")
 
-    return counted_stream(request, events())
+    return shared.counted_stream(request, events())
 
 
 @one.post(

@@ -13,19 +13,7 @@ import typer
 from rich.table import Table
 
 from clara_eval.actions import quote as quoting
-from clara_eval.config.eval_config import (
-    COMMON,
-    EXECUTED,
-    MEASURED,
-    BadEvalConfig,
-    ConfigProblem,
-    EvalConfig,
-    Feature,
-    collect_problems,
-    compile_schema,
-    config_hash,
-    parse_eval_config,
-)
+from clara_eval.config import eval_config as configs
 from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
@@ -47,10 +35,12 @@ def init(
     is_asked = template is None and sys.stdin.isatty() and not as_json
     kind = template or (_asked(judges) if is_asked else _usual(judges))
     text = _tailored(template_text(kind)) if is_asked else template_text(kind)
-    warnings = quoting.missing_model(parse_eval_config(text), judges)
+    warnings = quoting.missing_model(configs.parse_eval_config(text), judges)
     write_new(file, text.encode())
     if as_json:
-        emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
+        emit_json(
+            {"file": str(file), "template": kind, "hash": configs.config_hash(text.encode()), "warnings": warnings}
+        )
         return
     screen.print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
     screen.print_warnings(warnings)
@@ -91,8 +81,12 @@ def features(
     as_json: JsonFlag = False,
 ) -> None:
     """List every feature with a built-in type: what tools measure, what running tells, what a model reads."""
-    groups = {"measured by tools": MEASURED, "told by running it": EXECUTED, "read by a model": COMMON}
-    shown = {title: found for title, found in groups.items() if not (measured and found is COMMON)}
+    groups = {
+        "measured by tools": configs.MEASURED,
+        "told by running it": configs.EXECUTED,
+        "read by a model": configs.COMMON,
+    }
+    shown = {title: found for title, found in groups.items() if not (measured and found is configs.COMMON)}
     if as_json:
         found = [{**one.to_json(), "group": title} for title, group in shown.items() for one in group.values()]
         emit_json({"features": found, "harness": HARNESS_FEATURES})
@@ -132,13 +126,13 @@ def hash_(
     """Print the evalConfigHash: keccak256 of the exact bytes, or of the canonical form."""
     config, content = read_config(file, as_json=as_json)
     hashed = config.canonical if canonical else content
-    form, found = "canonical" if canonical else "bytes", config_hash(hashed)
+    form, found = "canonical" if canonical else "bytes", configs.config_hash(hashed)
     document = {"ok": True, "file": str(file), "hash": found, "form": form, "bytes": len(hashed)}
     answer(document, as_json, lambda: typer.echo(found))
 
 
 def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> None:
-    problems, name = collect_problems(content), screen.safe(str(file))
+    problems, name = configs.collect_problems(content), screen.safe(str(file))
     print_problems(problems)
     if not found["ok"]:
         errors = sum(problem.severity == "error" for problem in problems)
@@ -146,22 +140,22 @@ def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> N
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
     screen.print_lines(f"[green]{name} is usable{warnings}.[/]")
-    for line in feature_lines(parse_eval_config(content)):
+    for line in feature_lines(configs.parse_eval_config(content)):
         screen.print_text(f"  {line}")
     screen.print_lines(f"evalConfigHash {found['hash']}")
     screen.print_warnings(found["warnings"])
 
 
-def feature_lines(config: EvalConfig) -> list[str]:
+def feature_lines(config: configs.EvalConfig) -> list[str]:
     """A line for each feature: its name, type, direction, weight and source."""
-    schema, untyped = compile_schema(config)
+    schema, untyped = configs.compile_schema(config)
     return [
         f"{one.name:28} {_describe(one, is_judged=one in schema.judged, is_untyped=one.name in untyped)}"
         for one in schema.features
     ]
 
 
-def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
+def _describe(feature: configs.Feature, *, is_judged: bool, is_untyped: bool) -> str:
     kind: str = feature.type
     if kind == "enum":
         kind += " " + "|".join(feature.values)
@@ -227,12 +221,12 @@ def _dollars(micro_usd: int | None) -> str:
     return "no known price" if micro_usd is None else f"${micro_usd / 1_000_000:.2f}"
 
 
-def read_config(file: Path, *, as_json: bool) -> tuple[EvalConfig, bytes]:
+def read_config(file: Path, *, as_json: bool) -> tuple[configs.EvalConfig, bytes]:
     """Read and check a config; one that is not usable ends the command with its problems and exit code 1."""
     content = read_bytes(file)
     try:
-        return parse_eval_config(content), content
-    except BadEvalConfig as bad:
+        return configs.parse_eval_config(content), content
+    except configs.BadEvalConfig as bad:
         problems = bad.problems
         document = {"ok": False, "file": str(file), "problems": [one.to_json() for one in problems]}
         answer(document, as_json, lambda: print_problems(problems))
@@ -247,7 +241,7 @@ def read_bytes(file: Path) -> bytes:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
 
 
-def print_problems(problems: Sequence[ConfigProblem]) -> None:
+def print_problems(problems: Sequence[configs.ConfigProblem]) -> None:
     for problem in problems:
         colour = "red" if problem.severity == "error" else "yellow"
         value = "" if problem.value is None else f"  ({screen.safe(str(problem.value), 80)})"

@@ -24,15 +24,7 @@ from clara_eval.interfaces.cli import output, screen
 from clara_eval.interfaces.cli.commands import load
 from clara_eval.interfaces.cli.config import print_quote, read_config
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard, print_result
-from clara_eval.interfaces.cli.output import (
-    AddressArgument,
-    ConfigFile,
-    HarnessOption,
-    JsonFlag,
-    Judges,
-    Problem,
-    answer,
-)
+from clara_eval.interfaces.cli.output import AddressArgument, ConfigFile, HarnessOption, JsonFlag, Judges, Problem
 from clara_eval.interfaces.words import fact
 
 OUTCOMES = {
@@ -71,7 +63,7 @@ def evaluate(
             settings, target, dry_run=dry_run, restart=restart, schedule=schedule, max_games=max_games, progress=live
         )
         done = asyncio.run(work)
-    answer(done.scores, json, lambda: _print_report(target, done))
+    output.answer(done.scores, json, lambda: _print_report(target, done))
     if not done.is_done:
         raise typer.Exit(1)
 
@@ -121,14 +113,13 @@ class LiveProgress(Progress):
 def run(
     source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, as_json: bool, **asked: Any
 ) -> None:
-    """Quote, or judge as asked."""
     settings = Settings.from_env()
     _, content = read_config(config, as_json=as_json)
     title = "Entries" if source == "-" else Path(source).resolve().stem
     request = JudgeRequest(read_entries(source), with_harness(content, harness), title=title, **asked)
     if dry_run:
         quoted = quote_judging(request, settings)
-        answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
+        output.answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
         return
     with LiveProgress(screen.console()) as progress:
         try:
@@ -136,11 +127,10 @@ def run(
         except KeyboardInterrupt:
             progress.tell("stopped", f"what was paid for is kept; {screen.program()} judge … --out {out} continues it")
             raise
-    answer(found.document, as_json, lambda: _print_judged(found, out))
+    output.answer(found.document, as_json, lambda: _print_judged(found, out))
 
 
 def show(folder: Path, port: int) -> None:
-    """Serve the pages of a result until Ctrl-C."""
     serve_folder = load("clara_eval.interfaces.serve:serve_folder")  # the extra `server`
     asyncio.run(serve_folder(folder, port, lambda url: screen.print_labelled("Page", f"{url}  (Ctrl-C ends it)")))
 
@@ -188,7 +178,7 @@ def rehearse(
     if write is not None:
         output.write_new(write, found.typed_config.encode())
     document = {"file": str(file), **found.document, "written": None if write is None else str(write)}
-    answer(document, as_json, lambda: _print_rehearsal(document, found))
+    output.answer(document, as_json, lambda: _print_rehearsal(document, found))
 
 
 def _print_rehearsal(document: dict[str, Any], found: Rehearsal) -> None:

@@ -25,14 +25,8 @@ from clara_eval.documents.actions import ScoreResult, StandingRow
 from clara_eval.documents.rest import ReviewSheet
 from clara_eval.documents.results import STOPPED_STATES, EvalStatus, RuledStage, RulingKind, Scores
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli import leaderboard_table as tables
 from clara_eval.interfaces.cli.challenge import ask, watch
-from clara_eval.interfaces.cli.leaderboard_table import (
-    ROWS,
-    LeaderboardTable,
-    print_asked,
-    print_leaderboard,
-    print_result,
-)
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, answer, emit_json, fail
 from clara_eval.interfaces.cli.screen import (
     console,
@@ -86,14 +80,16 @@ def _print_status(target: Address, document: EvalStatus, scores: Scores | None) 
     print_labelled("Reason", document.reason[:1000] if document.reason not in {None, "", meaning} else None)
     if scores is not None and scores.rankings:
         out.print()
-        print_result(scores)
+        tables.print_result(scores)
     print_next(_NEXT.get(document.status, "status {} --watch").format(target).split("|"))
 
 
 def leaderboard(
     address: AddressArgument,
     *,
-    limit: Annotated[int, typer.Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")] = ROWS,
+    limit: Annotated[
+        int, typer.Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")
+    ] = tables.ROWS,
     json: JsonFlag = False,
 ) -> None:
     """Show everybody's place, its interval and prize, once scores are posted."""
@@ -105,10 +101,10 @@ def leaderboard(
             return
         screen, scores = console(stderr=False), await caller.records.scores(to_address(found.address))
         if scores is not None:
-            print_asked(scores)
+            tables.print_asked(scores)
             screen.print()
-        table = LeaderboardTable(found.standings, found.token, scores.margin if scores else None)
-        print_leaderboard(screen, table, limit=limit)
+        table = tables.LeaderboardTable(found.standings, found.token, scores.margin if scores else None)
+        tables.print_leaderboard(screen, table, limit=limit)
         screen.print()
         only = "only the winners that the chain names; CLARA_API_URL names a service that knows all"
         print_labelled("Warning", found.warning)
@@ -146,7 +142,7 @@ def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
     place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     heading = f"Around place {found.standing.rank} of {found.entries}"
-    print_leaderboard(screen, LeaderboardTable(near, found.token, marked=own), heading=heading)
+    tables.print_leaderboard(screen, tables.LeaderboardTable(near, found.token, marked=own), heading=heading)
     if found.features:
         print_heading("Facts by which it was judged")
     for fact in found.features:
@@ -280,7 +276,7 @@ def print_sheet(sheet: ReviewSheet) -> None:
     print_lines(*([f"note      {safe(sheet.note)}"] if sheet.note else []))
     screen = console(stderr=False)
     screen.print()
-    print_leaderboard(screen, LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
+    tables.print_leaderboard(screen, tables.LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
     screen.print()
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
     table = Table("feature", *map(short, accounts), title="facts near the last paid place")

@@ -98,7 +98,6 @@ def trace(
 
 
 def _copy(lines: Iterable[str], out: Path | None) -> int:
-    """Write the bytes as they are, and count them."""
     try:
         with ExitStack() as files:
             stream = sys.stdout.buffer if out is None else files.enter_context(out.open("wb"))

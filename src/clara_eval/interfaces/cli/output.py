@@ -79,7 +79,6 @@ def tolerate_terminals() -> None:
 
 
 def error_document(error: ClaraError | str) -> dict[str, object]:
-    """What happened, what to do about it, and where in the input it is."""
     if isinstance(error, str):
         return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}
     where = {"remedy": _remedy(error), "path": getattr(error, "path", "")}

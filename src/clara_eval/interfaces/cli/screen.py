@@ -77,7 +77,6 @@ def print_heading(text: str) -> None:
 
 
 def print_next(commands: Sequence[str]) -> None:
-    """Print commands to copy, each on a line of its own."""
     for number, words in enumerate(commands):
         print_labelled("" if number else "Next", f"{program()} {words}")
 

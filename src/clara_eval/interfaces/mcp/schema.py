@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
@@ -27,6 +28,7 @@ ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
 """A tool's function, its title, and what a client may expect of it."""
 ToolContext = Context[Caller, object]
 Decision = Literal["yes", "no", "unasked"]
+Confirm = Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")]
 T = TypeVar("T")
 MAX_ERROR_CHARS = 6000
 
@@ -116,21 +118,19 @@ def agreed_tool(
             is_agreed = isinstance(agreed, AcceptedElicitation) and agreed.data.confirm
             return await act(ctx, wanted, "yes" if is_agreed else "no" if can_ask(ctx) else "unasked")
 
-        planned = ask.__annotations__["wanted"] = Annotated[Any, Resolve(read)]
-        agreement = Annotated[ElicitationResult[Agreement], Resolve(ask)]
-        signature = inspect.signature(read, eval_str=True)
-        kinds = {"ctx": ToolContext, "wanted": planned, "agreed": agreement}
-        kinds |= {name: one.annotation for name, one in signature.parameters.items()}
-        kinds["confirm"] = Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")]
-        defaults = {**{name: one.default for name, one in signature.parameters.items()}, "confirm": False}
+        ask.__annotations__["wanted"] = Annotated[Any, Resolve(read)]
+        named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
         shown = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind,
-                              default=defaults.get(name, inspect.Parameter.empty))
-            for name, kind in kinds.items()
-        ]  # fmt: skip
+            named("ctx", annotation=ToolContext),
+            named("wanted", annotation=Annotated[Any, Resolve(read)]),
+            named("agreed", annotation=Annotated[ElicitationResult[Agreement], Resolve(ask)]),
+            *(one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(read, eval_str=True).parameters.values()),
+            named("confirm", annotation=Confirm, default=False),
+        ]
+        returned = Annotated[CallToolResult, result]
         tool.__name__, tool.__doc__ = read.__name__, read.__doc__
-        tool.__annotations__ = {**kinds, "return": Annotated[CallToolResult, result]}
-        tool.__signature__ = signature.replace(parameters=shown, return_annotation=tool.__annotations__["return"])  # type: ignore[attr-defined]
+        tool.__annotations__ = {**{one.name: one.annotation for one in shown}, "return": returned}
+        vars(tool)["__signature__"] = inspect.Signature(shown, return_annotation=returned)
         return tool
 
     return tool_of
