@@ -28,7 +28,7 @@ from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.core.version import __version__
 from clara_eval.documents.results import Scores
 from clara_eval.interfaces.api import pages, problems
-from clara_eval.interfaces.api.app import create_app, stop_streams
+from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.templating import STATIC, show_names
 from clara_eval.service.alerts import Alerts, Webhook
@@ -182,7 +182,7 @@ async def api_running(
         yield
     finally:
         closing.cancel()
-        stop_streams(api)
+        api.state.stopping.set()  # ends open event streams, so that a shutdown does not wait for them
         server.should_exit = True
         await serving_task
 

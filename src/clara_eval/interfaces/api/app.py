@@ -66,11 +66,6 @@ def create_app(context: ApiContext, *, rates: limits.Rates | None = None, only_o
     return app
 
 
-def stop_streams(app: FastAPI) -> None:
-    """End open event streams, so that a shutdown does not wait for them."""
-    app.state.stopping.set()
-
-
 def _serve_text(app: FastAPI, name: str, kind: str) -> None:
     text = (files("clara_eval") / "interfaces" / "mcp" / name).read_text(encoding="utf-8")
 

@@ -217,11 +217,9 @@ async def challenge_view(
 def find_row(scores: Scores, wanted: str) -> str | None:
     """The address of the entry that begins so, or of the agent with this id."""
     text = wanted.strip().lower()
-    is_address = text.startswith("0x") and len(text) > 3
-    rows = (
-        row for row in scores.rankings if (row.address.startswith(text) if is_address else str(row.agentId) == text)
-    )
-    return next((row.address for row in rows), None) if text else None
+    if text.startswith("0x") and len(text) > 3:
+        return next((row.address for row in scores.rankings if row.address.startswith(text)), None)
+    return next((row.address for row in scores.rankings if text and str(row.agentId) == text), None)
 
 
 async def _result(reader: ResultReader, address: Address, scores: Scores, number: int, sort: str) -> dict[str, object]:

@@ -156,8 +156,7 @@ async def agents(
     request: Request, sort: AgentOrder = "earned", number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1
 ) -> HTMLResponse:
     rows = await context.agents_by(request, sort)
-    shown, _, pages = paged(rows, number, PAGE_ROWS)
-    shown = shown if number <= pages else ()
+    shown, number, pages = paged(rows, number, PAGE_ROWS)
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
 
 

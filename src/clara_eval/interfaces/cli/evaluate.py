@@ -1,4 +1,4 @@
-"""`evaluate`, and what `judge`, `view` and `config rehearse` do: read, quote or judge, print, and serve."""
+"""`evaluate`, `config rehearse`, and what `judge` does: read, quote or judge, print."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.documents.results import EvalStatus, LeaderboardRow, Margin, Scores
 from clara_eval.interfaces.cli import output, screen
-from clara_eval.interfaces.cli.commands import load
 from clara_eval.interfaces.cli.config import print_quote, read_config
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard, print_result
 from clara_eval.interfaces.cli.output import AddressArgument, ConfigFile, HarnessOption, JsonFlag, Judges, Problem
@@ -128,11 +127,6 @@ def run(
             progress.tell("stopped", f"what was paid for is kept; {screen.program()} judge … --out {out} continues it")
             raise
     output.answer(found.document, as_json, lambda: _print_judged(found, out))
-
-
-def show(folder: Path, port: int) -> None:
-    serve_folder = load("clara_eval.interfaces.serve:serve_folder")  # the extra `server`
-    asyncio.run(serve_folder(folder, port, lambda url: screen.print_labelled("Page", f"{url}  (Ctrl-C ends it)")))
 
 
 def _print_judged(found: Judged, out: Path) -> None:

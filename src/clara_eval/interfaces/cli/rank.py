@@ -51,10 +51,27 @@ def rank(
 
 def _print(ranking: ranks.Ranking) -> None:
     out, top = console(stderr=False), ranking.winner_count
-    out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("#", "item", "Elo", "90 %", "", f"P(top {top})", "W–L–T"):
+        table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
+    shown, widest = ranking.standings[:SHOWN_ROWS], min(40, max(12, out.width - 74))
+    scale = min(s.low for s in shown), max(s.high for s in shown)
+    for s in shown:
+        table.add_row(
+            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
+            safe(s.item, widest),
+            f"{s.elo:.0f}",
+            f"{s.low:.0f}–{s.high:.0f}",
+            bar_of(s.low, s.elo, s.high, scale, BAR_WIDTH),
+            f"{100 * s.p_top:.0f} %",
+            f"{s.wins}–{s.losses}–{s.ties}",
+            style="bold" if s.rank <= top else None,
+            end_section=s.rank == top,
+        )
+    out.print(table)
     if len(ranking.standings) > SHOWN_ROWS:
         out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --format csv lists all.")
-    if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
+    if any(ranking.tied_with(s.item) for s in shown):
         out.print("= has exactly the rating of another; equals are in the order of their names.")
     colour = {"clear": "green", "about equal": "yellow", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
     out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(ranks.margin_sentence(ranking))}[/]")
@@ -68,27 +85,6 @@ def _print(ranking: ranks.Ranking) -> None:
     )
     for flag in ranks.other_flags(ranking):
         out.print(f"[yellow]{'Note':<9}[/] {safe(flag.sentence, 400)}")
-
-
-def _table(ranking: ranks.Ranking, names: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("#", "item", "Elo", "90 %", "", f"P(top {ranking.winner_count})", "W–L–T"):
-        table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
-    shown = ranking.standings[:SHOWN_ROWS]
-    scale = min(s.low for s in shown), max(s.high for s in shown)
-    for s in shown:
-        table.add_row(
-            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
-            safe(s.item, names),
-            f"{s.elo:.0f}",
-            f"{s.low:.0f}–{s.high:.0f}",
-            bar_of(s.low, s.elo, s.high, scale, BAR_WIDTH),
-            f"{100 * s.p_top:.0f} %",
-            f"{s.wins}–{s.losses}–{s.ties}",
-            style="bold" if s.rank <= ranking.winner_count else None,
-            end_section=s.rank == ranking.winner_count,
-        )
-    return table
 
 
 def _write(folder: Path, files: dict[str, str]) -> None:

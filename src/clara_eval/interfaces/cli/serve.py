@@ -118,4 +118,5 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 0,
 ) -> None:
     """Show the result of `judge` in a browser, until Ctrl-C; its trace is checked first, and nothing is written."""
-    load("evaluate:show")(folder, port)
+    serve_folder, tell = load("clara_eval.interfaces.serve:serve_folder"), load("screen:print_labelled")
+    asyncio.run(serve_folder(folder, port, lambda url: tell("Page", f"{url}  (Ctrl-C ends it)")))

@@ -83,24 +83,19 @@ async def challenge_eval_status(
     waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, documents.EvalStatusResult]:
     """How far the evaluation is, and why it waits or stopped."""
-    found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
-    return answer(text.status(found), found)
-
-
-async def _followed(ctx: ToolContext, address: str, seconds: int) -> documents.StatusFound:
-    """Wait until the status is final, changed in kind, or the time is over."""
     caller, clock = caller_of(ctx), asyncio.get_running_loop()
     pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
-    end = clock.time() + (seconds if caller.is_local else min(seconds, REMOTE_WAIT_SECONDS))
+    end = clock.time() + (waitSeconds if caller.is_local else min(waitSeconds, REMOTE_WAIT_SECONDS))
     found = await results.eval_status(caller, address)
     first = found.status
     while results.is_waiting(found) and found.status == first and clock.time() < end:
         await ctx.report_progress(found.progress, 100, found.status)
         await asyncio.sleep(min(pause, max(0.0, end - clock.time())))
         found = await results.eval_status(caller, address)
-    if seconds:
+    if waitSeconds:
         await ctx.report_progress(found.progress, 100, found.status)
-    return found
+    shown = words.status(found, text.NAMES)
+    return answer(text.status(shown), shown)
 
 
 async def challenge_leaderboard(
