@@ -76,8 +76,7 @@ def _serve_text(app: FastAPI, name: str, kind: str) -> None:
 
 def _add_layers(app: FastAPI, context: ApiContext) -> None:
     def count(scope: Scope, status: int) -> None:
-        route = getattr(scope.get("route"), "path", "other")
-        context.metrics.http_requests.labels(route, str(status)).inc()
+        context.metrics.http_requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
 
     origins = list(listed(context.settings.cors_origins))
     if origins:

@@ -159,8 +159,7 @@ def around_line(scores: Scores, most: int) -> list[str]:
     ranked, half = scores.ranked, most // 2
     paid = sum(row.is_paid for row in ranked)
     near = max(half, min(paid - half // 2, len(ranked) - half))
-    chosen = [*ranked[:half], *ranked[near : near + half]]
-    return [row.address for row in chosen]
+    return [row.address for row in (*ranked[:half], *ranked[near : near + half])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +241,6 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "feature_names": feature_names(weights, facts),
         "matrix": matrix,
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
-        "flags": scores.flags,
     }
 
 

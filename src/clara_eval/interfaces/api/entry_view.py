@@ -69,8 +69,7 @@ async def _work(
     reader: ResultReader, address: Address, scores: Scores, row: LeaderboardRow, rival: str | None
 ) -> dict[str, object]:
     """The submission, its tests, and the difference to a rival: the one at the pay line, or the one it is like."""
-    own = await submitted_work(reader, address, scores, [row.address])
-    work = own.get(row.address)
+    work = (await submitted_work(reader, address, scores, [row.address])).get(row.address)
     like = work.like if work and not row.is_ranked else ""
     chosen = rival if rival != row.address else None
     found = await submitted_work(reader, address, scores, [one for one in (chosen or like,) if one])

@@ -219,8 +219,7 @@ async def plan_claim(address: str, sender: str, request: Request) -> ActResult:
 
 @plans.get("/object/{address}")
 async def plan_objection(address: str, about: str, reason: str, request: Request) -> ObjectionResult:
-    given = ObjectionInput(address, about, reason)
-    return await object_or_show(request.app.state.caller, given, confirmed="unasked")
+    return await object_or_show(request.app.state.caller, ObjectionInput(address, about, reason), confirmed="unasked")
 
 
 @plans.post("/post")

@@ -120,8 +120,7 @@ def _nothing(found: BrowseResult, wanted: ChallengeFilter) -> str:
 
 def _show_detail(found: DetailResult) -> None:
     item = found.challenge
-    screen = console(stderr=False)
-    screen.print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
+    console(stderr=False).print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
     shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
     is_closed = item.status == "open" and not item.secondsLeft
     lines = [

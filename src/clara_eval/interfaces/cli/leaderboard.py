@@ -128,8 +128,7 @@ def score(
         if json:
             emit_json(found)
             return
-        all_places = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
-        _print_score(found, all_places.standings)
+        _print_score(found, (await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)).standings)
 
     ask(read)
 

@@ -41,8 +41,7 @@ def serve(
     settings = Settings.from_env()
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     mode: Mode = "worker-only" if worker_only else "api-only" if api_only else "all"
-    code = asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo))
-    raise typer.Exit(code)
+    raise typer.Exit(asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo)))
 
 
 def _say(sentence: str) -> None:
