@@ -35,7 +35,7 @@ from clara_eval.actions.judge import JudgeRequest, judge_entries
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.documents.store_keys import index_key, provisional_key, public_harness_key, status_key
-from clara_eval.interfaces.view import serve_folder
+from clara_eval.interfaces.serve import serve_folder
 
 pytestmark = [pytest.mark.xdist_group("browser")]
 SMALL, LARGE, RUNS, STRANGE, OPENED = (Address("0x" + digit * 40) for digit in "45678")

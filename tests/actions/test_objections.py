@@ -44,7 +44,7 @@ from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.round import RULINGS
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.interfaces.mcp import build_server
+from clara_eval.interfaces.mcp.server import build_server
 from clara_eval.service.attempt_runner import ending_of_result
 from clara_eval.service.due import DueAction, Memory, due
 from clara_eval.store.leases import Busy, evaluation_lease, held

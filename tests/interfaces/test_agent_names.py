@@ -20,7 +20,7 @@ from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.documents.store_keys import index_key
-from clara_eval.interfaces.mcp import build_server
+from clara_eval.interfaces.mcp.server import build_server
 from clara_eval.service.record import record_result
 
 HOSTILE = '\u202e<img src=x onerror=alert(1)> 0x15d34aaf54267db7d7c367839aaf71a00a2c6a65 "paid"'

@@ -1,4 +1,4 @@
-"""The service in one process: engine, API and pages, until a signal or a lost lease ends it in order."""
+"""The service in one process until a signal or a lost lease ends it; or the pages of one judged folder, read only."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.responses import FileResponse, RedirectResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clara_eval.actions.operator import check_resources
 from clara_eval.actions.published import ResultReader
-from clara_eval.app import App, SendTimeouts, open_app
+from clara_eval.actions.folder import viewed_folder
+from clara_eval.app import SendTimeouts, open_app
 from clara_eval.config.settings import Settings, listed
+from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.core.version import __version__
-from clara_eval.interfaces.api.app import create_app, stop_streams
+from clara_eval.documents.results import Scores
+from clara_eval.interfaces.api import pages, problems
+from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
+from clara_eval.interfaces.api.templating import STATIC, show_names
 from clara_eval.service.engine import Engine, Mode
 from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Alerts, Metrics, Webhook, watch_models
@@ -31,10 +39,8 @@ from clara_eval.service.options import EngineOptions
 _log = structlog.get_logger(__name__)
 _GRACE_SECONDS = 10
 _MAX_HEADER_BYTES = 65_536
-REQUEST_SECONDS = 20.0
-"""For a whole request, its head and its body."""
-_FILES = 65_536
-"""Descriptors wanted: more than connections that one address can open."""
+REQUEST_SECONDS = 20.0  # for a whole request, its head and its body
+_FILES = 65_536  # descriptors wanted: more than connections that one address can open
 
 
 async def run_service(
@@ -80,28 +86,22 @@ async def serving(
             _ = app.evaluator
         _ = settings.factory  # settings that no retry can repair end the process at once
         stack.push_async_callback(watch_models(app, metrics))
-        await _tell_resources(app)
+        try:
+            _log.info("resources_enough", detail=await check_resources(app))
+        except ClaraError as bad:  # a machine with less is said, and not refused
+            _log.warning("resources_short", detail=str(bad))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         evaluator = app.sender.address if app.sender.can_sign or settings.evaluator_address else None
         reader = ResultReader(app.store, app.chain_id, settings.traces_public, evaluator)
         context = ApiContext(settings, reader, metrics, engine.pulse, engine.requests)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine runs, so that its start can be watched.
-        proxies = listed(settings.trusted_proxies)
-        await stack.enter_async_context(api_running(api, listening, proxies=proxies))
+        await stack.enter_async_context(api_running(api, listening, proxies=listed(settings.trusted_proxies)))
         await stack.enter_async_context(engine.running())
         host, port = listening.getsockname()[:2]
         _log.info("service_started", mode=mode, host=host, port=port, network=settings.network_name,
                   dry_run=not app.sender.can_sign)  # fmt: skip
         yield engine
-
-
-async def _tell_resources(app: App) -> None:
-    """Log what the service needs; a machine with less is said, and not refused."""
-    try:
-        _log.info("resources_enough", detail=await check_resources(app))
-    except ClaraError as bad:
-        _log.warning("resources_short", detail=str(bad))
 
 
 def secrets_of(settings: Settings) -> list[str]:
@@ -128,13 +128,13 @@ def listening_on(host: str, port: int) -> Iterator[socket.socket]:
 
 @contextmanager
 def _signals(stop: asyncio.Event) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         loop.add_signal_handler(number, stop.set)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 
@@ -146,20 +146,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-def raise_file_limit() -> None:
-    """Allow as many descriptors as we may have, so that connections leave enough for the engine."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 @asynccontextmanager
 async def api_running(
     api: FastAPI, listening: socket.socket, *, proxies: Sequence[str] = (), request_seconds: float = REQUEST_SECONDS
 ) -> AsyncIterator[None]:
     """Serve the API on a bound socket; only these proxies may say who calls."""
-    raise_file_limit()
+    # As many descriptors as we may have, so that connections leave enough for the engine.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     config = uvicorn.Config(
         api,
         http="h11",  # it bounds the head of a request; httptools takes a megabyte
@@ -185,7 +181,7 @@ async def api_running(
         yield
     finally:
         closing.cancel()
-        stop_streams(api)
+        api.state.stopping.set()  # ends open event streams, so that a shutdown does not wait for them
         server.should_exit = True
         await serving_task
 
@@ -206,3 +202,33 @@ async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
         for one, (_, since) in waiting.items():
             if now - since > seconds:
                 one.transport.abort()
+
+
+async def serve_folder(folder: Path, port: int, on_start: Callable[[str], None]) -> None:
+    """Check the folder's trace and serve its pages until the task is cancelled."""
+    async with viewed_folder(folder) as (reader, checked):
+        address = checked.venue.given.name
+        show_names(checked.venue.ids)
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+        app.state.context = SimpleNamespace(settings=Settings.from_env({"CLARA_NETWORK": "local"}), reader=reader)
+        app.state.streams, app.state.stopping = 0, asyncio.Event()
+        problems.install(app)
+
+        @app.get("/")
+        async def result() -> RedirectResponse:
+            return RedirectResponse(f"/challenges/{address}")
+
+        @app.get(f"/api/v1/challenges/{address}/eval-trace")
+        async def trace() -> FileResponse:
+            return FileResponse(folder / "trace.json", media_type="application/json")
+
+        @app.get(f"/api/v1/challenges/{address}/leaderboard")
+        async def leaderboard() -> Scores:
+            return await reader.leaderboard(Address(address), admin=False)
+
+        app.include_router(pages.router)
+        app.mount("/static", pages.Assets(directory=STATIC), name="static")
+        with listening_on("127.0.0.1", port) as listening:
+            async with api_running(app, listening):
+                on_start(f"http://127.0.0.1:{listening.getsockname()[1]}/")
+                await asyncio.Event().wait()

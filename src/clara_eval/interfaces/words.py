@@ -13,8 +13,7 @@ from clara_eval.core.errors import ClaraError
 from clara_eval.documents import actions as documents
 from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress, Value
 
-Names = Mapping[str, str]
-"""How an interface names an action or argument; `{address}` is the challenge."""
+Names = Mapping[str, str]  # how an interface names an action or argument; `{address}` is the challenge
 _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
 _NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 SEE = {
@@ -70,7 +69,6 @@ def write(template: str, names: Names, address: str | None = None, **values: str
 
 
 def remedy_of(error: ClaraError, names: Names) -> str:
-    """The remedy, and the action that helps."""
     see = write(SEE[error.see], names, error.about) if error.see else ""
     return f"{error.remedy} {see}".strip()
 
@@ -132,15 +130,8 @@ def meaning(found: documents.EvalStatusResult | EvalStatus) -> str:
 
 
 def status(found: documents.StatusFound, names: Names) -> documents.EvalStatusResult:
-    moment = found.moment
-    explanation = write(
-        PHASES[found.phase],
-        names,
-        found.address,
-        moment=show_moment(moment),
-        wait=show_wait(moment),
-        meaning=meaning(found),
-    )
+    told = {"moment": show_moment(found.moment), "wait": show_wait(found.moment), "meaning": meaning(found)}
+    explanation = write(PHASES[found.phase], names, found.address, **told)
     return _document(documents.EvalStatusResult, found, explanation=explanation)
 
 
@@ -158,7 +149,6 @@ def score(found: documents.ScoreFound, names: Names) -> documents.ScoreResult:
 
 
 def _document(kind: type[D], found: Document, **sentences: str) -> D:
-    """The public document: its fields of what was found, and its sentences."""
     return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
 
 
@@ -182,13 +172,14 @@ def fact(value: Value) -> str:
 
 def _why(found: documents.ScoreFound) -> str:
     standing, rival, run = found.standing, found.closestRival, found.standing.executed
-    ran = ""
-    if run is not None:
-        ran = f"{run.testsPassed} of {run.tests} tests passed" if run.tests else f"it {run.outcome.replace('_', ' ')}"
+    parts = [f"Rank {standing.rank}"]
     if standing.status == "rejected":
-        told = "The submission was rejected and ranks after all that were compared; see its reason"
-        return f"{told}; {ran}." if ran else f"{told}."
-    parts = [f"Rank {standing.rank}", *([ran] if ran else [])]
+        parts = ["The submission was rejected and ranks after all that were compared; see its reason"]
+    if run is not None:
+        ended = f"it {run.outcome.replace('_', ' ')}"
+        parts.append(f"{run.testsPassed} of {run.tests} tests passed" if run.tests else ended)
+    if standing.status == "rejected":
+        return "; ".join(parts) + "."
     if standing.elo is not None:
         between = interval(standing)
         parts.append(f"Elo {standing.elo:.0f}{f' (likely {between})' if between else ''}")

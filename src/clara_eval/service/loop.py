@@ -14,8 +14,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from clara_eval.actions.provisional import measure_open
-from clara_eval.actions.publication import NotTried, publish_missing
-from clara_eval.actions.reputation import give_missing_feedback
+from clara_eval.actions.publication import NotTried, give_missing_feedback, publish_missing
 from clara_eval.app import App
 from clara_eval.chain.account import posts_covered
 from clara_eval.chain.model import Challenge, ChallengeStatus

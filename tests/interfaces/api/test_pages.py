@@ -409,9 +409,9 @@ async def test_the_board_of_a_large_field(service: Service) -> None:
     """Pages share one scale and one pay line, and side by side stand the best and those around the line."""
     scores = await read(service.store, CHAIN, Scores, scores_key(LARGE))
     assert scores is not None
-    first, last = leaderboard_of(scores, 1), leaderboard_of(scores, 20)
-    assert (first.line, first.paid, first.pages) == (last.line, 25, 20)
-    assert [row.is_below for row in first.rows].index(True) == 25
+    (rows, first), (_, last) = leaderboard_of(scores, 1), leaderboard_of(scores, 20)
+    assert (first["line"], first["paid"], first["pages"]) == (last["line"], 25, 20)
+    assert [row.address for row in rows].index(str(first["below"])) == 25
     chosen = around_line(scores, 8)
     assert len(set(chosen)) == 8
     assert {account(0), account(24), account(25)} <= set(chosen)

@@ -14,8 +14,14 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message
 
-from clara_eval.interfaces.api.limits import Compressed
-from clara_eval.interfaces.api.readers import MOST_BYTES, PASSES, KeptBytes, ReadersMiddleware, trace_response
+from clara_eval.interfaces.api.limits import (
+    MOST_BYTES,
+    PASSES,
+    Compressed,
+    KeptBytes,
+    ReadersMiddleware,
+    trace_response,
+)
 
 
 class Site:

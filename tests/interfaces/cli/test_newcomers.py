@@ -33,8 +33,7 @@ from clara_eval.documents.results import EvalStatus, Token
 from clara_eval.documents.store_keys import status_key
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import app
-from clara_eval.interfaces.cli.leaderboard import table_of
-from clara_eval.interfaces.cli.leaderboard_table import print_leaderboard
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard
 from clara_eval.interfaces.cli.output import NAMES
 from clara_eval.interfaces.cli.screen import console
 from clara_eval.interfaces.cli.verify import print_verified
@@ -235,7 +234,7 @@ def test_a_copy_has_one_word_everywhere(capsys: pytest.CaptureFixture[str]) -> N
         rank=3, address=ADDRESS, agentId="7", score=0, status="rejected", code="copy", prize=None,
         reason=fence("Identical to an earlier one.", "Clara"),
     )  # fmt: skip
-    print_leaderboard(console(stderr=False), table_of([row], USDC))
+    print_leaderboard(console(stderr=False), LeaderboardTable([row], USDC))
     said = capsys.readouterr().out
     assert "0xabab…abab  copy\n" in said
     assert "rejected" not in said

@@ -23,7 +23,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.untrusted import bare
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
-from clara_eval.interfaces.mcp import build_server
+from clara_eval.interfaces.mcp.server import build_server
 
 VERBS = ("browse", "detail", "try", "submit", "eval_status", "object", "score", "leaderboard", "claim")
 

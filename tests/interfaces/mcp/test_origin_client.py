@@ -22,7 +22,7 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, PostedTerms
 from clara_eval.interfaces.cli import app
-from clara_eval.interfaces.mcp import build_server
+from clara_eval.interfaces.mcp.server import build_server
 
 ORIGIN_POST: dict[str, Any] = {
     "prizePool": "100",

@@ -23,7 +23,7 @@ from clara_eval.core.errors import ClaraError
 from clara_eval.devnet.anvil import DevAccount
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, Handed, LocalChain, PostedTerms, create
 from clara_eval.interfaces.cli import app as commands
-from clara_eval.interfaces.mcp import build_server
+from clara_eval.interfaces.mcp.server import build_server
 
 NOBODY = "0x" + "ab" * 20
 POSTING: dict[str, Any] = {

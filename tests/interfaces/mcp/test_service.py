@@ -30,7 +30,7 @@ from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.trace.document import read_entries
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.interfaces.mcp import build_server
+from clara_eval.interfaces.mcp.server import build_server
 from clara_eval.service.metrics import Metrics, ServiceHealth
 from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.sqlite import SqliteStore

@@ -34,8 +34,7 @@ from clara_eval.devnet.local_chain import (
 )
 from clara_eval.documents.results import MEANINGS
 from clara_eval.documents.store_keys import index_key, provisional_key
-from clara_eval.interfaces.mcp import build_server
-from clara_eval.interfaces.mcp.server import INSTRUCTIONS
+from clara_eval.interfaces.mcp.server import INSTRUCTIONS, build_server
 from clara_eval.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[3]

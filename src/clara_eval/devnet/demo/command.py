@@ -18,7 +18,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.devnet.demo.lifecycle import DemoResult, demo_document, run_demo
 from clara_eval.documents.results import Scores
 from clara_eval.interfaces.cli.evaluate import LiveProgress
-from clara_eval.interfaces.cli.leaderboard_table import leaderboard_of, print_asked, print_leaderboard
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_asked, print_leaderboard
 from clara_eval.interfaces.cli.output import JsonFlag, emit_json
 from clara_eval.interfaces.cli.screen import console, from_here, print_labelled, program
 
@@ -75,7 +75,10 @@ def _show(told: DemoResult) -> None:
     print_asked(scores)
     screen.print()
     print_leaderboard(
-        screen, leaderboard_of(scores, {str(account): name for account, name in told.round.names.items()})
+        screen,
+        LeaderboardTable(
+            scores.rankings, scores.token, scores.margin, {str(a): name for a, name in told.round.names.items()}
+        ),
     )
     screen.print()
     screen.print(_money(told))

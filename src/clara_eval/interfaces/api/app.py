@@ -17,23 +17,17 @@ from starlette.types import Scope
 from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
-from clara_eval.documents.rest import Health
-from clara_eval.interfaces.api import operator_pages, pages, problems
-from clara_eval.interfaces.api.admin import AdminKey
-from clara_eval.interfaces.api.context import ApiContext
-from clara_eval.interfaces.api.limits import Compressed, LimitsMiddleware, Rates, RequestLimits, Routed
-from clara_eval.interfaces.api.problems import Problem, documented
-from clara_eval.interfaces.api.readers import KeptBytes, ReadersMiddleware
-from clara_eval.interfaces.api.routes import healthz, router
+from clara_eval.interfaces.api import limits, operator_pages, pages, problems, routes
+from clara_eval.interfaces.api.context import AdminKey, ApiContext
+from clara_eval.interfaces.api.problems import Problem
 from clara_eval.interfaces.api.templating import STATIC
-from clara_eval.service.metrics import CONTENT_TYPE
 
 _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, and the trace that proves it.
 
 Errors are RFC 9457 problem documents. Times are unix seconds; amounts are base units of the prize token, as strings."""
 
 
-def create_app(context: ApiContext, *, rates: Rates | None = None, only_operations: bool = False) -> FastAPI:
+def create_app(context: ApiContext, *, rates: limits.Rates | None = None, only_operations: bool = False) -> FastAPI:
     """The whole API, or only health and metrics."""
     app = FastAPI(
         title="Clara Eval",
@@ -45,17 +39,20 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     )
     app.state.context = context
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
-    app.state.limits = RequestLimits(rates)
+    app.state.limits = limits.RequestLimits(rates or limits.Rates())
     app.state.streams = 0
-    app.state.traces = KeptBytes()
+    app.state.traces = limits.KeptBytes()
     app.state.evaluator = evaluator_address(context.settings)
     app.state.caller = make_caller(context.settings, is_local=False, store=context.reader.store)
     app.state.stopping = asyncio.Event()
     problems.install(app)
     app.state.tools = None
-    _operations(app, context)
+    app.include_router(routes.operations)
+    _serve_text(app, "llms.txt", "text/plain")
+    _serve_text(app, "skill.md", "text/markdown")
     if not only_operations:
-        app.include_router(router)
+        app.include_router(routes.router)
+        app.include_router(routes.one)
         app.include_router(pages.plans)
         app.include_router(operator_pages.router)
         app.include_router(pages.router)
@@ -69,40 +66,6 @@ def create_app(context: ApiContext, *, rates: Rates | None = None, only_operatio
     return app
 
 
-def stop_streams(app: FastAPI) -> None:
-    """End open event streams, so that a shutdown does not wait for them."""
-    app.state.stopping.set()
-
-
-def _operations(app: FastAPI, context: ApiContext) -> None:
-    app.get(
-        "/healthz",
-        tags=["operations"],
-        summary="Whether the service is alive, by its own heartbeat",
-        responses={
-            200: {"model": Health},
-            503: {"model": Health, "description": "The heartbeat is stale."},
-            **documented(429),
-        },
-    )(healthz)
-
-    @app.get(
-        "/metrics",
-        tags=["operations"],
-        summary="Metrics for Prometheus",
-        response_class=Response,
-        responses={
-            200: {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-            **documented(429),
-        },
-    )
-    async def metrics() -> Response:
-        return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})
-
-    _serve_text(app, "llms.txt", "text/plain")
-    _serve_text(app, "skill.md", "text/markdown")
-
-
 def _serve_text(app: FastAPI, name: str, kind: str) -> None:
     text = (files("clara_eval") / "interfaces" / "mcp" / name).read_text(encoding="utf-8")
 
@@ -113,16 +76,14 @@ def _serve_text(app: FastAPI, name: str, kind: str) -> None:
 
 def _add_layers(app: FastAPI, context: ApiContext) -> None:
     def count(scope: Scope, status: int) -> None:
-        route = getattr(scope.get("route"), "path", "other")
-        context.metrics.http_requests.labels(route, str(status)).inc()
+        context.metrics.http_requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
 
     origins = list(listed(context.settings.cors_origins))
     if origins:
         app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
-    app.add_middleware(Compressed, minimum_size=1000, compresslevel=6)
-    app.add_middleware(ReadersMiddleware)
-    app.add_middleware(LimitsMiddleware, limits=app.state.limits, count=count)
-    app.add_middleware(Routed)
+    app.add_middleware(limits.Compressed, minimum_size=1000, compresslevel=6)
+    app.add_middleware(limits.ReadersMiddleware)
+    app.add_middleware(limits.LimitsMiddleware, limits=app.state.limits, count=count)
 
 
 @asynccontextmanager

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlencode
+
+from pydantic import BaseModel, Field
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
 from clara_eval.actions.evidence import approval_of, evaluator_record
@@ -15,43 +18,21 @@ from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
+from clara_eval.documents import results
 from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import (
-    FINAL_STATES,
-    Created,
-    Features,
-    LeaderboardRow,
-    Played,
-    PrizeClaims,
-    Scores,
-    Value,
-)
+from clara_eval.documents.results import Created, Features, LeaderboardRow, Played, PrizeClaims, Scores, Value
 from clara_eval.interfaces.api import wording
 from clara_eval.interfaces.api.wording import Phase
 
+T = TypeVar("T")
 PAGE_CARDS = 24
 MOST_SKILLS = 12
-GROUPS: dict[str, tuple[str, frozenset[str]]] = {
-    "open": ("Open", frozenset(("Open",))),
-    "judging": (
-        "Being judged",
-        frozenset(("Queued", "Collecting", "Running", "Reading", "Comparing", "Posting", "Deferred", "Objections open"))
-        | {"Scored elsewhere"},
-    ),
-    "review": ("In review", frozenset(("In review",))),
-    "posted": ("Scores posted", frozenset(("Scores posted", "Final"))),
-    "ended": ("No result", frozenset(("Cancelled", "Expired", "Not evaluated", "Rejected in review", "No result"))),
-}
-"""Filters: their headings, and the labels that pass."""
 PAGE_ROWS = 50
 PODIUM = 3
 KEY_FACTS = 2
-SIDE_BY_SIDE = 8
-"""Entries whose facts are shown side by side."""
-MOST_CLAIMS = 5
-"""The last claims in the timeline."""
-MATRIX = 12
-"""Entries in the win matrix; all comparisons are on the entries' pages."""
+SIDE_BY_SIDE = 8  # entries whose facts are shown side by side
+MOST_CLAIMS = 5  # the last claims in the timeline
+MATRIX = 12  # entries in the win matrix; all comparisons are on the entries' pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +45,16 @@ class Card:
         return self.row.evaluation.status in wording.RUNNING
 
 
-@dataclass(frozen=True, slots=True)
-class ListQuery:
-    status: str = ""
-    skill: str = ""
-    words: str = ""
-    page: int = 1
-    sort: str = ""
+class ListQuery(BaseModel):
+    status: str = Field("", max_length=20)
+    skill: str = Field("", max_length=60)
+    q: str = Field("", max_length=200)
+    sort: str = Field("", max_length=20)
+    page: int = Field(1, ge=1, le=100_000)
 
     def link(self, **changes: object) -> str:
-        asked = {"status": self.status, "skill": self.skill, "q": self.words, "sort": self.sort, "page": self.page}
-        asked |= changes
-        kept = {name: value for name, value in asked.items() if value and not (name == "page" and value == 1)}
+        asked = {**self.model_dump(), **changes}
+        kept = {name: value for name, value in asked.items() if value and (name, value) != ("page", 1)}
         return "/?" + urlencode(kept) if kept else "/"
 
 
@@ -83,26 +62,27 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
+def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int, int]:
+    """The rows of a page, its number within the bounds, and how many pages there are."""
+    pages = max(1, -(-len(rows) // size))
+    page = min(max(1, page), pages)
+    return rows[(page - 1) * size : page * size], page, pages
+
+
 def listed(
     rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float, entered: Collection[str] = ()
 ) -> dict[str, object]:
     """One page of the challenges that pass, in the order that is asked for."""
     cards = [card_of(row, now) for row in rows]
-    passing = sorted(
-        (card for card in cards if _passes(card, wanted, entered)), key=SORTS.get(wanted.sort, _by_urgency)
-    )
-    pages = max(1, -(-len(passing) // PAGE_CARDS))
-    page = min(max(1, wanted.page), pages)
+    passing = [card for card in cards if _passes(card, wanted, entered)]
+    shown, page, pages = paged(sorted(passing, key=SORTS.get(wanted.sort, _by_urgency)), wanted.page, PAGE_CARDS)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
-    labels = Counter(card.phase.label for card in cards)
+    counts = Counter(card.phase.group for card in cards)
+    groups = {name: (heading, counts[name]) for name, heading in wording.GROUPS.items()}
+    skills_shown = sorted(skill for skill, _ in skills.most_common(MOST_SKILLS))
     return {
-        "cards": passing[(page - 1) * PAGE_CARDS : page * PAGE_CARDS],
-        "known": len(cards),
-        "page": page,
-        "pages": pages,
-        "groups": {name: (heading, sum(labels[one] for one in passed)) for name, (heading, passed) in GROUPS.items()},
-        "skills": sorted(skill for skill, _ in skills.most_common(MOST_SKILLS)),
-    }
+        "cards": shown, "known": len(cards), "page": page, "pages": pages, "groups": groups, "skills": skills_shown
+    }  # fmt: skip
 
 
 def _by_urgency(card: Card) -> tuple[object, ...]:
@@ -120,92 +100,58 @@ SORTS: dict[str, Callable[[Card], tuple[object, ...]]] = {
 
 def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
     row = card.row
-    if wanted.status in GROUPS and card.phase.label not in GROUPS[wanted.status][1]:
+    if wanted.status in wording.GROUPS and card.phase.group != wanted.status:
         return False
     if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.skills):
         return False
     if row.address in entered:
         return True
     text = f"{row.title} {row.problemStatement} {row.address} {row.poster}".lower()
-    return all(word in text for word in wanted.words.lower().split())
+    return all(word in text for word in wanted.q.lower().split())
 
 
-Bar = tuple[float, float, float]
-"""Left end, width and rating of an interval, in percent of the scale."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    found: LeaderboardRow
-    bar: Bar | None
-    is_below: bool
-    """Directly below the pay line."""
-    facts: tuple[Value, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderboardView:
-    rows: tuple[Row, ...]
-    podium: tuple[Row, ...]
-    rejected: tuple[LeaderboardRow, ...]
-    ranked: int
-    paid: int
-    page: int
-    pages: int
-    line: float | None
-    """The pay line on the scale of the bars: half-way between the last that is paid and the first that is not."""
-    fact_names: tuple[str, ...] = ()
-
-    @property
-    def is_exact(self) -> bool:
-        """Rules on measured facts leave no interval."""
-        return all(row.found.low is not None and row.found.low == row.found.high for row in self.rows)
-
-
-def rating_scale(rows: Sequence[LeaderboardRow]) -> Callable[[float], float]:
-    """Where a rating is between the lowest and the highest end of the intervals, in percent."""
-    low = min((row.low for row in rows if row.low is not None), default=0.0)
-    high = max((row.high for row in rows if row.high is not None), default=1.0)
-    return lambda value: round(100 * (value - low) / ((high - low) or 1.0), 2)
-
-
-def bar_of(row: LeaderboardRow, at: Callable[[float], float]) -> Bar | None:
-    if row.elo is None or row.low is None or row.high is None:
-        return None
-    left = at(row.low)
-    return left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo)
-
-
-BOARD_SORTS: dict[str, Callable[[Row], float]] = {
-    "chance": lambda row: -(row.found.pTop or 0.0),
-    "wins": lambda row: -(row.found.wins or 0.0),
-    "score": lambda row: -(row.found.score or 0),
+BOARD_SORTS: dict[str, Callable[[LeaderboardRow], float]] = {
+    "chance": lambda row: -(row.pTop or 0.0),
+    "wins": lambda row: -(row.wins or 0.0),
+    "score": lambda row: -(row.score or 0),
 }
 
 
-def leaderboard_of(scores: Scores, page: int, sort: str = "") -> LeaderboardView:
+def leaderboard_of(scores: Scores, page: int, sort: str = "") -> tuple[Sequence[LeaderboardRow], dict[str, object]]:
+    """The rows of one page, and what is drawn around them; bars are left end, width and rating, in percent."""
     ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
-    at = rating_scale(ranked)
-    drawn = [Row(row, bar_of(row, at), is_below=place == paid > 0) for place, row in enumerate(ranked)]
-    podium = tuple(row for row in drawn[:PODIUM] if row.found.is_paid)
-    if sort in BOARD_SORTS:  # no pay line among rows in another order
-        drawn = sorted((replace(row, is_below=False) for row in drawn), key=BOARD_SORTS[sort])
-    pages = max(1, -(-len(drawn) // PAGE_ROWS))
-    page = min(max(1, page), pages)
-    line = None
+    low = min((row.low for row in ranked if row.low is not None), default=0.0)
+    high = max((row.high for row in ranked if row.high is not None), default=1.0)
+
+    def at(value: float) -> float:
+        return round(100 * (value - low) / ((high - low) or 1.0), 2)
+
+    def bar(row: LeaderboardRow) -> tuple[float, float, float] | None:
+        if row.elo is None or row.low is None or row.high is None:
+            return None
+        left = at(row.low)
+        return left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo)
+
+    line = None  # half-way between the last that is paid and the first that is not
     if 0 < paid < len(ranked):
         last, following = ranked[paid - 1].elo, ranked[paid].elo
         line = at((last + following) / 2) if last is not None and following is not None else None
-    return LeaderboardView(
-        rows=tuple(drawn[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]),
-        podium=podium,
-        rejected=tuple(row for row in scores.rankings if not row.is_ranked),
-        ranked=len(ranked),
-        paid=paid,
-        page=page,
-        pages=pages,
-        line=line,
-    )
+    is_sorted = sort in BOARD_SORTS
+    rows, page, pages = paged(sorted(ranked, key=BOARD_SORTS[sort]) if is_sorted else ranked, page, PAGE_ROWS)
+    return rows, {
+        "rows": rows,
+        "bars": {row.address: bar(row) for row in rows},
+        # no pay line among rows in another order
+        "below": ranked[paid].address if 0 < paid < len(ranked) and not is_sorted else None,
+        "podium": [row for row in ranked[:PODIUM] if row.is_paid],
+        "rejected": [row for row in scores.rankings if not row.is_ranked],
+        "ranked": len(ranked),
+        "paid": paid,
+        "page": page,
+        "pages": pages,
+        "line": line,
+        "is_exact": all(row.low is not None and row.low == row.high for row in rows),
+    }
 
 
 def around_line(scores: Scores, most: int) -> list[str]:
@@ -213,30 +159,18 @@ def around_line(scores: Scores, most: int) -> list[str]:
     ranked, half = scores.ranked, most // 2
     paid = sum(row.is_paid for row in ranked)
     near = max(half, min(paid - half // 2, len(ranked) - half))
-    chosen = [*ranked[:half], *ranked[near : near + half]]
-    return [row.address for row in chosen]
-
-
-def executed_facts(row: LeaderboardRow, names: Sequence[str]) -> tuple[Value, ...]:
-    run = row.executed
-    if run is None:
-        return (None,) * len(names)
-    tests = run.outcome.replace("_", " ") if run.testsPassed is None else f"{run.testsPassed}/{run.tests}"
-    known: dict[str, Value] = {**run.metrics, "tests": tests, "gas": run.gas, "fuel": run.fuel}
-    return tuple(known.get(name) for name in names)
+    return [row.address for row in (*ranked[:half], *ranked[near : near + half])]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     name: str
     at: int | None
-    state: str
-    """`done`, `now` or `next`."""
+    state: str  # `done`, `now` or `next`
     said: str = ""
     tx: str | None = None
     who: str | None = None
-    amount: str | None = None
-    """Base units of the prize token."""
+    amount: str | None = None  # base units of the prize token
 
 
 async def challenge_view(
@@ -251,7 +185,7 @@ async def challenge_view(
     created, claims = await reader.history(address)
     phase = wording.phase(found, now)
     is_open = phase.label == "Open"
-    is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in FINAL_STATES
+    is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in results.FINAL_STATES
     claimable_at = found.scorePostedAt + FINALIZATION_SECONDS if found.scorePostedAt else 0
     values = {
         "found": found,
@@ -282,34 +216,31 @@ async def challenge_view(
 def find_row(scores: Scores, wanted: str) -> str | None:
     """The address of the entry that begins so, or of the agent with this id."""
     text = wanted.strip().lower()
-    is_address = text.startswith("0x") and len(text) > 3
-    rows = (
-        row for row in scores.rankings if (row.address.startswith(text) if is_address else str(row.agentId) == text)
-    )
-    return next((row.address for row in rows), None) if text else None
+    if text.startswith("0x") and len(text) > 3:
+        return next((row.address for row in scores.rankings if row.address.startswith(text)), None)
+    return next((row.address for row in scores.rankings if text and str(row.agentId) == text), None)
 
 
 async def _result(reader: ResultReader, address: Address, scores: Scores, number: int, sort: str) -> dict[str, object]:
     judging = await reader.judging(address, scores)
-    near = around_line(scores, SIDE_BY_SIDE)
-    matrix = around_line(scores, MATRIX)
-    leaderboard = leaderboard_of(scores, number, sort)
-    accounts = dict.fromkeys([*near, *(row.found.address for row in leaderboard.rows)])
-    facts = await reader.features_of(address, scores, list(accounts))
+    weights = weights_of(judging)
+    near, matrix = around_line(scores, SIDE_BY_SIDE), around_line(scores, MATRIX)
+    rows, leaderboard = leaderboard_of(scores, number, sort)
+    facts = await reader.features_of(address, scores, list(dict.fromkeys([*near, *(row.address for row in rows)])))
+    fact_names, beside = key_facts(rows, facts, {feature.name: share for feature, share in weights})
     # A poster may have asked for rules although the operator has a jury.
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return {
         "scores": scores,
-        "leaderboard": with_facts(leaderboard, facts, judging),
+        "leaderboard": {**leaderboard, "fact_names": fact_names, "facts": beside},
         "judging": judging,
         "judged_by": compared or list(judging.judges if judging else ()),
-        "weights": weights_of(judging),
+        "weights": weights,
         "near": [account for account in near if account in facts],
         "facts": facts,
-        "feature_names": feature_names(judging, facts),
+        "feature_names": feature_names(weights, facts),
         "matrix": matrix,
         "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
-        "flags": scores.flags,
     }
 
 
@@ -320,34 +251,33 @@ def weights_of(judging: JudgingBasis | None) -> list[tuple[Feature, float]]:
     return sorted(((feature, feature.weight / total) for feature in judged), key=lambda pair: -pair[1])
 
 
-def feature_names(judging: JudgingBasis | None, facts: dict[str, Features]) -> list[str]:
+def feature_names(weights: list[tuple[Feature, float]], facts: dict[str, Features]) -> list[str]:
     """The judged facts, the heaviest first; without a schema by name."""
-    known = [feature.name for feature, _ in weights_of(judging)]
+    known = [feature.name for feature, _ in weights]
     told = {name for found in facts.values() for name in found.features}
     return [name for name in known if name in told] + sorted(told.difference(known))
 
 
-def with_facts(
-    leaderboard: LeaderboardView, facts: dict[str, Features], judging: JudgingBasis | None
-) -> LeaderboardView:
-    """Add facts to the rows.
+def key_facts(
+    rows: Sequence[LeaderboardRow], facts: dict[str, Features], weights: dict[str, float]
+) -> tuple[list[str], dict[str, list[Value]]]:
+    """Names and values of the facts beside the rows.
 
     Of a round that was run: tests, and the first metric, else gas or fuel. Else those of most weight that differ.
     """
-    found = [row.found for row in leaderboard.rows]
-    if runs := [row.executed for row in found if row.executed is not None]:
-        metrics = sorted({name for run in runs for name in run.metrics})[: KEY_FACTS - 1]
-        names = ["tests", *(metrics or ["fuel" if any(run.fuel for run in runs) else "gas"])]
-        values = [executed_facts(row, names) for row in found]
+    known: dict[str, dict[str, Value]] = {}
+    if runs := {row.address: row.executed for row in rows if row.executed is not None}:
+        metrics = sorted({name for run in runs.values() for name in run.metrics})[: KEY_FACTS - 1]
+        names = ["tests", *(metrics or ["fuel" if any(run.fuel for run in runs.values()) else "gas"])]
+        for address, run in runs.items():
+            tests = run.outcome.replace("_", " ") if run.testsPassed is None else f"{run.testsPassed}/{run.tests}"
+            known[address] = {**run.metrics, "tests": tests, "gas": run.gas, "fuel": run.fuel}
     else:
-        weights = {feature.name: share for feature, share in weights_of(judging)}
-        told = dict.fromkeys(name for one in facts.values() for name in one.features)
-        differing = [name for name in told if len({one.features.get(name) for one in facts.values()}) > 1]
+        known = {address: one.features for address, one in facts.items()}
+        told = dict.fromkeys(name for features in known.values() for name in features)
+        differing = [name for name in told if len({features.get(name) for features in known.values()}) > 1]
         names = sorted(differing, key=lambda name: -weights.get(name, 1.0))[:KEY_FACTS]
-        known = [facts[row.address].features if row.address in facts else {} for row in found]
-        values = [tuple(features.get(name) for name in names) for features in known]
-    rows = tuple(replace(row, facts=shown) for row, shown in zip(leaderboard.rows, values, strict=True))
-    return replace(leaderboard, rows=rows, fact_names=tuple(names))
+    return names, {row.address: [known.get(row.address, {}).get(name) for name in names] for row in rows}
 
 
 def cells_of(games: Played) -> dict[tuple[str, str], tuple[float, int]]:
@@ -382,20 +312,14 @@ def timeline(
         started = None
     said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
     steps.append(Step("Scoring", started, judged, said))
-    if posted:
-        return [*steps, *_after_post(found, scores, posted, claims, approval)]
-    shared = "Without scores by then every submitter can claim an equal share."
-    deadline = Step("Scoring deadline", found.scoringDeadline, "next", shared)
-    return [*steps, Step("Scores posted", None, "next"), deadline]
-
-
-def _after_post(
-    found: ChallengeSummary, scores: Scores | None, posted: int, claims: PrizeClaims | None, approval: str
-) -> list[Step]:
+    if not posted:
+        shared = "Without scores by then every submitter can claim an equal share."
+        deadline = Step("Scoring deadline", found.scoringDeadline, "next", shared)
+        return [*steps, Step("Scores posted", None, "next"), deadline]
     final = found.chainStatus == "finalized"
     by = f"By the {found.postedBy}. {approval}".strip() if found.postedBy else ""
     free = "Prizes can be claimed." if final else "Prizes can be claimed from then on."
-    steps = [
+    steps += [
         Step("Scores posted", posted, "done", by, scores.txHash if scores else None),
         Step("Final" if final else "Finalizes", posted + FINALIZATION_SECONDS, "done" if final else "now", free),
     ]
@@ -408,8 +332,7 @@ def _claimed(found: ChallengeSummary, claims: PrizeClaims | None) -> list[Step]:
         Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)
         for claim in taken[-MOST_CLAIMS:]
     ]
-    left = of - len(taken)
-    if left:
+    if left := of - len(taken):
         prizes = wording.counted(left, "prize is", "prizes are")
         shown.append(Step("Claims", None, "now", f"{prizes} not claimed yet."))
     return shown

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from clara_eval.actions.evidence import difference, exchanges, submitted_work
-from clara_eval.actions.published import JudgingBasis, ResultReader
+from clara_eval.actions.published import ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import Features, LeaderboardRow, Outcome, Pairwise, Played, Scores, Value
 from clara_eval.interfaces.api.challenge_view import feature_names, weights_of
+from clara_eval.interfaces.api.context import known_address
 
-RIVALS = 24
-"""Nearest rivals whose comparisons are shown."""
-MOST_LINES = 1_500
-"""Lines of a submission on its page; the download has all."""
+RIVALS = 24  # nearest rivals whose comparisons are shown
+MOST_LINES = 1_500  # lines of a submission on its page; the download has all
 
 
 Verdicts = list[tuple[Outcome, bool, Pairwise]]
 """How an entry fared, whether it was shown first, and the comparison."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """One fact of two entries, and who is ahead by the poster's direction."""
-
-    name: str
-    own: Value
-    other: Value
-    share: float
-    ahead: bool | None
-    """None if it does not tell them apart."""
 
 
 async def posted_scores(reader: ResultReader, address: Address, *, admin: bool) -> tuple[ChallengeDetail, Scores]:
@@ -50,8 +36,10 @@ def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
 
 
 async def entry_view(
-    reader: ResultReader, address: Address, account: Address, against: Address | None, *, admin: bool = False
+    reader: ResultReader, address: Address, account: Address, against: str, *, admin: bool = False
 ) -> dict[str, object]:
+    """One entry beside the rival at the pay line; its submission beside that of `against`, if somebody is named."""
+    rival = known_address(against) if against else None
     found, scores = await posted_scores(reader, address, admin=admin)
     row = row_of(scores, account, address)
     ranked = scores.ranked
@@ -61,30 +49,27 @@ async def entry_view(
     across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
     target = across[0 if row.is_paid else -1] if across else None  # the rival at the pay line
     facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
-    judging = await reader.judging(address, scores)
+    weights = weights_of(await reader.judging(address, scores))
     return {
         "found": found,
         "row": row,
-        "is_out": not row.is_ranked,
         "ranked": len(ranked),
-        "is_paid": row.is_paid,
         "facts": facts.get(account),
-        "feature_names": feature_names(judging, facts),
+        "feature_names": feature_names(weights, facts),
         "target": target,
-        "gaps": gaps(account, target, facts, judging),
+        "gaps": gaps(account, target, facts, weights),
         "change": await reader.place_change(address, scores, account),
         "matches": matches(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
-        **await _work(reader, address, scores, row, against or (Address(target.address) if target else None)),
+        **await _work(reader, address, scores, row, rival or (target.address if target else None)),
     }
 
 
 async def _work(
-    reader: ResultReader, address: Address, scores: Scores, row: LeaderboardRow, rival: Address | None
+    reader: ResultReader, address: Address, scores: Scores, row: LeaderboardRow, rival: str | None
 ) -> dict[str, object]:
     """The submission, its tests, and the difference to a rival: the one at the pay line, or the one it is like."""
-    own = await submitted_work(reader, address, scores, [row.address])
-    work = own.get(row.address)
+    work = (await submitted_work(reader, address, scores, [row.address])).get(row.address)
     like = work.like if work and not row.is_ranked else ""
     chosen = rival if rival != row.address else None
     found = await submitted_work(reader, address, scores, [one for one in (chosen or like,) if one])
@@ -123,17 +108,17 @@ def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) ->
 
 
 def gaps(
-    account: str, target: LeaderboardRow | None, facts: dict[str, Features], judging: JudgingBasis | None
-) -> list[Gap]:
-    """Fact by fact against the rival at the pay line, the heaviest first."""
+    account: str, target: LeaderboardRow | None, facts: dict[str, Features], weights: list[tuple[Feature, float]]
+) -> list[dict[str, object]]:
+    """Fact by fact against another entry, the heaviest first, and which of the two is ahead."""
     if target is None or account not in facts or target.address not in facts:
         return []
     own, other = facts[account].features, facts[target.address].features
+    pairs = [(feature, own.get(feature.name), other.get(feature.name), share) for feature, share in weights]
     return [
-        Gap(feature.name, own.get(feature.name), other.get(feature.name), share,
-            is_ahead(feature, own.get(feature.name), other.get(feature.name)))
-        for feature, share in weights_of(judging)
-    ]  # fmt: skip
+        {"name": feature.name, "own": one, "other": two, "share": share, "ahead": is_ahead(feature, one, two)}
+        for feature, one, two, share in pairs
+    ]
 
 
 def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
@@ -161,13 +146,13 @@ async def game_view(
             f"No comparison of {one} with {other} is recorded here.", remedy="Not every pair meets in a large field."
         )
     facts = await reader.features_of(address, scores, [one, other])
-    judging = await reader.judging(address, scores)
+    weights = weights_of(await reader.judging(address, scores))
     has_model = any(vote.judge != "rules" for game in games.values() for vote in game.votes)
     return {
         "found": found,
         "left": left,
         "right": right,
         "games": games,
-        "pair": gaps(one, right, facts, judging),
+        "pair": gaps(one, right, facts, weights),
         "exchanges": await exchanges(reader, address, scores, one, other) if has_model else [],
     }

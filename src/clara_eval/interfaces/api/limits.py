@@ -1,30 +1,37 @@
-"""Limits of a request: rate and size; the headers of every answer; compression."""
+"""Layers around every request: rate, size, headers, compression; and readers that never slow the post."""
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clara_eval.interfaces.api.problems import FOR_PROGRAMS, Refusal, refusal_response
 
 MAX_BODY_BYTES = 64 * 1024
-MAX_HARNESS_BYTES = 2 * 1024 * 1024
-"""A harness document of the allowed length, every character of it escaped."""
-MAX_TOOL_BYTES = 4 * 1024 * 1024
-"""Agents hand whole solutions to the tools under `/mcp`."""
+MAX_HARNESS_BYTES = 2 * 1024 * 1024  # a harness document of the allowed length, every character of it escaped
+MAX_TOOL_BYTES = 4 * 1024 * 1024  # agents hand whole solutions to the tools under `/mcp`
 _MOST_CLIENTS = 10_000
-_UNCOMPRESSED = (*FOR_PROGRAMS, "/operator")
-"""Documents and streams; pages with a form's token, whose length must not tell it."""
+_NOT_PUBLIC_PAGES = (*FOR_PROGRAMS, "/operator")
+"""Neither kept nor compressed: documents and streams, and pages with a form's token, whose length must not tell it."""
 _POLICY = (
     b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+PASSES = 2  # passes of the event loop between two requests, at least: the engine's work is done in them
+LONGEST_REST_SECONDS = 0.05
+FRESH_SECONDS = 1.0  # how old a page may be while others wait; without a queue every page is made anew
+MOST_BYTES = 32 * 1024 * 1024  # kept in all; a trace above a quarter of it is streamed
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -61,8 +68,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    client: Rate = Rate(per_second=400, burst=800)
-    """Several people with busy pages can share one address."""
+    client: Rate = Rate(per_second=400, burst=800)  # several people with busy pages can share one address
     wrong_key: Rate = Rate(per_second=0.2, burst=10)
     admin: Rate = Rate(per_second=5, burst=60)
 
@@ -70,29 +76,21 @@ class Rates:
 class RequestLimits:
     """One bucket for each client, for each client with wrong keys, and one for the administrator."""
 
-    def __init__(self, rates: Rates | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        rates = rates or Rates()
-        self._clients = Buckets(rates.client, clock)
-        self._wrong_keys = Buckets(rates.wrong_key, clock)
-        self._admin = Buckets(rates.admin, clock)
+    def __init__(self, rates: Rates) -> None:
+        self._clients, self._wrong_keys, self._admin = map(Buckets, (rates.client, rates.wrong_key, rates.admin))
 
     def request(self, scope: Scope) -> None:
-        _refuse(self._clients.take(_client(scope)))
+        _take(self._clients, (scope.get("client") or ("unknown",))[0])
 
     def wrong_key(self, request: Request) -> None:
-        _refuse(self._wrong_keys.take(_client(request.scope)))
+        _take(self._wrong_keys, request.client.host if request.client else "unknown")
 
     def admin_request(self) -> None:
-        _refuse(self._admin.take("admin"))
+        _take(self._admin, "admin")
 
 
-def _client(scope: Scope) -> str:
-    client = scope.get("client")
-    return str(client[0]) if client else "unknown"
-
-
-def _refuse(wait: float) -> None:
-    if wait > 0:
+def _take(buckets: Buckets, name: str) -> None:
+    if (wait := buckets.take(name)) > 0:
         seconds = int(wait) + 1
         raise Refusal(
             429,
@@ -117,9 +115,18 @@ class LimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer, path, seen, is_answered = self._with_headers(scope, send), scope["path"], 0, False
+        scope = _routed(scope)
+        path, seen, is_answered = scope["path"], 0, False
         most = MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
         most = MAX_TOOL_BYTES if path.startswith("/mcp") else most
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = {name for name, _ in message["headers"]}
+                missing = (pair for pair in SECURITY_HEADERS if pair[0] not in present)
+                message["headers"] = [*message["headers"], *missing]
+                self._count(scope, message["status"])
+            await send(message)
 
         async def bounded() -> Message:
             """Count a body whose length was not announced."""
@@ -147,33 +154,142 @@ class LimitsMiddleware:
             request = Request(scope)
             await refusal_response(request, bad)(scope, request.receive, answer)
 
-    def _with_headers(self, scope: Scope, send: Send) -> Send:
-        async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                present = {name for name, _ in message["headers"]}
-                missing = (pair for pair in SECURITY_HEADERS if pair[0] not in present)
-                message["headers"] = [*message["headers"], *missing]
-                self._count(scope, message["status"])
-            await send(message)
 
-        return answer
+def _routed(scope: Scope) -> Scope:
+    """Route HEAD as GET, whose body the server drops, and `/mcp` as `/mcp/`: not every client follows a redirect."""
+    if scope["path"] == "/mcp":
+        return {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
+    is_head = scope["method"] == "HEAD" and not scope["path"].startswith("/mcp")
+    return {**scope, "method": "GET", "is_head": True} if is_head else scope
 
 
 class Compressed(GZipMiddleware):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = scope["type"] == "http" and not scope["path"].startswith(_UNCOMPRESSED)
+        is_page = scope["type"] == "http" and not scope["path"].startswith(_NOT_PUBLIC_PAGES)
         await (super().__call__ if is_page else self.app)(scope, receive, send)
 
 
-class Routed:
-    """Route HEAD as GET, whose body the server drops, and `/mcp` as `/mcp/`: not every client follows a redirect."""
+class KeptBytes:
+    """Bytes by key; beyond `MOST_BYTES` those that were not used for longest go."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[object, tuple[float, list[tuple[bytes, bytes]], bytes]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: object, seconds: float = float("inf")) -> tuple[list[tuple[bytes, bytes]], bytes] | None:
+        """Return headers and body if they are not older than `seconds`."""
+        kept = self._kept.get(key)
+        if kept is None or time.monotonic() - kept[0] > seconds:
+            return None
+        self._kept.move_to_end(key)
+        return kept[1:]
+
+    def put(self, key: object, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self._bytes -= len(self._kept.pop(key, (0, [], b""))[2])
+        self._kept[key] = (time.monotonic(), headers, body)
+        self._bytes += len(body)
+        while self._bytes > MOST_BYTES:
+            _, (_, _, dropped) = self._kept.popitem(last=False)
+            self._bytes -= len(dropped)
+
+
+class ReadersMiddleware:
+    """Let requests begin one after the other, and leave as much time between them as the last one took.
+
+    While others wait, a page that was made within the last second is sent again.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self._app, self._kept, self._turn, self._rest_until = app, KeptBytes(), asyncio.Lock(), 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == "/mcp":
-            scope = {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
-        elif scope["type"] == "http" and scope["method"] == "HEAD" and not scope["path"].startswith("/mcp"):
-            scope = {**scope, "method": "GET", "is_head": True}
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] in {"/healthz", "/metrics"}:
+            await self._app(scope, receive, send)
+            return
+        is_busy, key = self._turn.locked(), _page_key(scope)
+        async with self._turn:
+            await asyncio.sleep(max(0.0, self._rest_until - time.monotonic()))
+            for _ in range(PASSES):
+                await asyncio.sleep(0)
+        began, start, parts = time.monotonic(), None, []
+        if is_busy and key and (kept := self._kept.get(key, FRESH_SECONDS)):
+            await _send_whole(scope, send, *kept)
+            return
+
+        async def answer(message: Message) -> None:
+            """Hold a page until it is whole, keep it, and send it with a validator."""
+            nonlocal start
+            if message["type"] == "http.response.start":
+                now = time.monotonic()
+                self._rest_until = now + min(now - began, LONGEST_REST_SECONDS)
+                kind = Headers(raw=message["headers"]).get("content-type", "")
+                if key and message["status"] == 200 and kind.startswith("text/html"):
+                    start = message
+                    return
+            if start is None:
+                await send(message)
+                return
+            parts.append(message.get("body", b""))
+            if not message.get("more_body"):
+                body, headers = b"".join(parts), MutableHeaders(raw=start["headers"])
+                headers.setdefault("etag", f'W/"{hashlib.sha256(body).hexdigest()[:32]}"')
+                headers.setdefault("cache-control", "no-cache")
+                self._kept.put(key, headers.raw, body)
+                await _send_whole(scope, send, headers.raw, body)
+
+        await self._app(scope, receive, answer)
+
+
+def _page_key(scope: Scope) -> tuple[object, ...] | None:
+    """What the bytes of a public page depend on; None if it is not one."""
+    headers, path = Headers(scope=scope), scope["path"]
+    is_own = "cookie" in headers or "authorization" in headers or "origin" in headers
+    if is_own or path.startswith(_NOT_PUBLIC_PAGES) or scope["method"] != "GET" or path.endswith("/live"):
+        return None
+    is_packed, asked = "gzip" in headers.get("accept-encoding", ""), (headers.get("host"), headers.get("hx-request"))
+    return (scope["scheme"], path, scope["query_string"], is_packed, *asked)
+
+
+async def _send_whole(scope: Scope, send: Send, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    if matches(Headers(scope=scope), Headers(raw=headers).get("etag", "")):
+        headers = [pair for pair in headers if pair[0] not in {b"content-length", b"content-type", b"content-encoding"}]
+        await send({"type": "http.response.start", "status": 304, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def matches(headers: Headers, etag: str) -> bool:
+    given = headers.get("if-none-match", "")
+    wanted = etag.removeprefix("W/")
+    return bool(given) and (given.strip() == "*" or wanted in (p.strip().removeprefix("W/") for p in given.split(",")))
+
+
+async def trace_response(
+    request: Request, kept: KeptBytes, digest: str, pieces: AsyncIterator[str], headers: dict[str, str]
+) -> Response:
+    """Answer with a trace: its bytes by digest, compressed once; a very long one is streamed as it is."""
+    is_packed = "gzip" in request.headers.get("accept-encoding", "")
+    headers = {**headers, "vary": "accept-encoding"} | ({"content-encoding": "gzip"} if is_packed else {})
+    if (known := kept.get((digest, is_packed))) is not None:
+        return Response(known[1], headers=headers, media_type="application/json")
+    parts, size = [], 0
+    async for piece in pieces:
+        parts.append(piece.encode())
+        size += len(parts[-1])
+        if size > MOST_BYTES // 4:
+            headers.pop("content-encoding", None)
+            return StreamingResponse(_rest(parts, pieces), headers=headers, media_type="application/json")
+    body = b"".join(parts)
+    if is_packed:
+        body = await asyncio.to_thread(gzip.compress, body, 6, mtime=0)
+    kept.put((digest, is_packed), [], body)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+async def _rest(parts: list[bytes], pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+    async for piece in pieces:
+        yield piece.encode()

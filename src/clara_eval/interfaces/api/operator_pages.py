@@ -17,18 +17,16 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from clara_eval.actions.published import spend_report
+from clara_eval.actions.published import ResultReader, spend_report
 from clara_eval.actions.review import Decree, list_reviews, review_sheet
-from clara_eval.core.address import to_address
+from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
 from clara_eval.core.web import read_host, read_origin
 from clara_eval.documents.results import RuledStage, RulingKind
-from clara_eval.interfaces.api.admin import AdminKey
 from clara_eval.interfaces.api.challenge_view import card_of
-from clara_eval.interfaces.api.context import context_of
+from clara_eval.interfaces.api.context import AdminKey, Known, context_of
 from clara_eval.interfaces.api.entry_view import entry_view, game_view
-from clara_eval.interfaces.api.pages import known_address
 from clara_eval.interfaces.api.problems import Refusal
 from clara_eval.interfaces.api.templating import page
 
@@ -38,8 +36,7 @@ _MOST_NOTE = 500
 COOKIE = "clara_operator"
 SECONDS = 8 * 3600
 _MOST_FIELDS = 20
-_OWN = re.compile(r"/operator(/reviews/0x[0-9a-fA-F]{40})?")
-"""Pages that signing in may lead back to."""
+_OWN = re.compile(r"/operator(/reviews/0x[0-9a-fA-F]{40})?")  # pages that signing in may lead back to
 MEASURED = ("evaluator_posts_left", "evaluator_balance_wei", "rpc_up", "head_lag_seconds", "month_spend_usd")
 _DONE = {
     "approve": "Approved. The result is being posted.",
@@ -115,32 +112,28 @@ async def sign_out(request: Request) -> Response:
 
 
 @router.get("/reviews/{address}")
-async def review(address: str, request: Request) -> Response:
+async def review(address: Known, request: Request) -> Response:
     return await _review_page(address, request)
 
 
-async def _review_page(address: str, request: Request, status: int = 200, **more: object) -> Response:
+async def _review_page(address: Address, request: Request, status: int = 200, **more: object) -> Response:
     session = session_of(request)
     if session is None:
         return _sign_in(request)
     reader = context_of(request).reader
-    sheet = await review_sheet(reader.store, reader.chain_id, known_address(address))
+    sheet = await review_sheet(reader.store, reader.chain_id, address)
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
+    values = {"problem": "", "fields": {}, "confirm": "", **more}
     return page(
-        "review.html",
-        {"problem": "", "fields": {}, "confirm": "", **more},
-        status=status,
-        sheet=sheet,
-        accounts=accounts,
-        token=form_token(request, session),
+        "review.html", values, status=status, sheet=sheet, accounts=accounts, token=form_token(request, session)
     )
 
 
 @router.post("/reviews/{address}")
-async def decide(address: str, request: Request) -> Response:
+async def decide(address: Known, request: Request) -> Response:
     """Approve, reject or rule; what is refused or to be confirmed shows the page again with all that was typed."""
     fields = await operator_form(request)
-    known, note, engine = known_address(address), fields.get("note", "")[:_MOST_NOTE], context_of(request).engine
+    note, engine = fields.get("note", "")[:_MOST_NOTE], context_of(request).engine
     decision, digest, by = fields.get("decision", ""), fields.get("digest") or None, fields.get("by", "").strip()
     try:
         if not by or not note.strip():
@@ -148,9 +141,9 @@ async def decide(address: str, request: Request) -> Response:
         if decision in {"approve", "reject"} and "confirmed" not in fields:
             return await _review_page(address, request, fields=fields, confirm=decision)
         if decision == "rule":
-            await engine.rule(known, replace(_decree(fields, note), by=by), digest)
+            await engine.rule(address, replace(_decree(fields, note), by=by), digest)
         elif decision in {"approve", "reject"}:
-            await engine.decide(known, "approve" if decision == "approve" else "reject", note, digest, by)
+            await engine.decide(address, "approve" if decision == "approve" else "reject", note, digest, by)
         else:
             raise Refusal(422, "The decision is neither approve, reject nor rule.")
     except ClaraError as bad:
@@ -169,29 +162,30 @@ def _decree(fields: dict[str, str], note: str) -> Decree:
 
 
 @router.get("/reviews/{address}/games/{first}/{second}")
-async def reviewed_game(address: str, first: str, second: str, request: Request) -> Response:
+async def reviewed_game(address: Known, first: Known, second: Known, request: Request) -> Response:
     if session_of(request) is None:
         return _sign_in(request)
-    at = (known_address(address), known_address(first), known_address(second))
-    reader = replace(context_of(request).reader, traces_public="after_post")
-    values = await game_view(reader, *at, admin=True)
-    return page("game.html", values, heading="h1", base=f"/operator/reviews/{at[0]}")
+    values = await game_view(_all_of(request), address, first, second, admin=True)
+    return page("game.html", values, heading="h1", base=f"/operator/reviews/{address}")
 
 
 @router.get("/reviews/{address}/{submitter}")
-async def reviewed_entry(address: str, submitter: str, request: Request, against: str = "") -> Response:
+async def reviewed_entry(address: Known, submitter: Known, request: Request, against: str = "") -> Response:
     if session_of(request) is None:
         return _sign_in(request)
-    known, rival = known_address(address), known_address(against) if against else None
-    reader = replace(context_of(request).reader, traces_public="after_post")  # the operator reads what is never public
-    values = await entry_view(reader, known, known_address(submitter), rival, admin=True)
-    return page("entry.html", values, base=f"/operator/reviews/{known}")
+    values = await entry_view(_all_of(request), address, submitter, against, admin=True)
+    return page("entry.html", values, base=f"/operator/reviews/{address}")
+
+
+def _all_of(request: Request) -> ResultReader:
+    """The operator reads what is never public."""
+    return replace(context_of(request).reader, traces_public="after_post")
 
 
 @router.post("/retry/{address}")
-async def retry(address: str, request: Request) -> Response:
+async def retry(address: Known, request: Request) -> Response:
     await operator_form(request)
-    await context_of(request).engine.request(known_address(address))
+    await context_of(request).engine.request(address)
     return RedirectResponse("/operator?done=retry", 303)
 
 

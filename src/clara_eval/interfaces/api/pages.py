@@ -25,20 +25,19 @@ from clara_eval.actions.perform import perform
 from clara_eval.actions.post import Posting, post
 from clara_eval.actions.quote import has_model
 from clara_eval.config.eval_config.catalogue import template_text
-from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import BadInput, NotFound
+from clara_eval.core.errors import NotFound
 from clara_eval.documents.actions import ActResult
 from clara_eval.documents.results import FINAL_STATES
-from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed
-from clara_eval.interfaces.api.context import AgentOrder, agents_by, counted_stream, reader_of, status_changes
+from clara_eval.interfaces.api import context
+from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed, paged
+from clara_eval.interfaces.api.context import AgentOrder, Configured, Known, Reader
 from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
 from clara_eval.interfaces.api.templating import STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
 plans = APIRouter(prefix="/api/v1/actions", include_in_schema=False)
 """What a visitor's wallet signs, for the pages' own scripts; programs have the tools under `/mcp`."""
-MOST_ROUNDS = 200
-"""Challenges on the page of one agent."""
+MOST_ROUNDS = 200  # challenges on the page of one agent
 FEED_ENTRIES = 50
 COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", "wins", "losses", "ties", "prizeAmount",
            "status", "code")  # fmt: skip
@@ -68,33 +67,14 @@ class Assets(StaticFiles):
         return response
 
 
-def known_address(text: str) -> Address:
-    """An address from a path; what is none is not found."""
-    try:
-        return to_address(text)
-    except BadInput:
-        raise NotFound(f'"{text[:60]}" is not an address.', remedy="It is 0x and 40 hex digits.") from None
-
-
 @router.get("/favicon.ico")
 async def favicon() -> Response:
     return FileResponse(STATIC / "favicon.svg", media_type="image/svg+xml")
 
 
 @router.get("/")
-async def index(
-    request: Request,
-    status: Annotated[str, Query(max_length=20)] = "",
-    skill: Annotated[str, Query(max_length=60)] = "",
-    q: Annotated[str, Query(max_length=200)] = "",
-    number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
-    sort: Annotated[str, Query(max_length=20)] = "",
-) -> HTMLResponse:
-    wanted = ListQuery(status, skill, q, number, sort)
-    reader = reader_of(request)
-    rows = await reader.listed()
-    entered = await challenges_of(reader, q.strip().lower())
-    settings = request.app.state.context.settings
+async def index(reader: Reader, settings: Configured, wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
+    rows, entered = await reader.listed(), await challenges_of(reader, wanted.q.strip().lower())
     found = listed(rows, wanted, time.time(), entered)
     return page("index.html", found=found, wanted=wanted, network=settings.network_name)
 
@@ -105,8 +85,7 @@ async def api_docs(request: Request) -> HTMLResponse:
 
 
 @router.get("/post")
-async def post_page(request: Request) -> HTMLResponse:
-    settings = request.app.state.context.settings
+async def post_page(settings: Configured) -> HTMLResponse:
     config = template_text("code" if has_model(settings.judges) else "measured")
     factory, chain = settings.challenge_factory or settings.network.factory, settings.network.chain_id
     return page("post.html", chain=chain, network=settings.network_name, factory=factory, config=config)
@@ -127,119 +106,110 @@ async def verifier(name: str) -> Response:
 
 
 @router.get("/challenges/{address}/card")
-async def card(address: str, request: Request) -> HTMLResponse:
-    found = await reader_of(request).detail(known_address(address), admin=False)
-    return page("_card.html", card=card_of(found, time.time()))
+async def card(address: Known, reader: Reader) -> HTMLResponse:
+    return page("_card.html", card=card_of(await reader.detail(address, admin=False), time.time()))
 
 
 @router.get("/challenges/{address}")
 async def challenge(
-    address: str,
+    address: Known,
     request: Request,
+    settings: Configured,
     number: Annotated[int, Query(alias="page", ge=1)] = 1,
     find: Annotated[str, Query(max_length=42)] = "",
     sort: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
-    settings = request.app.state.context.settings
-    values = await challenge_view(reader_of(request), known_address(address), number, settings, find, sort)
+    values = await challenge_view(context.reader_of(request), address, number, settings, find, sort)
     return page("challenge.html", values, url=str(request.base_url))
 
 
 @router.get("/challenges/{address}/embed")
-async def embed(address: str, request: Request) -> Response:
+async def embed(address: Known, request: Request, settings: Configured) -> Response:
     """The board for a frame of any site: no script, no form, nothing to click away."""
-    values = await challenge_view(reader_of(request), known_address(address), 1, request.app.state.context.settings)
+    values = await challenge_view(context.reader_of(request), address, 1, settings)
     return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_POLICY})
 
 
 @router.get("/challenges/{address}/live")
-async def live(address: str, request: Request) -> Response:
+async def live(address: Known, request: Request, reader: Reader, settings: Configured) -> Response:
     """Progress, timeline and money as fragments of the page, at each change, until the evaluation ends."""
-    reader, known = reader_of(request), known_address(address)
-    await reader.status(known)
+    await reader.status(address)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        async for status in status_changes(request, reader, known):
-            values = await challenge_view(reader, known, 1, request.app.state.context.settings)
+        async for status in context.status_changes(request, reader, address):
+            values = await challenge_view(reader, address, 1, settings)
             shown = rendered("_progress.html", **values, is_update=True)
             yield ServerSentEvent(data=shown, event="progress")
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
 
-    return counted_stream(request, events())
+    return context.counted_stream(request, events())
 
 
 @router.get("/challenges/{address}/verify")
-async def verify(address: str) -> Response:
-    return RedirectResponse(f"/verify?trace=/api/v1/challenges/{known_address(address)}/eval-trace")
+async def verify(address: Known) -> Response:
+    return RedirectResponse(f"/verify?trace=/api/v1/challenges/{address}/eval-trace")
 
 
 @router.get("/agents")
 async def agents(
-    request: Request,
-    sort: AgentOrder = "earned",
-    number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1,
+    request: Request, sort: AgentOrder = "earned", number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1
 ) -> HTMLResponse:
-    rows = await agents_by(request, sort)
-    pages = max(1, -(-len(rows) // PAGE_ROWS))
-    shown = rows[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
+    rows = await context.agents_by(request, sort)
+    shown, number, pages = paged(rows, number, PAGE_ROWS)
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
 
 
 @router.get("/agents/{number}")
-async def agent(number: str, request: Request) -> Response:
+async def agent(number: str, reader: Reader, settings: Configured) -> Response:
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
-    record = await reader_of(request).agent(int(number))
-    explorer = request.app.state.context.settings.network.explorer
-    return page("agent.html", record=record, entries=record.challenges[:MOST_ROUNDS], explorer=explorer)
+    record = await reader.agent(int(number))
+    entries = record.challenges[:MOST_ROUNDS]
+    return page("agent.html", record=record, entries=entries, explorer=settings.network.explorer)
 
 
 @router.get("/challenges/{address}/games/{first}/{second}")
-async def game(address: str, first: str, second: str, request: Request) -> Response:
+async def game(address: Known, first: Known, second: Known, request: Request) -> Response:
     """Both verdicts about two entries: a page, or the content of a drawer."""
-    known, one, other = known_address(address), known_address(first), known_address(second)
-    values = await game_view(reader_of(request), known, one, other)
+    values = await game_view(context.reader_of(request), address, first, second)
     is_part = request.headers.get("hx-request") == "true"
-    return page(
-        "_game.html" if is_part else "game.html", values, heading="h2" if is_part else "h1", base=f"/challenges/{known}"
-    )
+    name, heading = ("_game.html", "h2") if is_part else ("game.html", "h1")
+    return page(name, values, heading=heading, base=f"/challenges/{address}")
 
 
 @router.get("/challenges/{address}/leaderboard.csv")
-async def board(address: str, request: Request) -> Response:
-    known = known_address(address)
-    scores = await reader_of(request).leaderboard(known, admin=False)
+async def board(address: Known, reader: Reader) -> Response:
+    scores = await reader.leaderboard(address, admin=False)
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
     writer.writeheader()
     writer.writerows(row.model_dump() for row in scores.rankings)
-    headers = {"content-disposition": f'attachment; filename="{known}.csv"'}
+    headers = {"content-disposition": f'attachment; filename="{address}.csv"'}
     return Response(text.getvalue(), media_type="text/csv", headers=headers)
 
 
 @router.get("/feed.xml")
-async def feed(request: Request) -> Response:
-    rows = sorted(await reader_of(request).listed(), key=lambda row: row.evaluation.updatedAt or 0, reverse=True)
+async def feed(request: Request, reader: Reader) -> Response:
+    rows = sorted(await reader.listed(), key=lambda row: row.evaluation.updatedAt or 0, reverse=True)
     cards = [card_of(row, time.time()) for row in rows[:FEED_ENTRIES]]
     text = rendered("feed.xml", cards=cards, url=str(request.base_url), now=int(time.time()))
     return Response(text, media_type="application/atom+xml")
 
 
 @router.get("/challenges/{address}/{submitter}/submission.txt")
-async def submission(address: str, submitter: str, request: Request) -> Response:
+async def submission(address: Known, submitter: Known, reader: Reader) -> Response:
     """A submission as it was received; never a page of this site."""
-    text = await submission_text(reader_of(request), known_address(address), known_address(submitter))
-    return PlainTextResponse(text, headers={"content-disposition": f'attachment; filename="{submitter[:42]}.txt"'})
+    text = await submission_text(reader, address, submitter)
+    return PlainTextResponse(text, headers={"content-disposition": f'attachment; filename="{submitter}.txt"'})
 
 
 @router.get("/challenges/{address}/{submitter}")
 async def entry(
-    address: str, submitter: str, request: Request, against: Annotated[str, Query(max_length=42)] = ""
+    address: Known, submitter: Known, reader: Reader, against: Annotated[str, Query(max_length=42)] = ""
 ) -> Response:
-    rival = known_address(against) if against else None
-    values = await entry_view(reader_of(request), known_address(address), known_address(submitter), rival)
-    return page("entry.html", values, base=f"/challenges/{known_address(address)}")
+    values = await entry_view(reader, address, submitter, against)
+    return page("entry.html", values, base=f"/challenges/{address}")
 
 
 @plans.get("/claim/{address}")
@@ -249,8 +219,7 @@ async def plan_claim(address: str, sender: str, request: Request) -> ActResult:
 
 @plans.get("/object/{address}")
 async def plan_objection(address: str, about: str, reason: str, request: Request) -> ObjectionResult:
-    given = ObjectionInput(address, about, reason)
-    return await object_or_show(request.app.state.caller, given, confirmed="unasked")
+    return await object_or_show(request.app.state.caller, ObjectionInput(address, about, reason), confirmed="unasked")
 
 
 @plans.post("/post")

@@ -11,7 +11,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import compile_path
@@ -39,35 +39,29 @@ TITLES = {
     500: "Something broke here",
     503: "Not available now",
 }
-_STATUS: tuple[tuple[type[errors.ClaraError], int], ...] = (
-    (errors.BadInput, 422),
-    (errors.NotFound, 404),
-    (errors.NotPublic, 403),
-    (errors.NotYet, 409),
-    (errors.CannotAct, 409),
-    (errors.Deferred, 409),
-    (errors.NeedsReview, 409),
-    (errors.Temporary, 503),
-)
+_STATUS: dict[type[errors.ClaraError] | tuple[type[errors.ClaraError], ...], int] = {
+    errors.BadInput: 422,
+    errors.NotFound: 404,
+    errors.NotPublic: 403,
+    (errors.NotYet, errors.CannotAct, errors.Deferred, errors.NeedsReview): 409,
+    errors.Temporary: 503,
+}
+
+
+_EXAMPLE: dict[str, JsonValue] = {
+    "type": "urn:clara-eval:problem:404",
+    "title": "Not found",
+    "status": 404,
+    "detail": "No challenge 0x0000000000000000000000000000000000000001 is known here.",
+    "instance": "/api/v1/challenges/0x0000000000000000000000000000000000000001/eval-status",
+    "remedy": "A new challenge appears within five minutes.",
+}
 
 
 class Problem(BaseModel):
     """An RFC 9457 problem document."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:clara-eval:problem:404",
-                    "title": "Not found",
-                    "status": 404,
-                    "detail": "No challenge 0x0000000000000000000000000000000000000001 is known here.",
-                    "instance": "/api/v1/challenges/0x0000000000000000000000000000000000000001/eval-status",
-                    "remedy": "A new challenge appears within five minutes.",
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     type: str
     title: str
@@ -112,19 +106,13 @@ def wants_page(request: Request) -> bool:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
-    return {
-        status: {
-            "description": TITLES[status],
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-        for status in statuses
-    }
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": TITLES[status], "content": content} for status in statuses}
 
 
 def _allowed(request: Request) -> str:
     """Every documented method of the path; the router itself names those of the first route only."""
-    paths: dict[str, dict[str, object]] = request.app.openapi()["paths"]
-    here = request.url.path
+    paths, here = request.app.openapi()["paths"], request.url.path
     fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
     methods = {method.upper() for path in fitting for method in paths[path]}
     return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
@@ -137,7 +125,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(errors.ClaraError)
     async def ours(request: Request, bad: errors.ClaraError) -> Response:
-        status = next((status for kind, status in _STATUS if isinstance(bad, kind)), 500)
+        status = next((status for kind, status in _STATUS.items() if isinstance(bad, kind)), 500)
         if status == 500:
             _log.error("request_failed", path=request.url.path, problem=str(bad))
             return response(request, 500, "The request failed.", remedy="The operator's log has the reason.")

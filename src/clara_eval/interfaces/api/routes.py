@@ -16,28 +16,21 @@ from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import TRACE_FORMAT
 from clara_eval.actions.quote import has_model
 from clara_eval.actions.review import Decree, review_sheet
-from clara_eval.core.address import to_address
+from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput
 from clara_eval.core.version import __version__
 from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
-from clara_eval.interfaces.api.admin import IsAdmin, require_admin
-from clara_eval.interfaces.api.context import (
-    AgentOrder,
-    Context,
-    Reader,
-    agents_by,
-    context_of,
-    counted_stream,
-    status_changes,
-)
+from clara_eval.interfaces.api import context as shared
+from clara_eval.interfaces.api.context import AgentOrder, Context, IsAdmin, Reader
+from clara_eval.interfaces.api.limits import matches, trace_response
 from clara_eval.interfaces.api.problems import Refusal, documented
-from clara_eval.interfaces.api.readers import matches, trace_response
+from clara_eval.service.metrics import CONTENT_TYPE
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
-
-_ALWAYS = (422, 429, 503)
+one = APIRouter(prefix="/api/v1/challenges/{address}", tags=["challenges"])
+operations = APIRouter(tags=["operations"])
 _NOT_MODIFIED: dict[int | str, dict[str, object]] = {304: {"description": "Unchanged since the given ETag."}}
 _STREAM = {"text/event-stream": {"example": 'event: status\ndata: {"status":"comparing"}\n\n'}}
 _TRACE = {
@@ -54,6 +47,12 @@ _TRACE = {
         "example": {"format": TRACE_FORMAT, "entries": [], "digest": "0x" + "00" * 32},
     }
 }
+_METRICS = {"description": "Metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_ADMIN = [Depends(shared.require_admin)]
+
+
+def _errors(*statuses: int) -> dict[int | str, dict[str, object]]:
+    return documented(*statuses, 422, 429, 503)
 
 
 @contextmanager
@@ -65,23 +64,27 @@ def _well_formed() -> Iterator[None]:
         raise Refusal(409, str(bad), remedy=bad.remedy) from bad
 
 
-AddressPath = Annotated[
-    str,
-    Path(
-        pattern=rest.ADDRESS_PATTERN,
-        description="The challenge's contract.",
-        examples=[rest.EXAMPLE_ADDRESS],
-        max_length=42,
-    ),
-]
+def _address(
+    address: Annotated[
+        str,
+        Path(pattern=rest.ADDRESS_PATTERN, description="The challenge's contract.", examples=[rest.EXAMPLE_ADDRESS],
+             max_length=42),
+    ],
+) -> Address:  # fmt: skip
+    return to_address(address)
+
+
+Known = Annotated[Address, Depends(_address)]
 AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
+Limit = Annotated[int, Query(ge=1, le=200)]
+Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
 @router.post(
     "/challenges/evaluate",
     status_code=202,
-    dependencies=[Depends(require_admin)],
-    responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
+    dependencies=_ADMIN,
+    responses=_errors(400, 401, 403, 404, 409, 413),
     summary="Trigger the evaluation of a challenge",
 )
 async def evaluate(body: rest.EvaluateRequest, context: Context) -> rest.Accepted:
@@ -97,120 +100,103 @@ async def evaluate_takes_only_post() -> None:
     raise Refusal(405, "This address takes only POST.", remedy="Send POST.", headers={"allow": "POST"})
 
 
-@router.get("/challenges", responses=documented(*_ALWAYS), summary="List challenges")
+@router.get("/challenges", responses=_errors(), summary="List challenges")
 async def list_challenges(
     reader: Reader,
     status: Annotated[State | None, Query(description="Only with this evaluation status.")] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> rest.ChallengeList:
     rows = await reader.listed(status)
     return rest.ChallengeList(total=len(rows), offset=offset, limit=limit, challenges=rows[offset : offset + limit])
 
 
-@router.get(
-    "/challenges/{address}",
-    responses=documented(404, *_ALWAYS),
-    summary="One challenge, with its ranking once that is public",
-)
-async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
-    found = await reader.detail(to_address(address), admin=admin)
-    if found.leaderboard is None:
-        found.evaluatorRecord = await evaluator_record(reader.store, reader.chain_id, found.evaluator)
-    return found
-
-
-@router.get(
-    "/challenges/{address}/eval-status",
-    responses={200: {"model": EvalStatus}, **_NOT_MODIFIED, **documented(404, *_ALWAYS)},
-    summary="Status and progress of an evaluation",
-)
-async def eval_status(address: AddressPath, reader: Reader, request: Request) -> Response:
-    body = (await reader.status(to_address(address))).model_dump_json().encode()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {"etag": etag, "cache-control": "no-cache"}
-    if matches(request.headers, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type="application/json")
-
-
-@router.get(
-    "/challenges/{address}/eval-trace",
-    response_class=Response,
-    responses={
-        200: {"description": "The trace, streamed.", "content": _TRACE},
-        **_NOT_MODIFIED,
-        **documented(403, 404, *_ALWAYS),
-    },
-    summary="The whole trace: submissions, facts, prompts, answers, ranking, winners",
-)
-async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, request: Request) -> Response:
-    known = to_address(address)
-    digest, pieces = await reader.trace(known, admin=admin)
-    etag = f'"{digest}"'
-    headers = {"etag": etag, "cache-control": "no-cache"}
-    if matches(request.headers, etag):
-        return Response(status_code=304, headers=headers)
-    headers["content-disposition"] = f'attachment; filename="{known}.trace.json"'
-    if request.scope.get("is_head"):
-        return Response(headers=headers, media_type="application/json")
-    return await trace_response(request, request.app.state.traces, digest, pieces, headers)
-
-
-@router.get(
-    "/challenges/{address}/leaderboard",
-    responses=documented(403, 404, *_ALWAYS),
-    summary="The ranking, public once scores are posted",
-)
-async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> Scores:
-    return await reader.leaderboard(to_address(address), admin=admin)
-
-
-@router.get("/agents", responses=documented(*_ALWAYS), summary="List agents by what they did")
+@router.get("/agents", responses=_errors(), summary="List agents by what they did")
 async def list_agents(
     request: Request,
     sort: Annotated[AgentOrder, Query(description="What comes first; `earned`: in the network's dollar.")] = "earned",
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    limit: Limit = 50,
+    offset: Offset = 0,
 ) -> rest.AgentList:
-    rows = await agents_by(request, sort)
+    rows = await shared.agents_by(request, sort)
     return rest.AgentList(total=len(rows), offset=offset, limit=limit, agents=rows[offset : offset + limit])
 
 
 @router.get(
     "/agents/{agent_id}",
-    responses=documented(404, *_ALWAYS),
+    responses=_errors(404),
     summary="An agent's record across challenges: entered, won, earned, average place",
 )
 async def agent(agent_id: AgentPath, reader: Reader) -> AgentRecord:
     return await reader.agent(agent_id)
 
 
-@router.get(
-    "/challenges/{address}/events",
+@one.get("", responses=_errors(404), summary="One challenge, with its ranking once that is public")
+async def challenge_detail(address: Known, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
+    found = await reader.detail(address, admin=admin)
+    if found.leaderboard is None:
+        found.evaluatorRecord = await evaluator_record(reader.store, reader.chain_id, found.evaluator)
+    return found
+
+
+@one.get(
+    "/eval-status",
+    responses={200: {"model": EvalStatus}, **_NOT_MODIFIED, **_errors(404)},
+    summary="Status and progress of an evaluation",
+)
+async def eval_status(address: Known, reader: Reader, request: Request) -> Response:
+    body = (await reader.status(address)).model_dump_json().encode()
+    headers = {"etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "cache-control": "no-cache"}
+    if matches(request.headers, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers, media_type="application/json")
+
+
+@one.get(
+    "/eval-trace",
+    response_class=Response,
+    responses={200: {"description": "The trace, streamed.", "content": _TRACE}, **_NOT_MODIFIED, **_errors(403, 404)},
+    summary="The whole trace: submissions, facts, prompts, answers, ranking, winners",
+)
+async def eval_trace(address: Known, reader: Reader, admin: IsAdmin, request: Request) -> Response:
+    digest, pieces = await reader.trace(address, admin=admin)
+    headers = {"etag": f'"{digest}"', "cache-control": "no-cache"}
+    if matches(request.headers, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    headers["content-disposition"] = f'attachment; filename="{address}.trace.json"'
+    if request.scope.get("is_head"):
+        return Response(headers=headers, media_type="application/json")
+    return await trace_response(request, request.app.state.traces, digest, pieces, headers)
+
+
+@one.get("/leaderboard", responses=_errors(403, 404), summary="The ranking, public once scores are posted")
+async def leaderboard(address: Known, reader: Reader, admin: IsAdmin) -> Scores:
+    return await reader.leaderboard(address, admin=admin)
+
+
+@one.get(
+    "/events",
     response_class=EventSourceResponse,
-    responses={200: {"description": "Server-sent events.", "content": _STREAM}, **documented(404, *_ALWAYS)},
+    responses={200: {"description": "Server-sent events.", "content": _STREAM}, **_errors(404)},
     summary="Every change of the evaluation's status, until it ends",
 )
-async def events(address: AddressPath, reader: Reader, request: Request) -> Response:
-    known = to_address(address)
-    await reader.status(known)  # an unknown challenge is refused before the stream begins
+async def events(address: Known, reader: Reader, request: Request) -> Response:
+    await reader.status(address)  # an unknown challenge is refused before the stream begins
 
     async def events() -> AsyncIterator[ServerSentEvent]:
-        async for status in status_changes(request, reader, known):
+        async for status in shared.status_changes(request, reader, address):
             yield ServerSentEvent(data=status.model_dump_json(), event="status")
 
-    return counted_stream(request, events())
+    return shared.counted_stream(request, events())
 
 
-@router.post(
-    "/challenges/{address}/review",
-    dependencies=[Depends(require_admin)],
-    responses=documented(400, 401, 403, 404, 409, 413, *_ALWAYS),
+@one.post(
+    "/review",
+    dependencies=_ADMIN,
+    responses=_errors(400, 401, 403, 404, 409, 413),
     summary="Approve, reject or rule about an evaluation that waits for a person",
 )
-async def review(address: AddressPath, body: rest.ReviewRequest, context: Context) -> rest.ReviewRecord:
-    known = to_address(address)
+async def review(address: Known, body: rest.ReviewRequest, context: Context) -> rest.ReviewRecord:
     with _well_formed():
         if body.decision == "rule":
             asked = body.ruling
@@ -220,58 +206,72 @@ async def review(address: AddressPath, body: rest.ReviewRequest, context: Contex
                 )
             account = to_address(asked.account) if asked.account else None
             decree = Decree(asked.kind, account, asked.judge, asked.stage, body.note, body.by)
-            await context.engine.rule(known, decree, body.traceDigest)
+            await context.engine.rule(address, decree, body.traceDigest)
         else:
-            await context.engine.decide(known, body.decision, body.note, body.traceDigest, body.by)
-    return rest.ReviewRecord(challengeAddress=known, decision=body.decision, note=body.note, by=body.by)
+            await context.engine.decide(address, body.decision, body.note, body.traceDigest, body.by)
+    return rest.ReviewRecord(challengeAddress=address, decision=body.decision, note=body.note, by=body.by)
 
 
-@router.post(
-    "/challenges/{address}/harness",
-    responses=documented(400, 404, 409, 413, *_ALWAYS),
-    summary="Reveal a hidden harness, signed by the poster",
-)
-async def reveal(address: AddressPath, body: rest.RevealRequest, context: Context) -> rest.RevealRecord:
-    known = to_address(address)
+@one.post("/harness", responses=_errors(400, 404, 409, 413), summary="Reveal a hidden harness, signed by the poster")
+async def reveal(address: Known, body: rest.RevealRequest, context: Context) -> rest.RevealRecord:
     with _well_formed():
-        revealed = await context.engine.reveal(known, body.document, body.signature)
-    return rest.RevealRecord(challengeAddress=known, privateSetHash=revealed)
+        revealed = await context.engine.reveal(address, body.document, body.signature)
+    return rest.RevealRecord(challengeAddress=address, privateSetHash=revealed)
 
 
-@router.get(
-    "/challenges/{address}/draft",
+@one.get(
+    "/draft",
     response_model=rest.DraftRecord,
-    responses=documented(404, *_ALWAYS),
+    responses=_errors(404),
     summary="A result that is announced before it is posted",
 )
-async def draft(address: AddressPath, reader: Reader) -> object:
-    return to_camel_json(await read_draft(reader.store, reader.chain_id, to_address(address)))
+async def draft(address: Known, reader: Reader) -> object:
+    return to_camel_json(await read_draft(reader.store, reader.chain_id, address))
 
 
-@router.post(
-    "/challenges/{address}/objections",
-    responses=documented(400, 404, 409, 413, *_ALWAYS),
+@one.post(
+    "/objections",
+    responses=_errors(400, 404, 409, 413),
     summary="Object to an announced result, signed by a submitter",
 )
-async def object_(address: AddressPath, body: rest.ObjectionRequest, context: Context) -> rest.ObjectionRecord:
-    known = to_address(address)
+async def object_(address: Known, body: rest.ObjectionRequest, context: Context) -> rest.ObjectionRecord:
     with _well_formed():
-        kept = await context.engine.object(known, body.about, body.reason, body.signature)
-    return rest.ObjectionRecord(challengeAddress=known, submitter=kept.submitter, about=kept.about, reason=kept.reason)
+        kept = await context.engine.object(address, body.about, body.reason, body.signature)
+    return rest.ObjectionRecord(
+        challengeAddress=address, submitter=kept.submitter, about=kept.about, reason=kept.reason
+    )
 
 
-@router.get(
-    "/challenges/{address}/review",
-    dependencies=[Depends(require_admin)],
-    responses=documented(400, 401, 403, 404, *_ALWAYS),
+@one.get(
+    "/review",
+    dependencies=_ADMIN,
+    responses=_errors(400, 401, 403, 404),
     summary="Everything needed to decide about a result that waits for a person",
 )
-async def show_review(address: AddressPath, reader: Reader) -> rest.ReviewSheet:
-    return await review_sheet(reader.store, reader.chain_id, to_address(address))
+async def show_review(address: Known, reader: Reader) -> rest.ReviewSheet:
+    return await review_sheet(reader.store, reader.chain_id, address)
 
 
-async def healthz(request: Request) -> JSONResponse:
+@operations.get(
+    "/healthz",
+    summary="Whether the service is alive, by its own heartbeat",
+    responses={
+        200: {"model": rest.Health},
+        503: {"model": rest.Health, "description": "The heartbeat is stale."},
+        **documented(429),
+    },
+)
+async def healthz(context: Context, request: Request) -> JSONResponse:
     """Report whether the loop still beats, and what this service can do."""
-    context = context_of(request)
     about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}
     return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.stale_reason else 200)
+
+
+@operations.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: _METRICS, **documented(429)},
+)
+async def metrics(context: Context) -> Response:
+    return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})

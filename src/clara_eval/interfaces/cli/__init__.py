@@ -88,8 +88,5 @@ def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
         fail(known, as_json=as_json)
     if isinstance(bug, FileNotFoundError) and "temporary directory" in str(bug):  # of `tempfile`, which names no file
         fail("No folder for temporary files can be written to. Name one that can with TMPDIR.", code=2, as_json=as_json)
-    fail(
-        f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where.",
-        code=70,
-        as_json=as_json,
-    )
+    told = f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where."
+    fail(told, code=70, as_json=as_json)

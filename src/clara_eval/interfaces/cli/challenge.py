@@ -25,6 +25,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
+from clara_eval.documents.results import ChainStatus
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import output
 from clara_eval.interfaces.cli.config import feature_lines
@@ -32,15 +33,13 @@ from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption,
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
 
 T = TypeVar("T")
-ListedStatus = Literal["open", "scoring", "finalized", "cancelled", "expired", "any"]
+NO_KEY = "Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
 
 
 def try_(
-    address: AddressArgument,
-    file: Annotated[str, typer.Option(help="The draft.")],
-    json: JsonFlag = False,
+    address: AddressArgument, file: Annotated[str, typer.Option(help="The draft.")], json: JsonFlag = False
 ) -> None:
     """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
     found = ask(lambda caller: submitting.try_draft(caller, address, submitting.draft_text(caller, "", file)))
@@ -48,7 +47,7 @@ def try_(
 
 
 def list_(
-    status: Annotated[ListedStatus, typer.Option(help="Only with this status.")] = "open",
+    status: Annotated[Literal[ChainStatus, "any"], typer.Option(help="Only with this status.")] = "open",
     skill: Annotated[str, typer.Option(help="Only with this skill.")] = "",
     evaluator: Annotated[Literal["clara", "self", "any"], typer.Option(help="Only those scored so.")] = "any",
     limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
@@ -79,24 +78,20 @@ def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
 
 async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
     """Print each change of an evaluation until it ends."""
-    last = ""
+    last: list[str] = []
     while True:
         found = await eval_status(caller, address)
         shown = words.status(found, NAMES)
-        if (text := _status_text(shown)) != last:
-            console().print(text, markup=False, soft_wrap=True)
-            last = text
+        lines = [f"{shown.status}  {shown.progress} %  {shown.explanation}"]
+        lines += [f"  {words.stage_text(shown.stage)}"] if shown.stage.total else []
+        lines += [f"  looked at again at {show_moment(shown.retryAt)}"] if shown.retryAt else []
+        lines += [f"  reason: {bare(shown.reason)}"] if shown.reason else []
+        if lines != last:
+            console().print("\n".join(lines), markup=False, soft_wrap=True)
+            last = lines
         if not is_waiting(found):
             return shown
         await asyncio.sleep(every)
-
-
-def _status_text(found: EvalStatusResult) -> str:
-    lines = [f"{found.status}  {found.progress} %  {found.explanation}"]
-    lines += [f"  {words.stage_text(found.stage)}"] if found.stage.total else []
-    lines += [f"  looked at again at {show_moment(found.retryAt)}"] if found.retryAt else []
-    lines += [f"  reason: {bare(found.reason)}"] if found.reason else []
-    return "\n".join(lines)
 
 
 def _show_list(found: BrowseResult, wanted: ChallengeFilter) -> None:
@@ -123,8 +118,7 @@ def _nothing(found: BrowseResult, wanted: ChallengeFilter) -> str:
 
 def _show_detail(found: DetailResult) -> None:
     item = found.challenge
-    screen = console(stderr=False)
-    screen.print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
+    console(stderr=False).print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
     shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
     is_closed = item.status == "open" and not item.secondsLeft
     lines = [
@@ -142,10 +136,10 @@ def _show_detail(found: DetailResult) -> None:
     lines += [("explorer", item.explorerUrl)] if item.explorerUrl else []
     for label, text in lines:
         print_labelled(label, text)
+    following = [f"leaderboard {item.address}" if found.winners else f"status {item.address} --watch"]
     if item.acceptsSubmissions:
-        print_next([f"challenge try {item.address} --file DRAFT", f"challenge submit {item.address} --file SOLUTION"])
-    else:
-        print_next([f"leaderboard {item.address}" if found.winners else f"status {item.address} --watch"])
+        following = [f"challenge try {item.address} --file DRAFT", f"challenge submit {item.address} --file SOLUTION"]
+    print_next(following)
 
 
 def _config_lines(found: DetailResult) -> list[tuple[str, str]]:
@@ -271,9 +265,7 @@ def object_(
 ) -> None:
     """Show an announced result; with --about object to it, signed by CLARA_WALLET_KEY, before it is posted."""
     if about and Settings.from_env().wallet_key is None:
-        raise ConfigError(
-            "An objection is signed by the submitter.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
-        )
+        raise ConfigError("An objection is signed by the submitter.", remedy=NO_KEY)
     wanted = ObjectionInput(address, about, reason)
     found = words.objected(ask(lambda caller: object_or_show(caller, wanted, confirmed="yes")), NAMES)
     objection = {"challengeAddress": found.address, "traceDigest": found.traceDigest, "about": about, "reason": reason}
@@ -292,13 +284,10 @@ async def _perform(caller: Caller, action: Action, *, send: bool, yes: bool) -> 
     if not send:
         return words.acted(await perform(caller, action, confirmed="unasked"), NAMES)
     if caller.account is None:
-        raise ConfigError("--send needs a local wallet key.", remedy="Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE.")
+        raise ConfigError("--send needs a local wallet key.", remedy=NO_KEY)
     if not yes:
-        question = (await prepare(caller, action)).question
+        question, remedy = (await prepare(caller, action)).question, "Add --yes to send without being asked."
         if not sys.stdin.isatty():
-            raise BadInput(
-                "There is no terminal to ask for confirmation.", remedy="Add --yes to send without being asked."
-            )
+            raise BadInput("There is no terminal to ask for confirmation.", remedy=remedy)
         yes = typer.confirm(question, err=True)
-    done = await perform(caller, action, confirmed="yes" if yes else "no", report=report)
-    return words.acted(done, NAMES)
+    return words.acted(await perform(caller, action, confirmed="yes" if yes else "no", report=report), NAMES)

@@ -22,8 +22,7 @@ class Entry(NamedTuple):
     example: str = ""
 
 
-ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
-"""The address in examples."""
+ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"  # the address in examples
 GROUPS = {
     "Try": ("demo", "judge", "view", "devnet"),
     "Post and compete": ("config", "harness", "challenge"),
@@ -113,13 +112,9 @@ def log_to_stderr() -> None:
     if structlog.is_configured():
         return
     lines = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    times = structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
-            lines,
-        ],
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, times, lines],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=lambda *_args: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,

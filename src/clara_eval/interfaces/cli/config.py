@@ -6,32 +6,21 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.table import Table
 
 from clara_eval.actions import quote as quoting
-from clara_eval.config.eval_config import (
-    BadEvalConfig,
-    ConfigProblem,
-    EvalConfig,
-    Feature,
-    collect_problems,
-    compile_schema,
-    config_hash,
-    parse_eval_config,
-)
-from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, KINDS, MEASURED, template_text
+from clara_eval.config import eval_config as configs
+from clara_eval.config.eval_config.catalogue import KINDS, template_text
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import screen
 from clara_eval.interfaces.cli.output import ConfigFile, JsonFlag, Judges, answer, emit_json, write_new
 
-ConfigTemplate = StrEnum("ConfigTemplate", ["measured", "gas", "code", "text", "amm"])
-Looks = StrEnum("Looks", ["auto", "both", "full", "adaptive", "fours"])
+ConfigTemplate = Literal["measured", "gas", "code", "text", "amm"]
 
 
 def init(
@@ -44,23 +33,24 @@ def init(
     """Write a starter config that explains itself; never overwrites a file."""
     judges = Settings.from_env().judges
     is_asked = template is None and sys.stdin.isatty() and not as_json
-    kind = template.value if template else _asked(judges) if is_asked else _usual(judges)
+    kind = template or (_asked(judges) if is_asked else _usual(judges))
     text = _tailored(template_text(kind)) if is_asked else template_text(kind)
-    warnings = quoting.missing_model(parse_eval_config(text), judges)
+    warnings = quoting.missing_model(configs.parse_eval_config(text), judges)
     write_new(file, text.encode())
     if as_json:
-        emit_json({"file": str(file), "template": kind, "hash": config_hash(text.encode()), "warnings": warnings})
+        emit_json(
+            {"file": str(file), "template": kind, "hash": configs.config_hash(text.encode()), "warnings": warnings}
+        )
         return
     screen.print_labelled("Wrote", f"{file} (template {kind}: {KINDS[kind]})")
     screen.print_warnings(warnings)
-    screen.print_next(
-        [f"config validate {shlex.quote(str(file))}", f"config rehearse {shlex.quote(str(file))} --sample DRAFT"]
-    )
+    quoted = shlex.quote(str(file))
+    screen.print_next([f"config validate {quoted}", f"config rehearse {quoted} --sample DRAFT"])
 
 
 def _usual(judges: str) -> str:
     """The template that works with what is configured."""
-    return ConfigTemplate.code.value if quoting.has_model(judges) else ConfigTemplate.measured.value
+    return "code" if quoting.has_model(judges) else "measured"
 
 
 def _tailored(text: str) -> str:
@@ -81,9 +71,8 @@ def _asked(judges: str) -> str:
         kind = str(typer.prompt("What kind of challenge", default=_usual(judges), err=True)).strip().lower()
         if kind in KINDS:
             return kind
-        screen.print_labelled(
-            "Sorry", f"There is no kind {screen.safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}.", stderr=True
-        )
+        told = f"There is no kind {screen.safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}."
+        screen.print_labelled("Sorry", told, stderr=True)
 
 
 def features(
@@ -92,8 +81,12 @@ def features(
     as_json: JsonFlag = False,
 ) -> None:
     """List every feature with a built-in type: what tools measure, what running tells, what a model reads."""
-    groups = {"measured by tools": MEASURED, "told by running it": EXECUTED, "read by a model": COMMON}
-    shown = {title: found for title, found in groups.items() if not (measured and found is COMMON)}
+    groups = {
+        "measured by tools": configs.MEASURED,
+        "told by running it": configs.EXECUTED,
+        "read by a model": configs.COMMON,
+    }
+    shown = {title: found for title, found in groups.items() if not (measured and found is configs.COMMON)}
     if as_json:
         found = [{**one.to_json(), "group": title} for title, group in shown.items() for one in group.values()]
         emit_json({"features": found, "harness": HARNESS_FEATURES})
@@ -133,38 +126,36 @@ def hash_(
     """Print the evalConfigHash: keccak256 of the exact bytes, or of the canonical form."""
     config, content = read_config(file, as_json=as_json)
     hashed = config.canonical if canonical else content
-    form, found = "canonical" if canonical else "bytes", config_hash(hashed)
+    form, found = "canonical" if canonical else "bytes", configs.config_hash(hashed)
     document = {"ok": True, "file": str(file), "hash": found, "form": form, "bytes": len(hashed)}
     answer(document, as_json, lambda: typer.echo(found))
 
 
 def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> None:
-    problems = collect_problems(content)
+    problems, name = configs.collect_problems(content), screen.safe(str(file))
     print_problems(problems)
-    errors = sum(1 for problem in problems if problem.severity == "error")
     if not found["ok"]:
-        screen.print_lines(
-            f"[red]{screen.safe(str(file))} is not usable:[/] {errors} error{'s' if errors > 1 else ''}."
-        )
+        errors = sum(problem.severity == "error" for problem in problems)
+        screen.print_lines(f"[red]{name} is not usable:[/] {errors} error{'s' if errors > 1 else ''}.")
         return
     warnings = f" with {len(problems)} warning{'s' if len(problems) > 1 else ''}" if problems else ""
-    screen.print_lines(f"[green]{screen.safe(str(file))} is usable{warnings}.[/]")
-    for line in feature_lines(parse_eval_config(content)):
+    screen.print_lines(f"[green]{name} is usable{warnings}.[/]")
+    for line in feature_lines(configs.parse_eval_config(content)):
         screen.print_text(f"  {line}")
     screen.print_lines(f"evalConfigHash {found['hash']}")
     screen.print_warnings(found["warnings"])
 
 
-def feature_lines(config: EvalConfig) -> list[str]:
+def feature_lines(config: configs.EvalConfig) -> list[str]:
     """A line for each feature: its name, type, direction, weight and source."""
-    schema, untyped = compile_schema(config)
+    schema, untyped = configs.compile_schema(config)
     return [
         f"{one.name:28} {_describe(one, is_judged=one in schema.judged, is_untyped=one.name in untyped)}"
         for one in schema.features
     ]
 
 
-def _describe(feature: Feature, *, is_judged: bool, is_untyped: bool) -> str:
+def _describe(feature: configs.Feature, *, is_judged: bool, is_untyped: bool) -> str:
     kind: str = feature.type
     if kind == "enum":
         kind += " " + "|".join(feature.values)
@@ -181,7 +172,9 @@ def quote(
     file: ConfigFile,
     submissions: Annotated[int, typer.Option(min=1, max=100_000, help="How many submissions to expect.")] = 25,
     size: Annotated[int, typer.Option("--bytes", min=1, max=10_000_000, help="Typical size of a submission.")] = 4_000,
-    schedule: Annotated[Looks, typer.Option(help="Which pairs are compared.")] = Looks.auto,
+    schedule: Annotated[
+        Literal["auto", "both", "full", "adaptive", "fours"], typer.Option(help="Which pairs are compared.")
+    ] = "auto",
     judges: Judges = "",
     batch: Annotated[
         bool, typer.Option("--batch", help="In batches, at half the price, where a judge offers them.")
@@ -190,8 +183,8 @@ def quote(
 ) -> None:
     """Say what an evaluation will cost, stage by stage."""
     config, _ = read_config(file, as_json=as_json)
-    size_asked = quoting.Size(submissions, 0, size, batch)
-    found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=size_asked, schedule=schedule.value)
+    asked = quoting.Size(submissions, 0, size, batch)
+    found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=asked, schedule=schedule)
     if as_json:
         emit_json({"file": str(file), **found.document})
         return
@@ -220,22 +213,20 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
             f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
         )
     for judge in found.unpriced:
-        price = f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens'
-        screen.print_lines(
-            f"No known price: {screen.safe(judge)}. Set {screen.safe(price)} (0/0 for your own machine)."
-        )
+        price = screen.safe(f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens')
+        screen.print_lines(f"No known price: {screen.safe(judge)}. Set {price} (0/0 for your own machine).")
 
 
 def _dollars(micro_usd: int | None) -> str:
     return "no known price" if micro_usd is None else f"${micro_usd / 1_000_000:.2f}"
 
 
-def read_config(file: Path, *, as_json: bool) -> tuple[EvalConfig, bytes]:
+def read_config(file: Path, *, as_json: bool) -> tuple[configs.EvalConfig, bytes]:
     """Read and check a config; one that is not usable ends the command with its problems and exit code 1."""
     content = read_bytes(file)
     try:
-        return parse_eval_config(content), content
-    except BadEvalConfig as bad:
+        return configs.parse_eval_config(content), content
+    except configs.BadEvalConfig as bad:
         problems = bad.problems
         document = {"ok": False, "file": str(file), "problems": [one.to_json() for one in problems]}
         answer(document, as_json, lambda: print_problems(problems))
@@ -250,7 +241,7 @@ def read_bytes(file: Path) -> bytes:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
 
 
-def print_problems(problems: Sequence[ConfigProblem]) -> None:
+def print_problems(problems: Sequence[configs.ConfigProblem]) -> None:
     for problem in problems:
         colour = "red" if problem.severity == "error" else "yellow"
         value = "" if problem.value is None else f"  ({screen.safe(str(problem.value), 80)})"

@@ -1,21 +1,30 @@
-"""`evaluate`: judge one challenge by hand, with its progress on standard error."""
+"""`evaluate`, `config rehearse`, and what `judge` does: read, quote or judge, print."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from clara_eval.actions.folder_entries import read_entries, sample_entries
+from clara_eval.actions.harness import with_harness
+from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_judging
 from clara_eval.actions.operator import EvaluationReport, evaluate_now
+from clara_eval.actions.rehearse import Rehearsal
+from clara_eval.actions.rehearse import rehearse as rehearse_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
-from clara_eval.documents.results import EvalStatus, Scores
-from clara_eval.interfaces.cli.leaderboard_table import print_result
-from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_wrapped, short_hex
+from clara_eval.documents.results import EvalStatus, LeaderboardRow, Margin, Scores
+from clara_eval.interfaces.cli import output, screen
+from clara_eval.interfaces.cli.config import print_quote, read_config
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard, print_result
+from clara_eval.interfaces.cli.output import AddressArgument, ConfigFile, HarnessOption, JsonFlag, Judges, Problem
+from clara_eval.interfaces.words import fact
 
 OUTCOMES = {
     "confirmed": "posted and confirmed",
@@ -48,32 +57,24 @@ def evaluate(
 ) -> None:
     """Evaluate one challenge and post its winners; without a key it is a dry run."""
     target, settings = to_address(address), Settings.from_env()
-    with LiveProgress(console()) as progress:
-        done = asyncio.run(
-            evaluate_now(
-                settings,
-                target,
-                dry_run=dry_run,
-                restart=restart,
-                schedule=schedule,
-                max_games=max_games,
-                progress=progress,
-            )
+    with LiveProgress(screen.console()) as live:
+        work = evaluate_now(
+            settings, target, dry_run=dry_run, restart=restart, schedule=schedule, max_games=max_games, progress=live
         )
-    answer(done.scores, json, lambda: _print(target, done))
+        done = asyncio.run(work)
+    output.answer(done.scores, json, lambda: _print_report(target, done))
     if not done.is_done:
         raise typer.Exit(1)
 
 
-def _print(address: str, done: EvaluationReport) -> None:
+def _print_report(address: str, done: EvaluationReport) -> None:
     print_result(Scores.model_validate(done.scores))
-    if done.waits_for:
-        print_labelled("Waits for", "a person:")
+    screen.print_labelled("Waits for", "a person:" if done.waits_for else None)
     for reason in done.waits_for:
-        print_wrapped(short_hex(reason), "           - ")
+        screen.print_wrapped(screen.short_hex(reason), "           - ")
     if done.outcome != "review":
-        print_labelled("Outcome", done.detail or OUTCOMES[done.outcome])
-    print_next(NEXT[done.outcome].format(address).split("|"))
+        screen.print_labelled("Outcome", done.detail or OUTCOMES[done.outcome])
+    screen.print_next(NEXT[done.outcome].format(address).split("|"))
 
 
 class LiveProgress(Progress):
@@ -106,3 +107,89 @@ class LiveProgress(Progress):
         self.update(self._stages[stage.name], completed=stage.done, total=stage.total, note=note)
         if stage.done == stage.total and self.disable:
             self.tell(stage.name, f"{stage.done} of {stage.total} {note}".rstrip())
+
+
+def run(
+    source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, as_json: bool, **asked: Any
+) -> None:
+    settings = Settings.from_env()
+    _, content = read_config(config, as_json=as_json)
+    title = "Entries" if source == "-" else Path(source).resolve().stem
+    request = JudgeRequest(read_entries(source), with_harness(content, harness), title=title, **asked)
+    if dry_run:
+        quoted = quote_judging(request, settings)
+        output.answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
+        return
+    with LiveProgress(screen.console()) as progress:
+        try:
+            found = asyncio.run(judge_entries(request, settings, out, progress))
+        except KeyboardInterrupt:
+            progress.tell("stopped", f"what was paid for is kept; {screen.program()} judge … --out {out} continues it")
+            raise
+    output.answer(found.document, as_json, lambda: _print_judged(found, out))
+
+
+def _print_judged(found: Judged, out: Path) -> None:
+    _print_ranking(found)
+    screen.print_labelled("Digest", found.digest)
+    place = screen.from_here(out.resolve())
+    screen.print_labelled("Wrote", f"{place}: trace.json, scores.json, leaderboard.csv, leaderboard.md")
+    screen.print_next([f"view {shlex.quote(place)}", f"verify {shlex.quote(place)}/trace.json"])
+
+
+def _print_ranking(found: Judged) -> None:
+    rows = [
+        LeaderboardRow.model_validate({**row, "address": row["id"], "prizeAmount": "1" if row["winner"] else None})
+        for row in found.document["rankings"]
+    ]
+    told = found.document.get("margin")
+    margin = Margin.model_validate(told) if told else None
+    names = {row.address: row.address for row in rows}
+    print_leaderboard(screen.console(stderr=False), LeaderboardTable(rows, margin=margin, names=names))
+    screen.console(stderr=False).print()
+    if margin is not None:
+        screen.print_wrapped(margin.sentence)
+    screen.print_warnings([flag["sentence"] for flag in found.document["flags"] if flag["severity"] != "info"])
+    screen.print_labelled("Cost", f"${found.cost_usd:.4f}")
+
+
+def rehearse(
+    file: ConfigFile,
+    sample: Annotated[list[Path] | None, typer.Option(help="A file to judge (repeat for more).")] = None,
+    harness: HarnessOption = None,
+    problem: Problem = "",
+    write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
+    judges: Judges = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Judge samples as an evaluation would: their facts, what each test said, and who would win. Nothing is kept."""
+    config, content = read_config(file, as_json=as_json)
+    if write is not None and write.exists():
+        raise output.exists_already(write)  # before a model is paid for nothing
+    entries, task = sample_entries(sample or []), output.text_or_file(problem)
+    request = JudgeRequest(entries, with_harness(content, harness), judges, problem=task)
+    found = asyncio.run(rehearse_config(config, request, Settings.from_env()))
+    if write is not None:
+        output.write_new(write, found.typed_config.encode())
+    document = {"file": str(file), **found.document, "written": None if write is None else str(write)}
+    output.answer(document, as_json, lambda: _print_rehearsal(document, found))
+
+
+def _print_rehearsal(document: dict[str, Any], found: Rehearsal) -> None:
+    for line in found.descriptions:
+        screen.print_text(line)
+    for read in document["readings"]:
+        screen.print_text(f"\n{read['file']}")
+        for name, value in read["facts"].items():
+            screen.print_text(f"  {name:28} {fact(value)}")
+        for test in read["tests"]:
+            shown = test["value"] if test["outcome"] == "passed" and test["kind"] == "metric" else test["outcome"]
+            screen.print_text(f"  {test['name']:28} {shown}")
+        screen.print_lines(*(f"  [dim]{screen.safe(line, 300)}[/]" for line in read["said"]))
+        screen.print_lines(*(f"  flag: {screen.safe(sentence, 400)}" for sentence in read["flags"]))
+    if document["ranking"]:
+        screen.print_text("")
+        _print_ranking(found.judged)
+    screen.print_warnings(document["warnings"])
+    if document["written"]:
+        screen.print_lines(f"Wrote {screen.safe(document['written'])}.")

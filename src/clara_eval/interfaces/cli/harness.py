@@ -59,15 +59,9 @@ def hash_(
     if out is not None:
         write_new(out, document.content, is_secret=True)
     if as_json:
-        emit_json(
-            {
-                "privateSetHash": document.private_set_hash,
-                "salt": document.salt,
-                "language": document.harness.language,
-                "document": document.content.decode(),
-                "file": str(out) if out else None,
-            }
-        )
+        told = {"privateSetHash": document.private_set_hash, "salt": document.salt}
+        told |= {"language": document.harness.language, "document": document.content.decode()}
+        emit_json({**told, "file": str(out) if out else None})
         return
     typer.echo(document.private_set_hash)
     if out is None and not harnesses.is_document(file):
@@ -98,10 +92,8 @@ def check(
     """
     found = harnesses.check_file(Settings.from_env(), file, reference, hidden=hidden, language=language)
     if as_json:
-        problems, warnings = list(found.problems), list(found.warnings)
-        emit_json(
-            {"ok": not problems, "problems": problems, "warnings": warnings, **harnesses.run_document(found.executed)}
-        )
+        told = {"ok": not found.problems, "problems": list(found.problems), "warnings": list(found.warnings)}
+        emit_json({**told, **harnesses.run_document(found.executed)})
     else:
         _print_run(reference, found.executed)
         print_lines(*(f"[red]problem[/]  {safe(problem, 400)}" for problem in found.problems))
@@ -129,6 +121,5 @@ def reveal(
         raise BadInput(f"{file} has no salt.", remedy="Give the document that was hashed, or --salt.")
     target, document = to_address(address), harnesses.hidden_harness(file, salt, language)
     asyncio.run(harnesses.reveal_document(Settings.from_env(), target, document))
-    committed = document.private_set_hash
-    told = {"challengeAddress": target, "privateSetHash": committed}
-    answer(told, as_json, lambda: print_text(f"Revealed {committed} for {target}."))
+    told = {"challengeAddress": target, "privateSetHash": document.private_set_hash}
+    answer(told, as_json, lambda: print_text(f"Revealed {document.private_set_hash} for {target}."))

@@ -1,41 +1,45 @@
-"""`status`, `leaderboard`, `score`: how far an evaluation is, its places, and why one entry ended where it did."""
+"""`status`, `leaderboard`, `score`: what an evaluation found; `review …`: a decision of a person before money moves."""
 
 from __future__ import annotations
 
 import asyncio
 import json as json_text
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from clara_eval.actions import results
-from clara_eval.actions.amounts import show_moment
+from clara_eval.actions import review as reviews
+from clara_eval.actions.amounts import round_amount, show_count, show_moment
 from clara_eval.actions.operator import known_status
 from clara_eval.app import Caller
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, short, to_address
-from clara_eval.core.errors import NotFound
+from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.untrusted import bare
-from clara_eval.documents.actions import ComparisonRow, ScoreResult, StandingRow
-from clara_eval.documents.results import STOPPED_STATES, EvalStatus, LeaderboardRow, Margin, Scores, Token
+from clara_eval.documents.actions import ScoreResult, StandingRow
+from clara_eval.documents.rest import ReviewSheet
+from clara_eval.documents.results import STOPPED_STATES, EvalStatus, RuledStage, RulingKind, Scores
 from clara_eval.interfaces import words
+from clara_eval.interfaces.cli import leaderboard_table as tables
 from clara_eval.interfaces.cli.challenge import ask, watch
-from clara_eval.interfaces.cli.leaderboard_table import (
-    ROWS,
-    LeaderboardTable,
-    print_asked,
-    print_leaderboard,
-    print_result,
-)
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, answer, emit_json, fail
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_wrapped, short_hex
+from clara_eval.interfaces.cli.screen import (
+    console,
+    print_heading,
+    print_labelled,
+    print_lines,
+    print_next,
+    print_wrapped,
+    safe,
+    short_hex,
+)
 
-NEIGHBOURS = 2
-"""How many places above and below one entry are shown with it."""
-
-
+NEIGHBOURS = 2  # places above and below one entry that are shown with it
 _NEXT = {
     "complete": "verify {0}|leaderboard {0}",
     "review": "review show {0}",
@@ -70,24 +74,22 @@ def _print_status(target: Address, document: EvalStatus, scores: Scores | None) 
     out, meaning = console(stderr=False), words.meaning(document)
     out.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
     out.print(Text(meaning))
-    if document.warning:
-        print_labelled("Warning", document.warning)
-    if document.stage is not None:
-        print_labelled("Stage", words.stage_text(document.stage))
-    if document.retryAt:
-        print_labelled("Again at", show_moment(document.retryAt))
-    if document.reason and document.reason != meaning:
-        print_labelled("Reason", document.reason[:1000])
+    print_labelled("Warning", document.warning)
+    print_labelled("Stage", words.stage_text(document.stage) if document.stage else None)
+    print_labelled("Again at", show_moment(document.retryAt) if document.retryAt else None)
+    print_labelled("Reason", document.reason[:1000] if document.reason not in {None, "", meaning} else None)
     if scores is not None and scores.rankings:
         out.print()
-        print_result(scores)
+        tables.print_result(scores)
     print_next(_NEXT.get(document.status, "status {} --watch").format(target).split("|"))
 
 
 def leaderboard(
     address: AddressArgument,
     *,
-    limit: Annotated[int, typer.Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")] = ROWS,
+    limit: Annotated[
+        int, typer.Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")
+    ] = tables.ROWS,
     json: JsonFlag = False,
 ) -> None:
     """Show everybody's place, its interval and prize, once scores are posted."""
@@ -99,19 +101,15 @@ def leaderboard(
             return
         screen, scores = console(stderr=False), await caller.records.scores(to_address(found.address))
         if scores is not None:
-            print_asked(scores)
+            tables.print_asked(scores)
             screen.print()
-        table = table_of(found.standings, found.token, scores.margin if scores else None)
-        print_leaderboard(screen, table, limit=limit)
+        table = tables.LeaderboardTable(found.standings, found.token, scores.margin if scores else None)
+        tables.print_leaderboard(screen, table, limit=limit)
         screen.print()
-        if found.warning:
-            print_labelled("Warning", found.warning)
-        if found.postedBy == "poster":
-            print_labelled("Posted by", "the poster, not the evaluator")
-        if found.source == "chain":
-            print_labelled(
-                "Known", "only the winners that the chain names; CLARA_API_URL names a service that knows all"
-            )
+        only = "only the winners that the chain names; CLARA_API_URL names a service that knows all"
+        print_labelled("Warning", found.warning)
+        print_labelled("Posted by", "the poster, not the evaluator" if found.postedBy == "poster" else None)
+        print_labelled("Known", only if found.source == "chain" else None)
         print_next([f"score {found.address} 1", f"verify {found.address}"])
 
     ask(read)
@@ -130,8 +128,7 @@ def score(
         if json:
             emit_json(found)
             return
-        all_places = await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)
-        _print_score(found, all_places.standings)
+        _print_score(found, (await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)).standings)
 
     ask(read)
 
@@ -144,29 +141,30 @@ def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
     place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     heading = f"Around place {found.standing.rank} of {found.entries}"
-    print_leaderboard(screen, table_of(near, found.token, marked=own), heading=heading)
-    _print_facts(found)
-    _print_comparisons(found.games)
+    tables.print_leaderboard(screen, tables.LeaderboardTable(near, found.token, marked=own), heading=heading)
+    if found.features:
+        print_heading("Facts by which it was judged")
+    for fact in found.features:
+        screen.print(Text(f"  {words.readable(fact.name):<28} {words.fact(fact.value)}"))
+    if failed := found.standing.executed.failed if found.standing.executed else {}:
+        print_heading("What did not pass")
+    for name, how in failed.items():
+        screen.print(Text(f"  {words.readable(name):<28} {how}"))
+    for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
+        print_wrapped(short_hex(words.plain(note)), "  - ")
+    if found.games:
+        print_heading("Comparisons with its neighbours")
+    for game in found.games:
+        sure = f", {100 * game.confidence:.0f} % sure" if game.confidence is not None else ""
+        colour = {"won": "green", "lost": "red"}.get(game.result, "yellow")
+        side = "shown first" if game.shownFirst else "shown second"
+        screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
+        if game.reason:
+            print_wrapped(short_hex(words.plain(bare(game.reason))), "    ")
     screen.print()
     print_labelled("Prize", found.claimable)
     print_labelled("Trace", found.trace)
     print_next([f"verify {found.address}"])
-
-
-def _print_facts(found: ScoreResult) -> None:
-    screen = console(stderr=False)
-    if found.features:
-        screen.print()
-        screen.print(Text("Facts by which it was judged", style="bold"))
-    for fact in found.features:
-        screen.print(Text(f"  {words.readable(fact.name):<28} {words.fact(fact.value)}"))
-    if found.standing.executed and (failed := found.standing.executed.failed):
-        screen.print()
-        screen.print(Text("What did not pass", style="bold"))
-        for name, how in failed.items():
-            screen.print(Text(f"  {words.readable(name):<28} {how}"))
-    for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
-        print_wrapped(short_hex(words.plain(note)), "  - ")
 
 
 def flag_sentence(text: str) -> str:
@@ -177,28 +175,116 @@ def flag_sentence(text: str) -> str:
         return text
 
 
-def _print_comparisons(games: Sequence[ComparisonRow]) -> None:
+Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
+Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
+By = Annotated[str, typer.Option(help="Who decides; it stands in the public trace.")]
+
+
+def list_waiting(*, json: JsonFlag = False) -> None:
+    """List every review of this network, waiting ones first."""
+    try:
+        found = asyncio.run(reviews.in_store(Settings.from_env(), reviews.list_reviews))
+    except NotFound:
+        found = []
+    if json:
+        emit_json({"reviews": [review.to_json() for review in found]})
+        return
+    if not found:
+        console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
+    for review in found:
+        print_lines(f"{review.state:<9} {review.address}  trace {review.digest}")
+        if review.state == "waiting":
+            print_lines(f"          {safe(review.unless_decided, 1000)}")
+        print_lines(*(f"          {safe(reason)}" for reason in review.reasons))
+        print_lines(*([f"          note: {safe(review.note)}"] if review.note else []))
+
+
+def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
+    """One result that waits: money, time, ranking, doubts, facts and comparisons near the last paid place."""
+    target, settings = to_address(address), Settings.from_env()
+    sheet = asyncio.run(reviews.in_store(settings, lambda store, chain: reviews.review_sheet(store, chain, target)))
+    answer(sheet, json, lambda: print_sheet(sheet))
+
+
+def approve(
+    address: AddressArgument,
+    *,
+    digest: Annotated[str, typer.Option(help="The digest of the result you reviewed, as `review show` says.")],
+    note: Annotated[str, typer.Option(help="Why; it is in the public trace.")] = "",
+    by: By = "",
+    json: JsonFlag = False,
+) -> None:
+    """Let the service post exactly the result you reviewed."""
+    follows = "A running service posts it within some minutes; by hand: clara-eval evaluate {}."
+    _decide(address, partial(reviews.approve, note=note, digest=digest, by=by), follows, json=json)
+
+
+def reject(
+    address: AddressArgument, *, note: Note = "", by: By = "", digest: Digest = None, json: JsonFlag = False
+) -> None:
+    """End the evaluation as failed; the poster may still post."""
+    _decide(address, partial(reviews.reject, note=note, digest=digest, by=by), "Nothing is posted.", json=json)
+
+
+def rule(
+    address: AddressArgument,
+    *,
+    digest: Annotated[str, typer.Option(help="The digest of the result that you looked at, as `review show` says.")],
+    exclude: Annotated[str | None, typer.Option(help="The address of an entry that is not to be ranked.")] = None,
+    original: Annotated[str | None, typer.Option(help="The address that is the original of a copied work.")] = None,
+    judge: Annotated[str | None, typer.Option(help="A judge, as in CLARA_JUDGES, to be asked instead.")] = None,
+    stage: Annotated[RuledStage, typer.Option(help="What the judge is asked for.")] = "comparing",
+    note: Note = "",
+    by: By = "",
+    json: JsonFlag = False,
+) -> None:
+    """Exclude an entry, say who is the original, or ask another judge; the round is then evaluated again."""
+    if sum(bool(value) for value in (exclude, original, judge)) != 1:
+        raise BadInput("A ruling is exactly one of --exclude, --original and --judge.", path="ruling")
+    account = to_address(exclude or original or "") if not judge else None
+    kind: RulingKind = "exclude" if exclude else "original" if original else "judge"
+    decree = reviews.Decree(kind, account, judge, stage if judge else None, note, by)
+    follows = "The ruling is saved. The round is evaluated again; review the new result."
+    _decide(address, partial(reviews.rule, decree=decree, digest=digest), follows, json=json)
+
+
+def _decide(address: str, decide: Callable[..., Awaitable[reviews.Review]], follows: str, *, json: bool) -> None:
+    target, settings = to_address(address), Settings.from_env()
+    review = asyncio.run(reviews.in_store(settings, lambda store, chain_id: decide(store, chain_id, target)))
+    told = f"{review.address} is {review.state}. {follows.format(target)}"
+    answer(review.to_json(), json, lambda: print_lines(told))
+
+
+def print_sheet(sheet: ReviewSheet) -> None:
+    """Print a review: the money, the doubts, the ranking, and facts and comparisons near the last paid place."""
+    money, due = "not known", sheet.postsAt or sheet.scoringDeadline
+    if sheet.prizePool is not None and sheet.token is not None:
+        money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {show_count(sheet.winnerCount, 'place')}"
+    print_lines(
+        f"{sheet.state:<9} {sheet.address}  {safe(sheet.title or '')}",
+        *([f"doubt     {safe(sheet.misplaced.sentence, 400)}"] if sheet.misplaced else []),
+        f"digest    {sheet.traceDigest}",
+        f"money     {money}; {f'decide before {show_moment(due)}' if due else 'the deadline is not known here'}",
+    )
+    print_lines(*([f"default   {safe(sheet.unlessDecided, 1000)}"] if sheet.unlessDecided else []))
+    print_lines(*(f"waits     {safe(reason, 600)}" for reason in sheet.reasons))
+    print_lines(*(f"{flag.severity:<9} {safe(flag.code)}: {safe(flag.sentence, 600)}" for flag in sheet.doubts))
+    for ruling in sheet.rulings:
+        about = ruling["account"] or (f"{ruling['judge']} for {ruling['stage']}" if ruling["judge"] else "the clock")
+        print_lines(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}")
+    print_lines(*([f"note      {safe(sheet.note)}"] if sheet.note else []))
     screen = console(stderr=False)
-    if games:
-        screen.print()
-        screen.print(Text("Comparisons with its neighbours", style="bold"))
-    for game in games:
-        sure = f", {100 * game.confidence:.0f} % sure" if game.confidence is not None else ""
-        colour = {"won": "green", "lost": "red"}.get(game.result, "yellow")
-        side = "shown first" if game.shownFirst else "shown second"
-        screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
-        if game.reason:
-            print_wrapped(short_hex(words.plain(bare(game.reason))), "    ")
-
-
-def table_of(
-    rows: Sequence[StandingRow], token: Token, margin: Margin | None = None, *, marked: str = ""
-) -> LeaderboardTable:
-    """Reasons leave their fence: the table escapes them."""
-    ranked = [
-        LeaderboardRow.model_validate(
-            {**row.model_dump(exclude={"name"}), "reason": bare(row.reason) if row.reason else None}
-        )
-        for row in rows
-    ]
-    return LeaderboardTable(ranked, token, margin, marked=marked)
+    screen.print()
+    tables.print_leaderboard(screen, tables.LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
+    screen.print()
+    accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
+    table = Table("feature", *map(short, accounts), title="facts near the last paid place")
+    for name, values in sheet.facts.items():
+        table.add_row(safe(name), *(safe(str(values.get(account))) for account in accounts))
+    screen.print(table)
+    for game in sheet.games:
+        winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
+        verdict = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
+        print_lines(f"compared  {short(game.first)} against {short(game.second)}: {verdict}")
+    if sheet.state == "waiting":
+        print_next([f"review approve {sheet.address} --digest {sheet.traceDigest}"])

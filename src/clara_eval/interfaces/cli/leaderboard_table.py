@@ -12,39 +12,32 @@ from rich.text import Text
 
 from clara_eval.actions.amounts import round_amount
 from clara_eval.core.address import short
-from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import LeaderboardRow, Margin, Scores, Token
+from clara_eval.core.untrusted import bare, escaped
+from clara_eval.documents.actions import StandingRow
+from clara_eval.documents.results import ExecutedRun, LeaderboardRow, Margin, RankedEntry, Scores, Token
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_wrapped, short_hex
 
-ROWS = 25
-"""How many places are shown by default."""
+ROWS = 25  # places that are shown by default
 LONGEST_NAME = 20
 GAP = "  "
-BAR = (13, 31)
-"""The narrowest and the widest bar."""
+BAR = (13, 31)  # the narrowest and the widest bar
 UNKNOWN = "–"
 MOST_TITLE = 100
 MOST_CRITERIA = 300
-METRICS = 2
-"""How many of a harness's metrics have a column."""
+METRICS = 2  # of a harness's metrics so many have a column
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardTable:
-    rows: Sequence[LeaderboardRow]
+    rows: Sequence[LeaderboardRow | StandingRow]
     token: Token | None = None
     margin: Margin | None = None
     names: Mapping[str, str] = field(default_factory=dict)
-    marked: str = ""
-    """An address whose row is highlighted."""
+    marked: str = ""  # an address whose row is highlighted
 
     @property
-    def ranked(self) -> list[LeaderboardRow]:
+    def ranked(self) -> list[LeaderboardRow | StandingRow]:
         return [row for row in self.rows if row.is_ranked]
-
-    @property
-    def rejected(self) -> list[LeaderboardRow]:
-        return [row for row in self.rows if not row.is_ranked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +53,53 @@ class Column:
     def width(self) -> int:
         return max(map(cell_len, (self.heading, *self.cells)))
 
-
-def leaderboard_of(scores: Scores, names: Mapping[str, str] | None = None) -> LeaderboardTable:
-    return LeaderboardTable(scores.rankings, scores.token, scores.margin, names or {})
+    @property
+    def aligned(self) -> list[str]:
+        """The heading and the cells, all of one width."""
+        texts = [(text, " " * (self.width - cell_len(text))) for text in (self.heading, *self.cells)]
+        return [text + missing if self.side == "left" else missing + text for text, missing in texts]
 
 
 def print_leaderboard(
     screen: Console, leaderboard: LeaderboardTable, *, limit: int = ROWS, heading: str = "Leaderboard"
 ) -> None:
     """Print the table with the line below the winners, and below who was not ranked and why."""
-    shown = leaderboard.ranked[:limit]
-    if shown:
+    ranked, rejected = leaderboard.ranked, [row for row in leaderboard.rows if not row.is_ranked]
+    if ranked:
         screen.print(Text(heading, style="bold"))
-        for line in table_lines(leaderboard, shown, screen.width):
+        for line in table_lines(leaderboard, ranked[:limit], screen.width):
             screen.print(line, no_wrap=True, overflow="crop", crop=False)
-        if len(leaderboard.ranked) > limit:
-            screen.print(f"and {len(leaderboard.ranked) - limit} more places", style="dim")
-    if leaderboard.rejected:
-        _print_rejected(screen, leaderboard, limit)
+        if len(ranked) > limit:
+            screen.print(f"and {len(ranked) - limit} more places", style="dim")
+    if rejected:
+        screen.print()
+        screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
+    for row in rejected[:limit]:
+        who = "  ".join(filter(None, (_name(leaderboard, row), _agent(row))))
+        screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
+        reason = row.reason if isinstance(row.reason, str) else bare(row.reason) if row.reason else ""
+        print_wrapped(short_hex(reason), "    ", screen=screen)
+    if len(rejected) > limit:
+        screen.print(f"  and {len(rejected) - limit} more", style="dim")
 
 
-def table_lines(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow], width: int) -> list[Text]:
+def table_lines(leaderboard: LeaderboardTable, shown: Sequence[RankedEntry], width: int) -> list[Text]:
     columns, bar = _fitted(_columns(leaderboard, shown), width)
+    heading, *cells = zip(*(column.aligned for column in columns), strict=True)
     ends = [_interval(row) for row in shown if row.elo is not None]
     scale = min((low for low, _, _ in ends), default=0.0), max((high for _, _, high in ends), default=1.0)
     is_exact = bool(shown) and all(row.low is not None and row.low == row.high for row in shown)
-    headings = [_aligned(column.heading, column) for column in columns]
-    lines = [_line(headings, bar, "exact" if is_exact else "90 % range", "dim")]
+    lines = [_line(heading, bar, "exact" if is_exact else "90 % range", "dim")]
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
             whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
             sure = f": {100 * margin.probability:.0f} % sure by this judge, {margin.word}" if margin else ""
             above = "paid above this line" if leaderboard.token else "winners above this line"
             lines.append(Text(f"── {above}{sure} ".ljust(whole, "─")[:whole], style="dim"))
-        cells = [_aligned(column.cells[number], column) for column in columns]
         style = "bold green" if row.is_paid else ""
+        style = f"{style} reverse".strip() if row.address == leaderboard.marked else style
         drawn = "" if row.elo is None or not bar else bar_of(*_interval(row), scale, bar)
-        lines.append(
-            _line(cells, bar, drawn, f"{style} reverse".strip() if row.address == leaderboard.marked else style)
-        )
+        lines.append(_line(cells[number], bar, drawn, style))
     return lines
 
 
@@ -112,23 +113,21 @@ def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], w
     return "".join(cells)
 
 
-def _interval(row: LeaderboardRow) -> tuple[float, float, float]:
+def _interval(row: RankedEntry) -> tuple[float, float, float]:
     elo = row.elo or 0.0
     return (elo if row.low is None else row.low), elo, (elo if row.high is None else row.high)
 
 
-def _columns(leaderboard: LeaderboardTable, shown: Sequence[LeaderboardRow]) -> list[Column]:
-    names = [_name(leaderboard, row) for row in shown]
-    agents = [_agent(row) for row in shown]
+def _columns(leaderboard: LeaderboardTable, shown: Sequence[RankedEntry]) -> list[Column]:
+    names, token = [_name(leaderboard, row) for row in shown], leaderboard.token
     games = ["" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}" for row in shown]
     chances = ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown]
-    token = leaderboard.token
     prizes = [round_amount(int(row.prizeAmount or 0), token) if row.is_paid and token else "" for row in shown]
     found = [
         Column("#", [f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}" for row in shown], 99),
         Column("entry", names, 99, "left"),
-        Column("agent", agents, 2 if any(names) else 99, "left"),
-        *_executed(shown),
+        Column("agent", [_agent(row) for row in shown], 2 if any(names) else 99, "left"),
+        *_executed([row.executed for row in shown]),
         Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
         Column("P(paid)" if token else "P(wins)", chances, 5),
         Column("W–L–T", games, 1),
@@ -157,59 +156,39 @@ def _width(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
 
 
-def _line(cells: list[str], bar: int, drawn: str, style: str) -> Text:
+def _line(cells: Sequence[str], bar: int, drawn: str, style: str) -> Text:
     """Join the cells, with the bar before the last of them, the prize."""
     parts = [*cells[:-1], *([drawn[:bar].ljust(bar)] if bar else []), cells[-1]]
     return Text(GAP.join(parts).rstrip(), style=style)
 
 
-def _aligned(text: str, column: Column) -> str:
-    missing = " " * (column.width - cell_len(text))
-    return text + missing if column.side == "left" else missing + text
-
-
-def _name(leaderboard: LeaderboardTable, row: LeaderboardRow) -> str:
+def _name(leaderboard: LeaderboardTable, row: RankedEntry) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
-def _agent(row: LeaderboardRow) -> str:
+def _agent(row: RankedEntry) -> str:
     """The address, shortened; empty for an entry that is known by a name alone."""
     return short(row.address) if row.address.startswith("0x") else ""
 
 
-def _executed(shown: Sequence[LeaderboardRow]) -> list[Column]:
+def _executed(runs: Sequence[ExecutedRun | None]) -> list[Column]:
     """Tests passed, and the harness's metrics, else gas or fuel."""
-    runs = [row.model_dump().get("executed") or {} for row in shown]
-    tests = [
-        f"{run['testsPassed'] or 0}/{run['tests']}" if run.get("tests") else UNKNOWN if run else "" for run in runs
+    tests = ["" if not run else f"{run.testsPassed or 0}/{run.tests}" if run.tests else UNKNOWN for run in runs]
+    names = sorted({name for run in runs if run for name in run.metrics})[:METRICS]
+    unit = "fuel" if any(run and run.fuel for run in runs) else "gas"
+    measured = [{unit: getattr(run, unit), **run.metrics} if run else {} for run in runs]
+    return [
+        Column("tests", tests, 8),
+        *(
+            Column(escaped(name)[:LONGEST_NAME].replace("_", " "), [_figure(one.get(name)) for one in measured], keep)
+            for name, keep in zip(names or [unit], (7, 6), strict=False)
+        ),
     ]
-    metrics = sorted({name for run in runs for name in run.get("metrics") or {}})[:METRICS]
-    unit = "fuel" if any(run.get("fuel") for run in runs) else "gas"
-    values = {name: [(run.get("metrics") or {}).get(name) for run in runs] for name in metrics} or {
-        unit: [run.get(unit) for run in runs]
-    }
-    measured = [
-        Column(escaped(name)[:LONGEST_NAME].replace("_", " "), [_figure(value) for value in row], 7 - place)
-        for place, (name, row) in enumerate(values.items())
-    ]
-    return [Column("tests", tests, 8), *measured]
 
 
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-
-
-def _print_rejected(screen: Console, leaderboard: LeaderboardTable, limit: int) -> None:
-    screen.print()
-    screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
-    for row in leaderboard.rejected[:limit]:
-        name = _name(leaderboard, row)
-        who = "  ".join(filter(None, (name, _agent(row))))
-        screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
-        print_wrapped(short_hex(row.reason or ""), "    ", screen=screen)
-    if len(leaderboard.rejected) > limit:
-        screen.print(f"  and {len(leaderboard.rejected) - limit} more", style="dim")
 
 
 def print_asked(scores: Scores) -> None:
@@ -232,18 +211,16 @@ def print_result(scores: Scores) -> None:
     screen = console(stderr=False)
     print_asked(scores)
     screen.print()
-    print_leaderboard(screen, leaderboard_of(scores))
+    print_leaderboard(screen, LeaderboardTable(scores.rankings, scores.token, scores.margin))
     screen.print()
-    if scores.warning:
-        print_labelled("Warning", scores.warning)
+    print_labelled("Warning", scores.warning)
     if scores.postedBy == "poster":
         print_labelled("Posted by", "the poster, not the evaluator: the ranking is the poster's")
     elif scores.txHash:
         print_labelled("Posted", scores.txHash)
     elif not scores.is_posted:
         print_labelled("Posted", "not yet")
-    if scores.traceDigest:
-        print_labelled("Digest", scores.traceDigest)
+    print_labelled("Digest", scores.traceDigest)
 
 
 def _cut(text: str, limit: int) -> str:

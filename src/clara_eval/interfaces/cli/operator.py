@@ -97,7 +97,6 @@ def trace(
 
 
 def _copy(lines: Iterable[str], out: Path | None) -> int:
-    """Write the bytes as they are, and count them."""
     try:
         with ExitStack() as files:
             stream = sys.stdout.buffer if out is None else files.enter_context(out.open("wb"))
@@ -114,7 +113,11 @@ def spend(
     json: JsonFlag = False,
 ) -> None:
     """Report what was spent on models; reservations of running evaluations count and are shown apart."""
-    report = asyncio.run(spending(Settings.from_env(), _first_moment(since)))
+    try:
+        first = datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() if since is not None else 0
+    except ValueError:
+        raise BadInput(f"--since {since!r} is not a day.", value=since, remedy="Write YYYY-MM-DD.") from None
+    report = asyncio.run(spending(Settings.from_env(), int(first)))
     if json:
         emit_json(spend_document(report))
         return
@@ -126,23 +129,13 @@ def spend(
         screen.console(stderr=False).print(table)
 
 
-def _first_moment(since: str | None) -> int:
-    if since is None:
-        return 0
-    try:
-        return int(datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
-    except ValueError:
-        raise BadInput(f"--since {since!r} is not a day.", value=since, remedy="Write YYYY-MM-DD.") from None
-
-
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the copy.")], *, json: JsonFlag = False
 ) -> None:
     """Copy the SQLite database into FILE, also while the service runs."""
     size = back_up(Settings.from_env().database_url, file)
-    answer(
-        {"file": str(file), "bytes": size}, json, lambda: screen.print_labelled("Wrote", f"{size:,} bytes to {file}")
-    )
+    told = f"{size:,} bytes to {file}"
+    answer({"file": str(file), "bytes": size}, json, lambda: screen.print_labelled("Wrote", told))
 
 
 def sync(
@@ -167,7 +160,6 @@ def sync(
 
 
 def _print_published(places: list[str], done: list[Published]) -> None:
-    """Print a line for each, and count those that were not tried."""
     for one in done:
         if not isinstance(one.error, NotTried):
             ending = "published" if one.problem is None else screen.safe(one.problem, 1000)
@@ -185,12 +177,10 @@ def new(
 ) -> None:
     """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
     password = Settings.from_env().evaluator_password
-    if password is None and not sys.stdin.isatty():
-        raise ConfigError(
-            "There is no terminal to ask for the password.",
-            remedy="Set CLARA_EVALUATOR_PASSWORD or CLARA_EVALUATOR_PASSWORD_FILE.",
-        )
     if password is None:
+        if not sys.stdin.isatty():
+            remedy = "Set CLARA_EVALUATOR_PASSWORD or CLARA_EVALUATOR_PASSWORD_FILE."
+            raise ConfigError("There is no terminal to ask for the password.", remedy=remedy)
         password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     address = new_key(path, password)
     place = screen.safe(str(path), 4096)

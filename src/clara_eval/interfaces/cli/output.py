@@ -11,19 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from clara_eval.core.errors import (
-    BadInput,
-    BadTrace,
-    CannotAct,
-    CannotPublish,
-    ClaraError,
-    Disagrees,
-    NeedsReview,
-    NotFound,
-    NotYet,
-    Temporary,
-    Unscorable,
-)
+from clara_eval.core import errors
+from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.private_file import write_private
 from clara_eval.core.untrusted import escaped, is_text
 
@@ -54,12 +43,13 @@ NAMES = {
 }
 """How a shell names the actions of `interfaces.words`."""
 EXIT_CODES = {0: "success", 1: "checked and refused", 2: "could not run", 70: "a bug", 130: "interrupted"}
-_NO = (NotFound, NotYet, CannotAct, CannotPublish, NeedsReview, Unscorable, Disagrees, BadTrace)
+_NO = (errors.NotFound, errors.NotYet, errors.CannotAct, errors.CannotPublish, errors.NeedsReview, errors.Unscorable,
+       errors.Disagrees, errors.BadTrace)  # fmt: skip
 
 
 def code_of(error: ClaraError) -> int:
     """1 if the answer is no, 2 if there is none; what may pass is no answer."""
-    return 1 if isinstance(error, _NO) and not isinstance(error, Temporary) else 2
+    return 1 if isinstance(error, _NO) and not isinstance(error, errors.Temporary) else 2
 
 
 def emit_json(document: object) -> None:
@@ -75,7 +65,6 @@ def emit_json(document: object) -> None:
 
 
 def answer(document: object, as_json: bool, in_words: Callable[[], None]) -> None:
-    """Print the document with `--json`, else what people read."""
     if as_json:
         emit_json(document)
     else:
@@ -90,7 +79,6 @@ def tolerate_terminals() -> None:
 
 
 def error_document(error: ClaraError | str) -> dict[str, object]:
-    """What happened, what to do about it, and where in the input it is."""
     if isinstance(error, str):
         return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}
     where = {"remedy": _remedy(error), "path": getattr(error, "path", "")}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich import box
@@ -19,7 +18,6 @@ from clara_eval.interfaces.cli.screen import console, safe
 
 SHOWN_ROWS = 100
 BAR_WIDTH = 17
-Format = StrEnum("Format", ["table", "csv", "json"])
 
 
 def rank(
@@ -28,7 +26,7 @@ def rank(
         int | None, typer.Option("--top", "--winners", help="Tell the chance of the first so many; else of three.")
     ] = None,
     columns: Annotated[str, typer.Option(help="Your names for left,right,winner.")] = "",
-    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.table,
+    form: Annotated[Literal["table", "csv", "json"], typer.Option("--format", help="How to print it.")] = "table",
     literal: Annotated[bool, typer.Option("--literal", help="The specification's single pass, in file order.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write plots into this folder.")] = None,
@@ -41,10 +39,11 @@ def rank(
         raise BadInput("No file given.", remedy="Name a CSV or JSONL file, or pipe one in.")
     results = ranks.read_results(file, columns)
     found = ranks.rank_results(results, top, literal=literal)
-    _write(svg, ranks.plots(found, results) if svg else {})
-    if json or form is Format.json:
+    if svg:
+        _write(svg, ranks.plots(found, results))
+    if json or form == "json":
         emit_json(ranks.ranking_document(found))
-    elif form is Format.csv:
+    elif form == "csv":
         typer.echo(ranks.ranking_csv(found), nl=False)
     else:
         _print(found)
@@ -52,17 +51,33 @@ def rank(
 
 def _print(ranking: ranks.Ranking) -> None:
     out, top = console(stderr=False), ranking.winner_count
-    out.print(_table(ranking, names=min(40, max(12, out.width - 74))))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("#", "item", "Elo", "90 %", "", f"P(top {top})", "W–L–T"):
+        table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
+    shown, widest = ranking.standings[:SHOWN_ROWS], min(40, max(12, out.width - 74))
+    scale = min(s.low for s in shown), max(s.high for s in shown)
+    for s in shown:
+        table.add_row(
+            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
+            safe(s.item, widest),
+            f"{s.elo:.0f}",
+            f"{s.low:.0f}–{s.high:.0f}",
+            bar_of(s.low, s.elo, s.high, scale, BAR_WIDTH),
+            f"{100 * s.p_top:.0f} %",
+            f"{s.wins}–{s.losses}–{s.ties}",
+            style="bold" if s.rank <= top else None,
+            end_section=s.rank == top,
+        )
+    out.print(table)
     if len(ranking.standings) > SHOWN_ROWS:
         out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --format csv lists all.")
-    if any(ranking.tied_with(standing.item) for standing in ranking.standings[:SHOWN_ROWS]):
+    if any(ranking.tied_with(s.item) for s in shown):
         out.print("= has exactly the rating of another; equals are in the order of their names.")
     colour = {"clear": "green", "about equal": "yellow", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
     out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(ranks.margin_sentence(ranking))}[/]")
     if ranking.ordered_by.endswith(", then strength"):
         out.print(f"[dim]The top {top} are by Elo; the others by fitted strength, because some never met.[/]")
-    report = ranking.consistency
-    kept = report.swap_consistency
+    report, kept = ranking.consistency, ranking.consistency.swap_consistency
     swapped = "" if kept is None else f"; swapping sides kept {100 * kept:.0f} % of them"
     out.print(
         f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; {report.cycles} of "
@@ -72,30 +87,7 @@ def _print(ranking: ranks.Ranking) -> None:
         out.print(f"[yellow]{'Note':<9}[/] {safe(flag.sentence, 400)}")
 
 
-def _table(ranking: ranks.Ranking, names: int) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("#", "item", "Elo", "90 %", "", f"P(top {ranking.winner_count})", "W–L–T"):
-        table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
-    shown = ranking.standings[:SHOWN_ROWS]
-    scale = min(s.low for s in shown), max(s.high for s in shown)
-    for s in shown:
-        table.add_row(
-            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
-            safe(s.item, names),
-            f"{s.elo:.0f}",
-            f"{s.low:.0f}–{s.high:.0f}",
-            bar_of(s.low, s.elo, s.high, scale, BAR_WIDTH),
-            f"{100 * s.p_top:.0f} %",
-            f"{s.wins}–{s.losses}–{s.ties}",
-            style="bold" if s.rank <= ranking.winner_count else None,
-            end_section=s.rank == ranking.winner_count,
-        )
-    return table
-
-
-def _write(folder: Path | None, files: dict[str, str]) -> None:
-    if folder is None:
-        return
+def _write(folder: Path, files: dict[str, str]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():

@@ -55,7 +55,6 @@ def print_lines(*lines: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text without markup on standard output."""
     console(stderr=False).print(text, markup=False, soft_wrap=True)
 
 
@@ -66,13 +65,18 @@ def print_wrapped(text: str, lead: str = "", style: str = "", *, screen: Console
         screen.print(Text.assemble(" " * len(lead) if number else (lead, style), line.plain.rstrip()))
 
 
-def print_labelled(label: str, text: str, *, stderr: bool = False) -> None:
-    """Print `label      text` on one line, which can be copied whole."""
-    console(stderr=stderr).print(Text.assemble((f"{label:<10}", "bold"), " ", escaped(text)), soft_wrap=True)
+def print_labelled(label: str, text: str | None, *, stderr: bool = False) -> None:
+    """Print `label      text` on one line, which can be copied whole; nothing without a text."""
+    if text is not None:
+        console(stderr=stderr).print(Text.assemble((f"{label:<10}", "bold"), " ", escaped(text)), soft_wrap=True)
+
+
+def print_heading(text: str) -> None:
+    console(stderr=False).print()
+    console(stderr=False).print(Text(text, style="bold"))
 
 
 def print_next(commands: Sequence[str]) -> None:
-    """Print commands to copy, each on a line of its own."""
     for number, words in enumerate(commands):
         print_labelled("" if number else "Next", f"{program()} {words}")
 

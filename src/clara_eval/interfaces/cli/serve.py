@@ -1,15 +1,16 @@
-"""`serve`: the service, or with `--demo` a world of its own; `mcp`: the tools over stdio. Heavy parts load late."""
+"""`serve`, `mcp`, `judge` and `view`: their options; what they need is loaded late."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.interfaces.cli.commands import load
-from clara_eval.interfaces.cli.screen import console
+from clara_eval.interfaces.cli.output import HarnessOption, JsonFlag, Judges, Problem, text_or_file
 
 if TYPE_CHECKING:
     from clara_eval.config.settings import Settings
@@ -40,12 +41,11 @@ def serve(
     settings = Settings.from_env()
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     mode: Mode = "worker-only" if worker_only else "api-only" if api_only else "all"
-    code = asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo))
-    raise typer.Exit(code)
+    raise typer.Exit(asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo)))
 
 
 def _say(sentence: str) -> None:
-    console().print(sentence, soft_wrap=True)
+    load("screen:console")().print(sentence, soft_wrap=True)
 
 
 async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
@@ -62,7 +62,6 @@ async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
 
 
 def _banner(settings: Settings, url: str) -> None:
-    """Print where everything is, and what to try next."""
     key = settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""
     lines = (
         ("", ""),
@@ -79,12 +78,44 @@ def _banner(settings: Settings, url: str) -> None:
         ("", ""),
     )
     for name, value in lines:
-        console().print(f"[bold]{name:<14}[/bold]{value}" if name or value else "", soft_wrap=True)
+        _say(f"[bold]{name:<14}[/bold]{value}" if name or value else "")
 
 
 def mcp() -> None:
     """Serve the challenge tools to an MCP client over stdio."""
     from clara_eval.config.settings import Settings  # noqa: PLC0415
-    from clara_eval.interfaces.mcp import run_stdio  # noqa: PLC0415 - an extra
+    from clara_eval.interfaces.mcp.server import run_stdio  # noqa: PLC0415 - an extra
 
     asyncio.run(run_stdio(Settings.from_env()))
+
+
+def judge(
+    source: Annotated[
+        str, typer.Argument(metavar="PATH", help="A folder, a JSON Lines or CSV file, or - for standard input.")
+    ],
+    *,
+    config: Annotated[Path, typer.Option(metavar="FILE", help="The eval config, a JSON file.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and paid answers are kept.")] = Path("judged"),
+    harness: HarnessOption = None,
+    problem: Problem = "",
+    judges: Judges = "",
+    winners: Annotated[int | None, typer.Option(min=1, help="How many win; by default 3.")] = None,
+    max_usd: Annotated[
+        float | None,
+        typer.Option("--max-usd", min=0, help="Spend at most this; by default CLARA_BUDGET_PER_CHALLENGE_USD."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost; ask nothing.")] = False,
+    json: JsonFlag = False,
+) -> None:
+    """Judge entries without a chain; called again, it continues and pays for nothing twice."""
+    asked = {"judges": judges, "winners": winners, "max_usd": max_usd, "problem": text_or_file(problem)}
+    load("evaluate:run")(source, config, out, harness, dry_run=dry_run, as_json=json, **asked)
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of `judge`.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 0,
+) -> None:
+    """Show the result of `judge` in a browser, until Ctrl-C; its trace is checked first, and nothing is written."""
+    serve_folder, tell = load("clara_eval.interfaces.serve:serve_folder"), load("screen:print_labelled")
+    asyncio.run(serve_folder(folder, port, lambda url: tell("Page", f"{url}  (Ctrl-C ends it)")))

@@ -48,9 +48,9 @@ def verify(
     if not json:
         print_verified(checked, details=details)
     found = None
-    if again and isinstance(checked, CheckedFolder):
-        raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
-    if again and isinstance(checked, Checked):
+    if again:
+        if isinstance(checked, CheckedFolder):
+            raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
         cost = partial(_ask_cost, yes=yes)
         found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
     if json:
@@ -139,8 +139,7 @@ def calibrate(
     settings = Settings.from_env()
     found = asyncio.run(calibrate_labels(read_text(labels), settings, judges))
     if json:
-        rows = [{**to_camel_json(one), "mayPostAlone": doubt is None} for one, doubt in found]
-        emit_json({"calibrations": rows})
+        emit_json({"calibrations": [{**to_camel_json(one), "mayPostAlone": doubt is None} for one, doubt in found]})
         return
     enough = f"At least {settings.calibration_floor:.0%} of clear pairs on {LEAST_LABELS} labels: it may post alone."
     for one, doubt in found:
@@ -149,9 +148,7 @@ def calibrate(
 
 
 def _calibration_table(found: Calibration) -> Table:
-    table = Table(title=safe(found.judge, 200), title_justify="left")
-    for name in ("figure", "value", "95 % interval", "pairs"):
-        table.add_column(name)
+    table = Table("figure", "value", "95 % interval", "pairs", title=safe(found.judge, 200), title_justify="left")
     figures = {
         "agreement with people": found.agreement,
         "agreement on clear pairs": found.clear,

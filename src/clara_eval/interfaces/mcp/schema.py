@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from clara_eval.app import Caller
@@ -25,6 +27,9 @@ CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempoten
 ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
 """A tool's function, its title, and what a client may expect of it."""
 ToolContext = Context[Caller, object]
+Decision = Literal["yes", "no", "unasked"]
+Confirm = Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")]
+T = TypeVar("T")
 MAX_ERROR_CHARS = 6000
 
 
@@ -83,6 +88,52 @@ def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotatio
     tool.parameters = without_titles(arguments.model_json_schema(by_alias=True))
     tool.fn_metadata.output_schema = outline(without_titles(tool.fn_metadata.output_schema or {}))
     return tool
+
+
+class Agreement(BaseModel):
+    """The wallet owner's answer."""
+
+    confirm: bool = Field(description="Yes: sign and send it with the local wallet.")
+
+
+def can_ask(ctx: ToolContext) -> bool:
+    capabilities = ctx.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def agreed_tool(
+    result: type[BaseModel],
+    question: Callable[[Caller, T], Awaitable[str | None]],
+    act: Callable[[ToolContext, T, Decision], Awaitable[CallToolResult]],
+) -> Callable[[Callable[..., T]], Callable[..., Awaitable[CallToolResult]]]:
+    """Make a tool of a function that reads the arguments: ask the wallet's owner if a client can, then act."""
+
+    def tool_of(read: Callable[..., T]) -> Callable[..., Awaitable[CallToolResult]]:
+        async def ask(ctx: ToolContext, wanted: T, confirm: bool) -> Elicit[Agreement] | Agreement:
+            asked = await question(caller_of(ctx), wanted) if can_ask(ctx) else None
+            return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
+
+        async def tool(ctx: ToolContext, wanted: T, agreed: ElicitationResult[Agreement], **_: Any) -> CallToolResult:
+            is_agreed = isinstance(agreed, AcceptedElicitation) and agreed.data.confirm
+            return await act(ctx, wanted, "yes" if is_agreed else "no" if can_ask(ctx) else "unasked")
+
+        ask.__annotations__["wanted"] = Annotated[Any, Resolve(read)]
+        named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+        shown = [
+            named("ctx", annotation=ToolContext),
+            named("wanted", annotation=Annotated[Any, Resolve(read)]),
+            named("agreed", annotation=Annotated[ElicitationResult[Agreement], Resolve(ask)]),
+            *(one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(read, eval_str=True).parameters.values()),
+            named("confirm", annotation=Confirm, default=False),
+        ]
+        returned = Annotated[CallToolResult, result]
+        tool.__name__, tool.__doc__ = read.__name__, read.__doc__
+        tool.__annotations__ = {**{one.name: one.annotation for one in shown}, "return": returned}
+        vars(tool)["__signature__"] = inspect.Signature(shown, return_annotation=returned)
+        return tool
+
+    return tool_of
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, object]:

@@ -26,8 +26,7 @@ NAMES = {
     "to_confirm": "Nothing was sent. Show this plan to the wallet's owner, then call again with confirm: true.",
 }
 ROWS = 10
-DECISIVE = 4
-"""How many comparisons' reasons are told."""
+DECISIVE = 4  # how many comparisons' reasons are told
 
 
 def browse(found: documents.BrowseResult) -> str:
@@ -73,10 +72,10 @@ def detail(found: documents.DetailResult) -> str:
 
 
 def _provisional(found: documents.DetailResult) -> list[str]:
-    rows = []
-    for row in found.provisional[:ROWS]:
-        told = bare(row.problem) if row.problem else _facts(row.facts)
-        rows.append(f"{row.address or 'The reference of the harness'}: {told}")
+    rows = [
+        f"{row.address or 'The reference of the harness'}: {bare(row.problem) if row.problem else _facts(row.facts)}"
+        for row in found.provisional[:ROWS]
+    ]
     more = len(found.provisional) - len(rows)
     head = "Provisional board, the best first, by public tests alone; the final run decides"
     left = f" ({more} more are in `provisional`)" if more else ""
@@ -142,10 +141,10 @@ def _comparisons(found: documents.ScoreResult) -> list[str]:
     rival = found.closestRival.address if found.closestRival else None
     weight = {"lost": 0, "undecided": 1, "tie": 1, "won": 2}
     decisive = sorted(found.games, key=lambda game: (game.rival != rival, weight[game.result]))[:DECISIVE]
-    reasons = []
-    for game in decisive:
-        reason = bare(game.reason) if game.reason else "no reason is recorded"
-        reasons.append(f"{game.result} against {game.rival}: {reason}")
+    reasons = [
+        f"{game.result} against {game.rival}: {bare(game.reason) if game.reason else 'no reason is recorded'}"
+        for game in decisive
+    ]
     head = f"Comparisons with near rivals: {results.count('won')} won, {results.count('lost')} lost of {len(results)}."
     return [f"{head} What decided, in the judge's words:", fence("\n".join(reasons), "judge")["text"]]
 

@@ -1,18 +1,16 @@
 """The tools: those that read, and those that write. A local wallet sends nothing without a yes."""
 
 # Tool arguments are camelCase, like every document that other programs read.
-# ruff: noqa: ARG001, N803, PLR0917
+# ruff: noqa: N803, PLR0917
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
-from mcp.server.mcpserver import AcceptedElicitation, Elicit, ElicitationResult, Resolve
 from mcp_types import CallToolResult
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic import AliasChoices, BeforeValidator, Field, WithJsonSchema
 
 from clara_eval.actions import challenges, results
 from clara_eval.actions.claim import claim, named_place, own_scores
@@ -21,18 +19,11 @@ from clara_eval.actions.perform import Action, perform, prepare
 from clara_eval.actions.post import NO_HASH, Posting, post
 from clara_eval.actions.quote import ConfigResult, check_config_for
 from clara_eval.actions.submit import SubmissionInput, TryResult, draft_text, submit, try_draft
+from clara_eval.app import Caller
 from clara_eval.documents import actions as documents
 from clara_eval.interfaces import words
-from clara_eval.interfaces.mcp import text
-from clara_eval.interfaces.mcp.schema import (
-    CLAIMS,
-    READS,
-    SPENDS,
-    ToolContext,
-    ToolEntry,
-    answer,
-    caller_of,
-)
+from clara_eval.interfaces.mcp import schema, text
+from clara_eval.interfaces.mcp.schema import Decision, ToolContext, agreed_tool, answer, caller_of
 
 # The other names are those of existing clients: accepted, and not in the schema, so that a model learns one.
 ChallengeAddress = Annotated[
@@ -40,13 +31,10 @@ ChallengeAddress = Annotated[
     Field(description="The challenge's address, 0x….", validation_alias=AliasChoices("address", "challengeAddress")),
 ]
 SenderAddress = Annotated[str, Field(description="Your address, if this server has no wallet of yours.")]
-Confirm = Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")]
-TITLE_CHARS = 100
-"""Of the problem, where a client sends no title."""
+TITLE_CHARS = 100  # of the problem, where a client sends no title
 POLL_SECONDS = 1.0
 REMOTE_POLL_SECONDS = 5.0
-REMOTE_WAIT_SECONDS = 30
-"""Bounds for remote callers, to spare the service's node."""
+REMOTE_WAIT_SECONDS = 30  # bounds for remote callers, to spare the service's node
 
 
 async def challenge_browse(
@@ -93,30 +81,23 @@ async def challenge_eval_status(
     waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, documents.EvalStatusResult]:
     """How far the evaluation is, and why it waits or stopped."""
-    found = words.status(await _followed(ctx, address, waitSeconds), text.NAMES)
-    return answer(text.status(found), found)
-
-
-async def _followed(ctx: ToolContext, address: str, seconds: int) -> documents.StatusFound:
-    """Wait until the status is final, changed in kind, or the time is over."""
     caller, clock = caller_of(ctx), asyncio.get_running_loop()
     pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
-    end = clock.time() + (seconds if caller.is_local else min(seconds, REMOTE_WAIT_SECONDS))
+    end = clock.time() + (waitSeconds if caller.is_local else min(waitSeconds, REMOTE_WAIT_SECONDS))
     found = await results.eval_status(caller, address)
     first = found.status
     while results.is_waiting(found) and found.status == first and clock.time() < end:
         await ctx.report_progress(found.progress, 100, found.status)
         await asyncio.sleep(min(pause, max(0.0, end - clock.time())))
         found = await results.eval_status(caller, address)
-    if seconds:
+    if waitSeconds:
         await ctx.report_progress(found.progress, 100, found.status)
-    return found
+    shown = words.status(found, text.NAMES)
+    return answer(text.status(shown), shown)
 
 
 async def challenge_leaderboard(
-    ctx: ToolContext,
-    address: ChallengeAddress,
-    limit: Annotated[int, Field(ge=1, le=200)] = 50,
+    ctx: ToolContext, address: ChallengeAddress, limit: Annotated[int, Field(ge=1, le=200)] = 50
 ) -> Annotated[CallToolResult, documents.LeaderboardResult]:
     """Everybody's place with Elo, interval and prize, once scores are posted."""
     found = words.leaderboard(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
@@ -175,91 +156,20 @@ def as_list(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-class Agreement(BaseModel):
-    """The wallet owner's answer."""
-
-    confirm: bool = Field(description="Yes: sign and send it with the local wallet.")
+async def _question(caller: Caller, action: Action) -> str | None:
+    return (await prepare(caller, action)).question if caller.account is not None else None
 
 
-def can_ask(ctx: ToolContext) -> bool:
-    capabilities = ctx.client_capabilities
-    elicitation = capabilities.elicitation if capabilities is not None else None
-    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
-
-
-def asking(action_of: Callable[..., Action]) -> Callable[..., Awaitable[Elicit[Agreement] | Agreement]]:
-    """Ask if there is a wallet and a person; the action is planned before the question."""
-
-    async def ask(ctx: ToolContext, action: Action, confirm: bool) -> Elicit[Agreement] | Agreement:
-        caller = caller_of(ctx)
-        if caller.account is None or not can_ask(ctx):
-            return Agreement(confirm=confirm)
-        plan = await prepare(caller, action)
-        return Elicit(plan.question, Agreement)
-
-    ask.__annotations__["action"] = Annotated[Action, Resolve(action_of)]
-    return ask
-
-
-def _decision(ctx: ToolContext, outcome: ElicitationResult[Agreement]) -> Literal["yes", "no", "unasked"]:
-    if isinstance(outcome, AcceptedElicitation) and outcome.data.confirm:
-        return "yes"
-    return "no" if can_ask(ctx) else "unasked"
-
-
-async def _done(ctx: ToolContext, outcome: ElicitationResult[Agreement], action: Action) -> CallToolResult:
-    caller = caller_of(ctx)
-
+async def _perform(ctx: ToolContext, action: Action, confirmed: Decision) -> CallToolResult:
     async def report(done: int, total: int, step: str) -> None:
         await ctx.report_progress(done, total, step)
 
-    found = await perform(caller, action, confirmed=_decision(ctx, outcome), report=report)
-    result = words.acted(found, text.NAMES)
-    return answer(words.acted_text(result, text.NAMES), result)
+    found = words.acted(await perform(caller_of(ctx), action, confirmed=confirmed, report=report), text.NAMES)
+    return answer(words.acted_text(found, text.NAMES), found)
 
 
-def posting_of(
-    title: str,
-    problemStatement: str,
-    prize: str,
-    deadline: str,
-    evaluator: Literal["clara", "self"] | None,
-    evalConfigJSON: str,
-    scoringWindow: str,
-    payout: str | list[int],
-    winnerCount: int,
-    token: str,
-    skills: list[str],
-    maxParticipants: int,
-    expectedEntries: int,
-    privateSetHash: str,
-    allowDuplicate: bool,
-    sender: str,
-) -> Action:
-    posting = Posting(
-        title=title or problemStatement.strip()[:TITLE_CHARS],
-        problem_statement=problemStatement,
-        prize=prize,
-        deadline=deadline,
-        evaluator=evaluator or ("clara" if evalConfigJSON.strip() else "self"),
-        eval_config=evalConfigJSON,
-        scoring_window=scoringWindow,
-        payout=payout if isinstance(payout, str) else tuple(payout),
-        winner_count=winnerCount or None,
-        token=token or None,
-        skills=tuple(skills),
-        max_participants=maxParticipants,
-        expected_entries=expectedEntries or None,
-        private_set_hash=privateSetHash or NO_HASH,
-        allow_duplicate=allowDuplicate,
-    )
-    return post(posting, sender or None)
-
-
-async def challenge_post(
-    ctx: ToolContext,
-    action: Annotated[Action, Resolve(posting_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(posting_of))],
+@agreed_tool(documents.PostResult, _question, _perform)
+def challenge_post(
     problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task; public.")],
     prize: Annotated[
         str,
@@ -295,31 +205,30 @@ async def challenge_post(
     privateSetHash: Annotated[str, Field(description="Commits to a hidden harness.", max_length=66)] = "",
     allowDuplicate: Annotated[bool, Field(description="Post although the same one is open.")] = False,
     sender: SenderAddress = "",
-    confirm: Confirm = False,
-) -> Annotated[CallToolResult, documents.PostResult]:
-    """Post a challenge: checks the config, quotes cost and fee, escrows prize and 5 % bond, or returns the plan."""
-    return await _done(ctx, agreed, action)
-
-
-def submission_of(
-    address: str, content: str, file: str, uri: str, solutionHash: str, agentId: str, register: bool, sender: str
 ) -> Action:
-    given = SubmissionInput(
-        challenge=address,
-        content=content,
-        file=file,
-        uri=uri,
-        solution_hash=solutionHash,
-        agent_id=int(agentId) if agentId else None,
-        register=register,
+    """Post a challenge: checks the config, quotes cost and fee, escrows prize and 5 % bond, or returns the plan."""
+    posting = Posting(
+        title=title or problemStatement.strip()[:TITLE_CHARS],
+        problem_statement=problemStatement,
+        prize=prize,
+        deadline=deadline,
+        evaluator=evaluator or ("clara" if evalConfigJSON.strip() else "self"),
+        eval_config=evalConfigJSON,
+        scoring_window=scoringWindow,
+        payout=payout if isinstance(payout, str) else tuple(payout),
+        winner_count=winnerCount or None,
+        token=token or None,
+        skills=tuple(skills),
+        max_participants=maxParticipants,
+        expected_entries=expectedEntries or None,
+        private_set_hash=privateSetHash or NO_HASH,
+        allow_duplicate=allowDuplicate,
     )
-    return submit(given, sender or None)
+    return post(posting, sender or None)
 
 
-async def challenge_submit(
-    ctx: ToolContext,
-    action: Annotated[Action, Resolve(submission_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(submission_of))],
+@agreed_tool(documents.SubmitResult, _question, _perform)
+def challenge_submit(
     address: ChallengeAddress,
     content: Annotated[str, Field(description="The solution's text; or file, or uri.")] = "",
     file: Annotated[str, Field(description="A local file.")] = "",
@@ -334,84 +243,60 @@ async def challenge_submit(
     ] = "",
     register: Annotated[bool, Field(description="Register as an agent first if needed.")] = False,
     sender: SenderAddress = "",
-    confirm: Confirm = False,
-) -> Annotated[CallToolResult, documents.SubmitResult]:
+) -> Action:
     """Submit a solution, or replace your earlier one; it becomes public. One submission per hour and address."""
-    return await _done(ctx, agreed, action)
+    agent = int(agentId) if agentId else None
+    given = SubmissionInput(
+        challenge=address, content=content, file=file, uri=uri, solution_hash=solutionHash, agent_id=agent,
+        register=register,
+    )  # fmt: skip
+    return submit(given, sender or None)
 
 
-def claim_of(address: str, sender: str) -> Action:
+@agreed_tool(documents.ClaimResult, _question, _perform)
+def challenge_claim(address: ChallengeAddress, sender: SenderAddress = "") -> Action:
+    """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
     return claim(address, sender or None)
 
 
-async def challenge_claim(
-    ctx: ToolContext,
-    action: Annotated[Action, Resolve(claim_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(claim_of))],
-    address: ChallengeAddress,
-    sender: SenderAddress = "",
-    confirm: Confirm = False,
-) -> Annotated[CallToolResult, documents.ClaimResult]:
-    """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
-    return await _done(ctx, agreed, action)
-
-
-def scores_of(address: str, winners: list[str], sender: str) -> Action:
-    return own_scores(address, tuple(map(named_place, winners)), sender or None)
-
-
-async def challenge_post_scores(
-    ctx: ToolContext,
-    action: Annotated[Action, Resolve(scores_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(asking(scores_of))],
+@agreed_tool(documents.ScoresResult, _question, _perform)
+def challenge_post_scores(
     address: ChallengeAddress,
     winners: Annotated[list[str], Field(min_length=1, max_length=200, description="0x… or 0x…=SCORE, best first.")],
     sender: SenderAddress = "",
-    confirm: Confirm = False,
-) -> Annotated[CallToolResult, documents.ScoresResult]:
+) -> Action:
     """Score your own challenge after the deadline: pays the winners, once and for good."""
-    return await _done(ctx, agreed, action)
+    return own_scores(address, tuple(map(named_place, winners)), sender or None)
 
 
-def objection_of(address: str, about: str, reason: str, signature: str) -> ObjectionInput:
-    return ObjectionInput(address, about, reason, signature)
+async def _object(ctx: ToolContext, wanted: ObjectionInput, confirmed: Decision) -> CallToolResult:
+    found = words.objected(await object_or_show(caller_of(ctx), wanted, confirmed=confirmed), text.NAMES)
+    return answer(words.objected_text(found), found)
 
 
-async def ask_object(
-    ctx: ToolContext, wanted: Annotated[ObjectionInput, Resolve(objection_of)], confirm: bool
-) -> Elicit[Agreement] | Agreement:
-    asked = await objection_question(caller_of(ctx), wanted) if can_ask(ctx) else None
-    return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
-
-
-async def challenge_object(
-    ctx: ToolContext,
-    wanted: Annotated[ObjectionInput, Resolve(objection_of)],
-    agreed: Annotated[ElicitationResult[Agreement], Resolve(ask_object)],
+@agreed_tool(ObjectionResult, objection_question, _object)
+def challenge_object(
     address: ChallengeAddress,
     about: Annotated[str, Field(description="rejected, copy, feature:NAME or game:ADDRESS.", max_length=60)] = "",
     reason: Annotated[str, Field(description="Why, in one line; public.", max_length=1000)] = "",
     signature: Annotated[str, Field(description="Of `message`, by the submitting address.", max_length=200)] = "",
-    confirm: Confirm = False,
-) -> Annotated[CallToolResult, ObjectionResult]:
+) -> ObjectionInput:
     """Show a result that is announced but not posted yet; with `about`, object to it, once per submitter."""
-    found = await object_or_show(caller_of(ctx), wanted, confirmed=_decision(ctx, agreed))
-    result = words.objected(found, text.NAMES)
-    return answer(words.objected_text(result), result)
+    return ObjectionInput(address, about, reason, signature)
 
 
-TOOLS: tuple[ToolEntry, ...] = (
-    (challenge_browse, "Browse challenges", READS),
-    (challenge_detail, "Show one challenge", READS),
-    (challenge_eval_status, "Follow an evaluation", READS),
-    (challenge_score, "Explain one submitter's score", READS),
-    (challenge_leaderboard, "Show the leaderboard", READS),
-    (config_check, "Check an eval config", READS),
-    (challenge_post, "Post a challenge and escrow its prize", SPENDS),
-    (challenge_submit, "Submit a solution", SPENDS),
-    (challenge_post_scores, "Post your own scores", SPENDS),
-    (challenge_object, "Object to an announced result", CLAIMS),
-    (challenge_claim, "Claim a prize or refund", CLAIMS),
+TOOLS: tuple[schema.ToolEntry, ...] = (
+    (challenge_browse, "Browse challenges", schema.READS),
+    (challenge_detail, "Show one challenge", schema.READS),
+    (challenge_eval_status, "Follow an evaluation", schema.READS),
+    (challenge_score, "Explain one submitter's score", schema.READS),
+    (challenge_leaderboard, "Show the leaderboard", schema.READS),
+    (config_check, "Check an eval config", schema.READS),
+    (challenge_post, "Post a challenge and escrow its prize", schema.SPENDS),
+    (challenge_submit, "Submit a solution", schema.SPENDS),
+    (challenge_post_scores, "Post your own scores", schema.SPENDS),
+    (challenge_object, "Object to an announced result", schema.CLAIMS),
+    (challenge_claim, "Claim a prize or refund", schema.CLAIMS),
 )
-LOCAL_TOOLS: tuple[ToolEntry, ...] = ((challenge_try, "Measure a draft", READS),)
+LOCAL_TOOLS: tuple[schema.ToolEntry, ...] = ((challenge_try, "Measure a draft", schema.READS),)
 """Only for callers at this machine: it runs what it is given."""
