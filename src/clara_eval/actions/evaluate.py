@@ -107,9 +107,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     check_prize(worth, app.settings.min_prize_usd, int(time.time()))
     window = window_of(challenge).at(head.timestamp)
     plan = await _fitting_plan(app, challenge, window, request)
-    options = Options(
-        app.settings, plan, window.seconds_left, window.is_nearly_over, request.dry_run, request.sent
-    )
+    options = Options(app.settings, plan, window.seconds_left, window.is_nearly_over, request.dry_run, request.sent)
     seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
     budget = asyncio.timeout(seconds)
     try:

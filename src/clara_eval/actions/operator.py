@@ -31,9 +31,9 @@ from clara_eval.core.errors import BadInput, ClaraError, ConfigError, NotFound
 from clara_eval.core.private_file import make_private
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.sql_store import QUEUE_CONNECTIONS, STORE_CONNECTIONS
 from clara_eval.store.open import existing_store, is_sqlite, is_there, sqlite_path
 from clara_eval.store.publication.publish_documents import Publication
+from clara_eval.store.sql_store import QUEUE_CONNECTIONS, STORE_CONNECTIONS
 
 CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
 FILES = 256  # connections to nodes, judges and the database, and some tens of readers

@@ -18,9 +18,9 @@ from pydantic import SecretStr
 from starlette.responses import FileResponse, RedirectResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from clara_eval.actions.folder import viewed_folder
 from clara_eval.actions.operator import check_resources
 from clara_eval.actions.published import ResultReader
-from clara_eval.actions.folder import viewed_folder
 from clara_eval.app import SendTimeouts, open_app
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address

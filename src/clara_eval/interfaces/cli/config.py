@@ -14,7 +14,7 @@ from rich.table import Table
 
 from clara_eval.actions import quote as quoting
 from clara_eval.config import eval_config as configs
-from clara_eval.config.eval_config.catalogue import KINDS, template_text
+from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, KINDS, MEASURED, template_text
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import screen
@@ -82,11 +82,11 @@ def features(
 ) -> None:
     """List every feature with a built-in type: what tools measure, what running tells, what a model reads."""
     groups = {
-        "measured by tools": configs.MEASURED,
-        "told by running it": configs.EXECUTED,
-        "read by a model": configs.COMMON,
+        "measured by tools": MEASURED,
+        "told by running it": EXECUTED,
+        "read by a model": COMMON,
     }
-    shown = {title: found for title, found in groups.items() if not (measured and found is configs.COMMON)}
+    shown = {title: found for title, found in groups.items() if not (measured and found is COMMON)}
     if as_json:
         found = [{**one.to_json(), "group": title} for title, group in shown.items() for one in group.values()]
         emit_json({"features": found, "harness": HARNESS_FEATURES})

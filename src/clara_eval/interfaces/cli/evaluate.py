@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from clara_eval.actions.folder_entries import read_entries, sample_entries
+from clara_eval.actions.folder import read_entries, sample_entries
 from clara_eval.actions.harness import with_harness
 from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_judging
 from clara_eval.actions.operator import EvaluationReport, evaluate_now
