@@ -21,7 +21,6 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
-from clara_eval.judge import Judge, ModelJudge, RulesJudge
 from clara_eval.judge.calibration_gate import (
     FLOOR,
     LEAST_LABELS,
@@ -32,7 +31,7 @@ from clara_eval.judge.calibration_gate import (
     why_not_alone,
     work_hash,
 )
-from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
+from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, RulesJudge, comparison_prompt, make_vector
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.provider import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
@@ -274,7 +273,7 @@ def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchem
     return RulesJudge(schema) if asker is None else ModelJudge(asker, config.criteria, schema)
 
 
-async def look(judge: Judge, pairs: Sequence[Label]) -> list[Looked]:
+async def look(judge: RulesJudge | ModelJudge, pairs: Sequence[Label]) -> list[Looked]:
     async def one(label: Label) -> Looked:
         straight = await judge.compare(label.first, label.second)
         swapped = await judge.compare(label.second, label.first)

@@ -48,8 +48,7 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.trace_file import TraceFile
-from clara_eval.judge.comparison import JudgeVector
-from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.comparison import JudgeVector, RulesJudge
 from clara_eval.ranking import Pairing
 from clara_eval.store.open import StoreOnDemand
 from clara_eval.store.sql_store import PublicKeys
