@@ -31,7 +31,7 @@ from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.play import Comparison, RuledComparisons
 from clara_eval.interfaces.cli import app as command
-from clara_eval.judge import RulesJudge
+from clara_eval.judge.comparison import RulesJudge
 from clara_eval.ranking import Tally
 
 

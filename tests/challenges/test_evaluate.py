@@ -46,7 +46,7 @@ from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import is_exact, rank_round
 from clara_eval.evaluation.trace.journal import Journal
-from clara_eval.judge import RulesJudge
+from clara_eval.judge.comparison import RulesJudge
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.copies import CONTESTED_SECONDS

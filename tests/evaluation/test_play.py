@@ -11,8 +11,7 @@ from tests.support.scripted_llm import MemoryAsker, ScriptedLlm, noisy_judge
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Deferred, Temporary
 from clara_eval.evaluation.play import Comparison, play_tournament
-from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, Verdict, make_vector
-from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, RulesJudge, Verdict, make_vector
 from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm
 from clara_eval.ranking import Pairing
 from clara_eval.ranking.results import Field

@@ -11,8 +11,7 @@ import pytest
 from clara_eval.challenges.stored_results import is_shown
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.evaluation.play import LISTED, judge_by_rules, play_tournament
-from clara_eval.judge import RulesJudge
-from clara_eval.judge.comparison import JudgeVector, make_vector
+from clara_eval.judge.comparison import JudgeVector, RulesJudge, make_vector
 from clara_eval.ranking import Schedule, tally
 from clara_eval.ranking.results import Field, balanced_columns
 from clara_eval.ranking.schedule import Fixed

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.comparison import JudgeVector, Value, make_vector
-from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.comparison import JudgeVector, RulesJudge, Value, make_vector
 
 SCHEMA = FeatureSchema(
     (

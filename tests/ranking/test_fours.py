@@ -14,8 +14,7 @@ from tests.support.simulation import TOP3, Model, SimulatedWorld, draw_world, pl
 from clara_eval.config.eval_config import compile_schema, parse_eval_config
 from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
 from clara_eval.evaluation.play import play_tournament
-from clara_eval.judge import ModelJudge, RulesJudge
-from clara_eval.judge.comparison import OrderingJudge, VectorPrompts, make_vector, read_order
+from clara_eval.judge.comparison import ModelJudge, OrderingJudge, RulesJudge, VectorPrompts, make_vector, read_order
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Group, Pairing, Result, choose_schedule, rank, tally

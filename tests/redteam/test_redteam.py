@@ -13,7 +13,7 @@ from clara_eval.code import similarity
 from clara_eval.core.errors import BadInput
 from clara_eval.core.syntax import parse
 from clara_eval.evaluation.features.extract import extract_features
-from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.comparison import RulesJudge
 from clara_eval.redteam import copying, lies, names, placing
 from clara_eval.redteam.copying import default_folders, real_files
 from clara_eval.redteam.corpus import READING, Payload, own_payloads, payloads_in, solution_of

@@ -16,7 +16,7 @@ from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge import RetryPolicy
+from clara_eval.judge.retrying_llm import RetryPolicy
 
 QUALITY = {"name": "quality", "type": "integer", "min": 0, "max": 9, "better": "higher", "source": "llm"}
 

@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 
 from clara_eval.config.eval_config import FeatureSchema
-from clara_eval.judge.comparison import make_vector
+from clara_eval.judge.comparison import RulesJudge, make_vector
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam.simulators import (
     COMPROMISES,
     FAULTS,

@@ -21,10 +21,9 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
-from clara_eval.judge import ModelJudge, RulesJudge
 from clara_eval.judge import calibration_gate as gate
 from clara_eval.judge.calibration_gate import LEAST_LABELS, Calibration, Measured
-from clara_eval.judge.comparison import Decision, JudgeVector, comparison_prompt, make_vector
+from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, RulesJudge, comparison_prompt, make_vector
 from clara_eval.judge.costs.prices import Tokens, estimated_tokens
 from clara_eval.judge.provider import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm

@@ -17,8 +17,8 @@ from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
 from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge import AnswerAhead, CachedLlm, CallListener, FallbackLlm, Gate, RetryingLlm, RetryPolicy
 from clara_eval.judge.attestation import KeyReport, Quotes
+from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudget, RunBudget, caps_of
 from clara_eval.judge.costs.prices import FREE, PriceCard, no_price, parse_prices
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
@@ -33,6 +33,7 @@ from clara_eval.judge.provider import (
     token_limits,
 )
 from clara_eval.judge.providers.attested import Attested, SigningOpenAi
+from clara_eval.judge.retrying_llm import CallListener, Gate, RetryingLlm, RetryPolicy
 from clara_eval.store.sql_store import SqlStore
 
 LEAST_BOUND = 8_192

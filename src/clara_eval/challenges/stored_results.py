@@ -35,8 +35,7 @@ from clara_eval.documents.results import (
 from clara_eval.documents.store_keys import features_key, pairwise_key, status_key, verdicts_key
 from clara_eval.evaluation.play import Comparison, compared, votes_document
 from clara_eval.evaluation.trace.document import TraceFile
-from clara_eval.judge.comparison import make_vector
-from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.comparison import RulesJudge, make_vector
 from clara_eval.ranking import Pairing
 from clara_eval.store.open import StoreOnDemand
 from clara_eval.store.sql_store import PublicKeys

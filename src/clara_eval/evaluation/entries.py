@@ -24,8 +24,8 @@ from clara_eval.evaluation.features.extract import (
 )
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, excluded, with_original
 from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult, read_submission
-from clara_eval.judge import type_names
 from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
+from clara_eval.judge.extraction import type_names
 from clara_eval.judge.port import NothingJudged, Prompt
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
 from clara_eval.submissions.copies import Likeness, find_likeness

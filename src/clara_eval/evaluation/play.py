@@ -14,9 +14,8 @@ import numpy as np
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.tasks import gather_or_raise
-from clara_eval.judge.comparison import Decision, Judge, JudgeVector, Ordered, OrderingJudge
+from clara_eval.judge.comparison import TIE_BAND, Decision, Judge, JudgeVector, Ordered, OrderingJudge, RulesJudge
 from clara_eval.judge.port import NothingJudged
-from clara_eval.judge.rules import TIE_BAND, RulesJudge
 from clara_eval.judge.structured_llm import AskOutcome
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 from clara_eval.ranking.schedule import Fixed

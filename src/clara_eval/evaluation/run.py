@@ -27,9 +27,9 @@ from clara_eval.evaluation.review_rules import gave_way_flags, giving_way, place
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, is_by_default
 from clara_eval.evaluation.sources import Sources, key_reports
 from clara_eval.evaluation.trace.document import KeptAnswers
-from clara_eval.judge import Judge, JudgeVector, ModelJudge, RulesJudge, prompt_files
-from clara_eval.judge.comparison import OrderingJudge
+from clara_eval.judge.comparison import Judge, JudgeVector, ModelJudge, OrderingJudge, RulesJudge
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
+from clara_eval.judge.templates import prompt_files
 from clara_eval.ranking import Ranking, Schedule, choose_schedule, rank, tally
 from clara_eval.submissions.model import Solution
 

@@ -18,10 +18,9 @@ from clara_eval.evaluation.features.extract import (
     questions_for,
     speaks_to_judge,
 )
-from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
+from clara_eval.judge.comparison import ModelJudge, RulesJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import Question
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import prompt_view, unescaped
 from clara_eval.redteam import simulators

@@ -15,8 +15,8 @@ from clara_eval.core.address import Address
 from clara_eval.evaluation.features.extract import SubmissionFacts, extract_features
 from clara_eval.evaluation.features.field import UNTOLD, compare_field
 from clara_eval.harness import Call, Executed, RunOutcome
+from clara_eval.judge.comparison import RulesJudge
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.rules import RulesJudge
 from clara_eval.redteam.corpus import READING, solution_of
 from clara_eval.redteam.report import Figure, share
 from clara_eval.redteam.simulators import Property, ScriptedLlm, Task, in_memory, reader

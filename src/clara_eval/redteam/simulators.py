@@ -12,10 +12,9 @@ from typing import Literal, Required, TypeAlias, TypedDict, get_args
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.comparison import STEPS, Value, comparison_grammar, make_vector
+from clara_eval.judge.comparison import STEPS, RulesJudge, Value, comparison_grammar, make_vector
 from clara_eval.judge.extraction import DECOYS, MOST_COUNTED, line_buckets
 from clara_eval.judge.port import Answer, Asker, Llm, PaidAnswer, Prompt, RateLimited, request_hash
-from clara_eval.judge.rules import RulesJudge
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import unescaped
 

@@ -32,8 +32,7 @@ from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, claim_prizes, local_settings, story_for
 from clara_eval.devnet.demo.round import Story, explanation, post_round, rate_limiter, submit_entries, submit_round
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
-from clara_eval.judge.comparison import make_vector
-from clara_eval.judge.rules import RulesJudge
+from clara_eval.judge.comparison import RulesJudge, make_vector
 
 REVIEW_ABOVE_USD = 1000.0
 REVIEWED_POOL = 2500 * USDC

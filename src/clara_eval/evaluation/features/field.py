@@ -16,8 +16,7 @@ from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.flags import Flag, Severity
 from clara_eval.evaluation.features.extract import DISAGREE, MANY_CLAIMS, SubmissionFacts, worst
-from clara_eval.judge.comparison import Value, make_vector
-from clara_eval.judge.rules import WIDEST_LINEAR, goodness
+from clara_eval.judge.comparison import WIDEST_LINEAR, Value, goodness, make_vector
 
 FEWEST_ENTRIES = 5  # fewer entries than this have no usual value, so none of them is an outlier
 OUTLIER_SPREADS = 4.5
