@@ -42,13 +42,8 @@ async def collect_entries(
     """Every entry with its verdict, the likeness of the accepted ones, and what is rejected, copies included."""
     pieces = await _collect(given, sources, listener)
     out = excluded(sources.rulings, given.submissions)
-    likeness = await asyncio.to_thread(
-        find_likeness,
-        remaining(pieces, out),
-        template=given.metadata.problem_statement,
-        versions=given.replaced,
-        key=given.beacon.encode(),
-    )
+    accepted, template, key = remaining(pieces, out), given.metadata.problem_statement, given.beacon.encode()
+    likeness = await asyncio.to_thread(find_likeness, accepted, template=template, versions=given.replaced, key=key)
     for ruling in sources.rulings:
         if ruling.kind == "original" and ruling.account is not None:
             likeness = with_original(likeness, ruling.account)

@@ -119,11 +119,10 @@ async def run_all(
 ) -> Execution | None:
     """Run what is to be run; None if nothing is."""
     harness = chosen.harness if chosen else None
-    wanted = {
-        one.submission.submitter: program
-        for one in solutions
-        if (program := program_of(harness, config.language or one.language, schema, one.program)) is not None
-    }
+    wanted: dict[Address, Program] = {}
+    for one in solutions:
+        if program := program_of(harness, config.language or one.language, schema, one.program):
+            wanted[one.submission.submitter] = program
     if chosen is None and not wanted:
         return None
     executed: dict[Address, Executed] = {}

@@ -69,6 +69,7 @@ def account_of(entry_id: str) -> Address:
 class FolderVenue:
     folder: Folder
     given: Round
+    poster: Address = ZERO_ADDRESS
 
     @classmethod
     def of(
@@ -128,10 +129,6 @@ class FolderVenue:
     @property
     def run(self) -> str:
         return self.given.run
-
-    @property
-    def poster(self) -> Address:
-        return ZERO_ADDRESS
 
     @property
     def submission_count(self) -> int:

@@ -91,13 +91,11 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     yield "prompts", result.prompts
     for piece in result.pieces:
         yield f"solution/{piece.submission.submitter}", _solution(piece)
-    yield (
-        "rejected",
-        [
-            {"account": one.submission.submitter, "code": one.code, "reason": one.reason, "isOutage": one.is_outage}
-            for one in result.rejected
-        ],
-    )
+    rejected = [
+        {"account": one.submission.submitter, "code": one.code, "reason": one.reason, "isOutage": one.is_outage}
+        for one in result.rejected
+    ]
+    yield "rejected", rejected
     yield "similar", to_camel_json(result.likeness.similar)
     yield "families", dict(sorted(result.likeness.families.items()))
     yield from _execution(result)
@@ -130,13 +128,8 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
 
 def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
     """All verdicts of a large round by rules: who was compared, how often, and one hash over what came out."""
-    table = comparisons.table
-    return {
-        "judge": table.judges[0],
-        "items": list(table.items),
-        "count": len(comparisons),
-        "sha256": comparisons.commitment,
-    }
+    judge, items = comparisons.table.judges[0], list(comparisons.table.items)
+    return {"judge": judge, "items": items, "count": len(comparisons), "sha256": comparisons.commitment}
 
 
 def _execution(result: EvaluationResult) -> Iterator[Entry]:
@@ -144,17 +137,15 @@ def _execution(result: EvaluationResult) -> Iterator[Entry]:
     if execution is None:
         return
     chosen = execution.chosen
-    yield (
-        "execution",
-        {
-            "harness": chosen.kind if chosen else "none",
-            "language": chosen.harness.language if chosen and chosen.harness else None,
-            "reason": chosen.reason if chosen else "The config has no harness.",
-            "hidden": bool(chosen and chosen.reveal),
-            "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
-            "machine": execution.machine,
-        },
-    )
+    body = {
+        "harness": chosen.kind if chosen else "none",
+        "language": chosen.harness.language if chosen and chosen.harness else None,
+        "reason": chosen.reason if chosen else "The config has no harness.",
+        "hidden": bool(chosen and chosen.reveal),
+        "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
+        "machine": execution.machine,
+    }
+    yield "execution", body
     for account, executed in sorted(execution.executed.items()):
         yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
 

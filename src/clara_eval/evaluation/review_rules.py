@@ -284,11 +284,7 @@ def default_moment(window: Window, codes: Iterable[str], requested_at: int) -> i
 
 
 def place(
-    ranking: Ranking | None,
-    rejected: Sequence[Rejected],
-    behind: Collection[Address] = (),
-    *,
-    by_default: bool = False,
+    ranking: Ranking | None, rejected: Sequence[Rejected], behind: Collection[Address] = (), *, by_default: bool = False
 ) -> tuple[Placed, ...]:
     """Ranked entries first, those who give way last among them; rejected ones follow with score 0.
 

@@ -131,14 +131,8 @@ async def evaluate_round(
     judged = remaining(pieces, refused)
     chosen = choose_harness(given, sources.reveal)
     execution = await run_all(sources.executed, chosen, given.config, schema, judged, listener)
-    context = ReadingContext(
-        given.name,
-        given.beacon,
-        given.config.language,
-        sources.gives_up,
-        given.metadata.problem_statement,
-        chosen.harness if chosen else None,
-    )
+    statement, harness = given.metadata.problem_statement, chosen.harness if chosen else None
+    context = ReadingContext(given.name, given.beacon, given.config.language, sources.gives_up, statement, harness)
     read = await read_facts(
         llm, plan.reading, context, schema, judged, execution, listener=listener, keep=keep_features
     )

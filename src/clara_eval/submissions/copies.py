@@ -145,14 +145,9 @@ def find_likeness(
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
     firsts = [heads.get(one.submission.submitter, one) for one in ordered]
     similar = [_oriented(authors, (firsts[one.earlier], firsts[one.later]), one.kind, one.share) for one in alike]
-    once = {pair.later: pair for pair in reversed(similar)}
+    once = dict(sorted({pair.later: pair for pair in reversed(similar)}.items()))
     ranked = [one for one in ordered if one.submission.submitter not in heads]
-    return Likeness(
-        clusters,
-        _families(ranked, similar),
-        tuple(once[account] for account in sorted(once)),
-        tuple(sorted(authors.taken(ranked))),
-    )
+    return Likeness(clusters, _families(ranked, similar), tuple(once.values()), tuple(sorted(authors.taken(ranked))))
 
 
 def _with_author(authors: _Authors, works: Sequence[Solution]) -> Cluster:

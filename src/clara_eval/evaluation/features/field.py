@@ -65,18 +65,12 @@ def compare_field(
         is_usual = flag.code == DISAGREE and 0 < others <= 2 * (disagreeing[flag.evidence["feature"]] - 1)
         return replace(flag, severity="info") if is_usual else flag
 
-    return {
-        account: replace(
-            facts,
-            flags=(
-                *(info(flag) for flag in facts.flags),
-                *([_NO_VIEW] if account in without else []),
-                *_outliers(facts, field),
-                *_claims_stand_out(schema, account, field),
-            ),
-        )
-        for account, facts in capped.items()
-    }
+    found = {}
+    for account, facts in capped.items():
+        flags = [info(flag) for flag in facts.flags] + ([_NO_VIEW] if account in without else [])
+        flags += [*_outliers(facts, field), *_claims_stand_out(schema, account, field)]
+        found[account] = replace(facts, flags=tuple(flags))
+    return found
 
 
 class _Support:
@@ -198,14 +192,11 @@ def _outliers(facts: SubmissionFacts, field: _Field) -> Iterator[Flag]:
         score = (mine - middle) / spread
         if abs(score) < OUTLIER_SPREADS * (1 + SMALL_FIELD_ALLOWANCE / size):
             continue
-        told = round(value, 4) if isinstance(value, float) else value
         good = feature.better is not None and (score > 0) == (feature.better == "higher")
-        yield Flag(
-            "outlier",
-            "review" if good else "warn",
-            f"{feature.name} is {told}, far from the other {size - 1} entries ({abs(score):.0f} spreads off).",
-            evidence={"feature": feature.name, "value": value, "spreads": round(score, 1)},
-        )
+        shown = round(value, 4) if isinstance(value, float) else value
+        told = f"{feature.name} is {shown}, far from the other {size - 1} entries ({abs(score):.0f} spreads off)."
+        evidence = {"feature": feature.name, "value": value, "spreads": round(score, 1)}
+        yield Flag("outlier", "review" if good else "warn", told, evidence=evidence)
 
 
 def _exact(feature: Feature, facts: SubmissionFacts) -> Value:

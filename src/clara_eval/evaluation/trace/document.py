@@ -116,19 +116,18 @@ def read_entries(lines: Iterable[str], notes: Notes | None = None) -> Iterator[T
 
     What is noted after the digest has its form, too, and is written into `notes`.
     """
-    numbered = iter(enumerate(lines))
-    _, opening = next(numbered, (0, ""))
+    rest = iter(lines)
+    opening = next(rest, "")
     if opening == OPENING + "\r\n":
-        raise BadTrace(
-            "The line endings were converted to CRLF.", entry="format", remedy="Fetch the file again, as binary."
-        )
+        remedy = "Fetch the file again, as binary."
+        raise BadTrace("The line endings were converted to CRLF.", entry="format", remedy=remedy)
     if opening != OPENING + "\n":
-        raise _other_format(opening, next(numbered, (1, ""))[1])
+        raise _other_format(opening, next(rest, ""))
     previous, seq, open_ended = START, 0, True
-    for number, raw in numbered:
+    for raw in rest:
         line = raw.removesuffix("\n")
         if line == raw:
-            problem = f"Line {number + 1} does not end with a line feed."
+            problem = f"Line {seq + 2} does not end with a line feed."
             raise BadTrace(problem, entry=f"#{seq}", remedy="It was cut: fetch it again.")
         if line.startswith("]"):
             if open_ended and seq:
@@ -136,11 +135,11 @@ def read_entries(lines: Iterable[str], notes: Notes | None = None) -> Iterator[T
             found = _read_ending(line, previous)
             if notes is not None:
                 notes.approvals, notes.restarts = found.approvals, found.restarts
-            if next(numbered, None) is not None:
+            if next(rest, None) is not None:
                 raise BadTrace("Something follows the digest.", entry="digest")
             return
         if not open_ended:
-            raise BadTrace(f"Line {number + 1} follows an entry without a comma.", entry=f"#{seq}")
+            raise BadTrace(f"Line {seq + 2} follows an entry without a comma.", entry=f"#{seq}")
         open_ended = line.endswith(",")
         entry = _read_line(line.removesuffix(","), seq, previous)
         previous, seq = entry.hash, seq + 1
@@ -217,14 +216,13 @@ def _bad(text: str, seq: int, problem: str) -> BadTrace:
 
 def _read_ending(line: str, digest: str) -> Notes:
     """What is noted in the last line, which must be exactly what that and the entries give."""
-    notes = Notes()
     try:
         told = _DECODER.decode("{" + line.removeprefix("],"))
         links = [link["approval"] for link in told.get("approvals", [])]
         said = [{name: link[name] for name in link.keys() - {"prev", "seq"}} for link in links]
         notes = Notes(_APPROVALS.read(said), RESTARTS.read(told.get("restarts", [])))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass  # the comparison below shows that the line is not readable
+        notes = Notes()  # the comparison below shows that the line is not readable
     for approval in notes.approvals:
         if approval.at < 0 or approval.of != digest or not is_encodable([approval.by, approval.note]):
             told = f"An approval names the result {approval.of[:80]}; this one is {digest}."

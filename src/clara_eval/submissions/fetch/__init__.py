@@ -47,9 +47,7 @@ class UriFetch:
             refuse_status(reply, uri)
             return Fetched(content=reply.body, media_type=reply.media_type, immutable=False)
         raise BadSubmission(
-            f"The URI {uri[:60]!a} is not read.",
-            code="unsupported_scheme",
-            remedy="Use data:, https: or ipfs:.",
+            f"The URI {uri[:60]!a} is not read.", code="unsupported_scheme", remedy="Use data:, https: or ipfs:."
         )
 
 

@@ -24,23 +24,15 @@ _LONGEST_URL = 2_048
 _HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.){1,20}[a-z0-9-]{2,63}")
 # inet_aton reads 2852039166 and 0x7f.1 as addresses; no public name ends like that.
 _NO_NAME = re.compile(r"0x[0-9a-f]*|[0-9]+|localhost|local|internal")
-# Public by the registry, but they carry an IPv4 address inside, or lead through a translator; and three blocks that are
-# not public, though not every Python version says so: the old site-local one, protocol assignments, documentation.
-_CARRIERS = tuple(
+_CARRIERS = [
     ipaddress.ip_network(block)
     for block in (
-        "64:ff9b::/96",
-        "64:ff9b:1::/48",
-        "2002::/16",
-        "2001::/32",
-        "::/96",
-        "::ffff:0:0/96",
-        "192.88.99.0/24",
-        "fec0::/10",
-        "192.0.0.0/24",
-        "3fff::/20",
+        # Public by the registry, but they carry an IPv4 address inside, or lead through a translator.
+        *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "::ffff:0:0/96", "192.88.99.0/24"),
+        # Not public, though not every Python version says so: old site-local, protocol assignments, documentation.
+        *("fec0::/10", "192.0.0.0/24", "3fff::/20"),
     )
-)
+]
 
 
 def is_public(address: str) -> bool:
