@@ -73,7 +73,7 @@ class SqliteStore:
                 f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}.",
                 remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.",
             ) from bad
-        driver = SqliteDriver(connection, str(place))
+        driver = SqliteDriver(connection, str(place.absolute()))
         await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
         return SqlStore(driver)
 
