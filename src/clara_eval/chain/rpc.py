@@ -78,7 +78,6 @@ def meaning_of(method: str, code: int, message: str, data: object = None) -> Mea
 
 
 T = TypeVar("T")
-
 _deadline: ContextVar[float | None] = ContextVar("node_deadline", default=None)
 
 
