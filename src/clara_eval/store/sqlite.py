@@ -28,7 +28,7 @@ class SqliteDriver:
     clock = "lease_clock()"
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection, self._path = connection, path
+        self._connection, self._path = connection, str(Path(path).absolute())
         self._ledger = asyncio.Lock()
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
@@ -73,7 +73,7 @@ class SqliteStore:
                 f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}.",
                 remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.",
             ) from bad
-        driver = SqliteDriver(connection, str(place.absolute()))
+        driver = SqliteDriver(connection, str(place))
         await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
         return SqlStore(driver)
 
