@@ -20,7 +20,6 @@ from clara_eval.core.hashing import keccak_hex
 
 GAS_MARGIN = 50_000
 """On top of a fifth more than the estimate: the state may change before the transaction is mined."""
-
 _MAY_STILL_LAND = {
     *(Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL),
     *(Meaning.REPLACEMENT_UNDERPRICED, Meaning.FEE_TOO_LOW),
@@ -54,8 +53,7 @@ class EthereumAccount:
         """`confirmations` is how deep a success has to be; without it, as deep as the network demands."""
         self._confirmations = chain.blocks.network.confirmations if confirmations is None else confirmations
         self._chain, self._blocks = chain, chain.blocks
-        self._wallet = wallet
-        self._factory = factory
+        self._wallet, self._factory = wallet, factory
         self._address = wallet.address if wallet else dry_address
 
     @property
@@ -118,8 +116,7 @@ class EthereumAccount:
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
 
     async def is_pending(self, attempts: Attempts) -> bool:
-        asked = [RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts]
-        found = await self._blocks.rpc.ask_many(asked)
+        found = await self._blocks.rpc.ask_many([RpcCall("eth_getTransactionByHash", (tx.tx_hash,)) for tx in attempts])
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
 
     async def _count(self, block: str) -> int:
@@ -269,7 +266,7 @@ def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError
         )
     if refusal.meaning is not Meaning.REVERTED:
         return refusal
-    reason = decode_refusal(refusal.data if isinstance(refusal.data, str) else None)
+    reason = decode_refusal(refusal.data)
     if reason is None:
         return ContractRefused(f"{what} would be reverted: {refusal.message[:200]}.", None)
     if reason.name in _LATER:

@@ -95,8 +95,7 @@ class Blocks:
         return (await self.block_at(block.number)).hash == block.hash
 
     async def block_at(self, number: int) -> Block:
-        call = RpcCall("eth_getBlockByNumber", (hex(number), False))
-        (raw,) = await self.rpc.ask_many([call], retry_missing=True)
+        (raw,) = await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(number), False))], retry_missing=True)
         if is_refused(raw, Meaning.MISSING):
             raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
         return read_block(required(raw))
@@ -176,12 +175,8 @@ GROWS_AFTER = 3
 """Groups without a refusal before a larger span is tried again."""
 OUTAGE_DIVISOR = 8
 """Of the span after an answer that is none: each one costs all retries, so few are to be needed."""
-
-
 _CURED_BY_SMALLER_RANGES = frozenset({Meaning.RANGE_TOO_LARGE, Meaning.UNSUPPORTED, Meaning.OTHER})
 """Providers have many words for a range that is too large: what they say is not trusted to be known."""
-
-
 Topics = Sequence[str | tuple[str, ...] | None]
 """A tuple accepts any of its topics in its place, None accepts everything."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -17,7 +17,7 @@ from clara_eval.config.networks import Network
 from clara_eval.core.address import Address
 from clara_eval.core.codec import camel
 from clara_eval.core.errors import NotFound, Temporary
-from clara_eval.core.submission import Submission, Version
+from clara_eval.core.submission import Version
 
 _AS_TOLD = [one.name for one in fields(model.Challenge) if camel(one.name) in clients.ChallengeContract.GETTERS]
 """Fields of a challenge that are called as its contract's getters are."""
@@ -56,7 +56,9 @@ class ChallengeReader(_Reader):
         """Read these getters of many challenges, in as few requests as the nodes allow."""
         contracts = [self.contract(address) for address in addresses]
         answers = iter(await self.blocks.views([one.view(name) for one in contracts for name in names], block))
-        return [(one, one.state_in(names, [next(answers) for _ in names])) for one in contracts]
+        return [
+            (one, {name: clients.answered(one.view(name), next(answers))[0] for name in names}) for one in contracts
+        ]
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         block, contract = await self.blocks.head(), self.factory(factory)
@@ -67,26 +69,21 @@ class ChallengeReader(_Reader):
         return False
 
     async def challenge_at(self, address: Address, block: model.Block) -> model.Challenge:
-        contract = self.contract(address)
-        state = await contract.state(block)
-        received = await self._received(contract, block, state)
-        submissions = await contract.submissions(block, sorted({Address(one["submitter"]) for one in received}))
+        (challenge,) = await self.challenges_at([address], block)
+        received = await self._received(challenge)
+        submitters = sorted({Address(one["submitter"]) for one in received})
+        submissions = await self.contract(address).submissions(block, submitters)
         current = {one.submitter: one.version for one in submissions}
-        replaced = await self._dated([one for one in received if one["version"] < current[one["submitter"]]])
-        (challenge,) = await self._challenges(block, [(contract, state)], submissions)
-        return replace(challenge, replaced=replaced)
+        old = [one for one in received if one["version"] < current[one["submitter"]]]
+        raw = await self.blocks.ask_blocks(sorted({one["block"] for one in old}))
+        times = {found.number: found.timestamp for found in map(read_block, map(required, raw))}
+        dated = [Version(one["submitter"], one["solutionHash"], times[one["block"]], one["version"]) for one in old]
+        replaced = sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version))
+        return replace(challenge, submissions=submissions, replaced=tuple(replaced))
 
     async def challenges_at(self, addresses: Sequence[Address], block: model.Block) -> list[model.Challenge]:
         """Read many at one block, without their submissions."""
         found = await self._states(addresses, block, clients.ChallengeContract.GETTERS)
-        return await self._challenges(block, found, ())
-
-    async def _challenges(
-        self,
-        block: model.Block,
-        found: Sequence[tuple[clients.ChallengeContract, clients.ChallengeGetters]],
-        submissions: tuple[Submission, ...],
-    ) -> list[model.Challenge]:
         tokens = await clients.describe_tokens(self.blocks, block, [state["token"] for _, state in found])
         asked = [contract.payout_views(state["winnerCount"]) for contract, state in found]
         answers = iter(await self.blocks.views([call for calls in asked for call in calls], block))
@@ -104,23 +101,22 @@ class ChallengeReader(_Reader):
                 payout_bps=payout,
                 status=contract.status_in(state),
                 **{name: state[camel(name)] for name in _AS_TOLD if name not in ("token", "status")},
-                submissions=submissions,
+                submissions=(),
                 contract_version=self.blocks.network.contracts,
             )
             for (contract, state), payout in zip(found, shares, strict=True)
         ]
 
-    async def _received(
-        self, contract: clients.ChallengeContract, block: model.Block, state: clients.ChallengeGetters
-    ) -> list[dict[str, Any]]:
+    async def _received(self, challenge: model.Challenge) -> list[dict[str, Any]]:
         """Read the events backwards until all submitters that the contract counts are known, with all versions."""
-        wanted, event, last = state["submissionCount"], contract.abi.event("SubmissionReceived"), block.number
-        found, versions = list[dict[str, Any]](), dict[str, int]()
+        wanted, block = challenge.submission_count, challenge.block
+        event = self._version.challenge.event("SubmissionReceived")
+        found, versions, last = list[dict[str, Any]](), dict[str, int](), block.number
         if wanted == 0:
             return found
-        if block.timestamp - state["deadline"] > LATE_SECONDS:
-            last = (await self.blocks.first_block_at(state["deadline"], block)).number
-        groups = self._logs.groups((contract.address,), (event.topic,), self.blocks.first, last, backwards=True)
+        if block.timestamp - challenge.deadline > LATE_SECONDS:
+            last = (await self.blocks.first_block_at(challenge.deadline, block)).number
+        groups = self._logs.groups((challenge.address,), (event.topic,), self.blocks.first, last, backwards=True)
         async for entries, _ in groups:
             read = [event.read(entry) | {"block": int(entry["blockNumber"], 16)} for entry in entries]
             versions = {one["submitter"]: one["version"] for one in read} | versions
@@ -129,16 +125,10 @@ class ChallengeReader(_Reader):
                 break
         if len(versions) < wanted:
             raise Temporary(
-                f"{contract.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}.",
+                f"{challenge.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}.",
                 remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
             )
         return found
-
-    async def _dated(self, received: Sequence[Mapping[str, Any]]) -> tuple[Version, ...]:
-        raw = await self.blocks.ask_blocks(sorted({one["block"] for one in received}))
-        times = {block.number: block.timestamp for block in map(read_block, map(required, raw))}
-        dated = [Version(o["submitter"], o["solutionHash"], times[o["block"]], o["version"]) for o in received]
-        return tuple(sorted(dated, key=lambda one: (one.submitted_at, one.submitter, one.version)))
 
 
 class ChallengeEvents(_Reader):
@@ -148,8 +138,7 @@ class ChallengeEvents(_Reader):
         contract = clients.ChallengeFactoryContract(self.blocks, factory, self._version.factory)
         topic = contract.abi.event("ChallengeCreated").topic
         async for entries, upto in self._logs.groups((factory,), (topic,), first, last.number):
-            times = await self._times(entries)
-            yield tuple(map(contract.challenge_created, entries, times)), upto
+            yield tuple(map(contract.challenge_created, entries, await self._times(entries))), upto
 
     async def prizes_claimed(
         self, challenges: Sequence[Address], first: int, last: model.Block
@@ -191,11 +180,10 @@ MOST_LOOKS = 3
 class PostedResults(_Reader):
     async def scoring_state(self, address: Address, head: model.Block | None = None) -> model.ScoringState:
         """Return status and time of the post at the newest block, of a challenge that was read before."""
-        newest = head
 
         async def look() -> model.ScoringState | NotFound:
-            nonlocal newest
-            block, newest = newest or await self.blocks.head(), None
+            nonlocal head
+            block, head = head or await self.blocks.head(), None
             try:
                 return await self.contract(address).scoring_state(block)
             except NotFound as missing:
@@ -213,28 +201,11 @@ class PostedResults(_Reader):
             posted_at = (await self.contract(challenge.address).scoring_state(head)).score_posted_at
             if posted_at == 0:
                 return None
-            found = await self._post_until(challenge, posted_at, head)
-            if found is not None:
-                return found
-            if (await self.blocks.head()).number <= head.number:
+            entry = await self._post_until(challenge, posted_at, head)
+            if entry is not None or (await self.blocks.head()).number <= head.number:
                 break  # else the node told the state of a block that it was just making
-        raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
-
-    async def _post_until(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> model.Posted | None:
-        """Find the post that was made at this time, if its event is in a block up to this one."""
-        first = (await self.blocks.first_block_at(posted_at, head)).number
-        topics = (self._version.challenge.event("ScoresPosted").topic,)
-        near = self._logs.groups((challenge.address,), topics, first, min(head.number, first + BLOCKS_AFTER_POST))
-        # Blocks may be out of the order of their times, as after a reorg of a development chain.
-        since = self.blocks.first if challenge.score_posted_at else challenge.block.number
-        every = self._logs.groups((challenge.address,), topics, since, head.number, backwards=True)
-        for groups in (near, every):
-            async for entries, _ in groups:
-                for entry in entries:
-                    return await self._posted(challenge, entry, head)
-        return None
-
-    async def _posted(self, challenge: model.Challenge, entry: Any, head: model.Block) -> model.Posted:
+        if entry is None:
+            raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
         raw = await self.blocks.rpc.ask("eth_getTransactionByHash", entry["transactionHash"])
         sender, number = Address(raw["from"].lower()), int(entry["blockNumber"], 16)
         return model.Posted(
@@ -245,6 +216,20 @@ class PostedResults(_Reader):
             calldata=bytes.fromhex(raw["input"].removeprefix("0x")),
             is_final=head.number - number + 1 >= self.blocks.network.confirmations,
         )
+
+    async def _post_until(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> Any | None:
+        """Find the event of the post that was made at this time, if it is in a block up to this one."""
+        first = (await self.blocks.first_block_at(posted_at, head)).number
+        topics = (self._version.challenge.event("ScoresPosted").topic,)
+        near = self._logs.groups((challenge.address,), topics, first, min(head.number, first + BLOCKS_AFTER_POST))
+        # Blocks may be out of the order of their times, as after a reorg of a development chain.
+        since = self.blocks.first if challenge.score_posted_at else challenge.block.number
+        every = self._logs.groups((challenge.address,), topics, since, head.number, backwards=True)
+        for groups in (near, every):
+            async for entries, _ in groups:
+                if entries:
+                    return entries[0]
+        return None
 
     async def winners_on_chain(
         self, address: Address, count: int, block: model.Block | None = None
@@ -273,18 +258,15 @@ class AgentRegistries(_Reader):
 
         If the registry emits no events, or the nodes do not have them, the registry itself is asked.
         """
-        topics = tuple(event.topic for event in clients.IdentityRegistryContract.OWNING_EVENTS)
-        whose = (topics, None, _topic(owner))
-        with suppress(NodeRefusal):  # not every node has old events
-            async for entries, _ in self._logs.groups(
-                (registry,), whose, self.blocks.first, block.number, backwards=True
-            ):
-                ids = clients.IdentityRegistryContract.agents_in(entries, registry, owner)
-                owners = await self.identity(registry).owners_of(block, ids)
-                owned = [number for number, found in zip(ids, owners, strict=True) if found == owner]
-                if owned:
-                    return owned
         contract = self.identity(registry)
+        whose = (tuple(event.topic for event in contract.OWNING_EVENTS), None, _topic(owner))
+        groups = self._logs.groups((registry,), whose, self.blocks.first, block.number, backwards=True)
+        with suppress(NodeRefusal):  # not every node has old events
+            async for entries, _ in groups:
+                ids = contract.agents_in(entries, registry, owner)
+                owners = await contract.owners_of(block, ids)
+                if owned := [number for number, found in zip(ids, owners, strict=True) if found == owner]:
+                    return owned
         request = {"from": owner, "to": registry, "data": "0x" + contract.encode("register(string)", "").hex()}
         try:
             told = int(await self.blocks.ask_present("eth_call", request, self.blocks.parameter(block)), 16)

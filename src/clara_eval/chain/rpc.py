@@ -78,7 +78,6 @@ def meaning_of(method: str, code: int, message: str, data: object = None) -> Mea
 
 
 T = TypeVar("T")
-
 _deadline: ContextVar[float | None] = ContextVar("node_deadline", default=None)
 
 
@@ -128,9 +127,7 @@ class NodeRetries:
             return await ask()
 
 
-NULL_MEANS_MISSING = frozenset(
-    {"eth_getBlockByNumber", "eth_getBlockByHash", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
-)
+NULL_MEANS_MISSING = {"eth_getBlockByNumber", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
 MAX_ANSWER_BYTES = 64_000_000
 LARGEST_BATCH = 50
 SMALL_BATCH = 10
@@ -332,7 +329,6 @@ class Rpc:
         self.chain_id = chain_id
         self._session: aiohttp.ClientSession | None = None
         self.first = 0
-        """The index of the node that is asked first."""
 
     async def close(self) -> None:
         if self._session is not None:
@@ -398,7 +394,14 @@ class Rpc:
         failed = [results[n] for n in waiting if results[n] is None or is_refused(results[n], Meaning.BUSY)]
         if not failed:
             return results
-        raise self._all_failed(list(dict.fromkeys([*reasons, *(str(refusal) for refusal in failed if refusal)])))
+        if all(node.wrong_chain is not None for node in self.nodes):
+            node = self.nodes[0]
+            raise ConfigError(
+                f"The node {node.host} is on chain {node.wrong_chain}, but the network's chain id is {self.chain_id}.",
+                remedy="Set CLARA_RPC_URL to nodes of the network in CLARA_NETWORK.",
+            )
+        said = "; ".join(list(dict.fromkeys([*reasons, *(str(refusal) for refusal in failed if refusal)]))[:6])
+        raise Temporary(f"No node answers ({said}).", remedy="Check CLARA_RPC_URL, or add a second URL.")
 
     async def _ask_nodes(
         self, calls: Sequence[RpcCall], results: list[Any], waiting: list[int], reasons: list[str], *, is_whole: bool
@@ -443,17 +446,6 @@ class Rpc:
             node.wrong_chain = found
             raise NodeDown(f"it is on chain {found}, not {self.chain_id}")
         node.is_checked, node.wrong_chain = True, None
-
-    def _all_failed(self, reasons: Sequence[str]) -> ConfigError | Temporary:
-        if all(node.wrong_chain is not None for node in self.nodes):
-            node = self.nodes[0]
-            return ConfigError(
-                f"The node {node.host} is on chain {node.wrong_chain}, but the network's chain id is {self.chain_id}.",
-                remedy="Set CLARA_RPC_URL to nodes of the network in CLARA_NETWORK.",
-            )
-        return Temporary(
-            f"No node answers ({'; '.join(reasons[:6])}).", remedy="Check CLARA_RPC_URL, or add a second URL."
-        )
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -402,14 +402,11 @@ class _Sending:
         async with self._sender.signing():
             rows = await self._log.transactions(tx.run, tx.intention)
             place = (tx.sender, tx.nonce, read_signed(tx.raw).data)
-            newest = max(
-                (row for row in rows if (row.sender, row.nonce, read_signed(row.raw).data) == place),
-                key=lambda row: row.attempt,
-            )
+            newest = [row for row in rows if (row.sender, row.nonce, read_signed(row.raw).data) == place][-1]
             if newest.attempt > tx.attempt:
                 return newest
-            attempt = max(row.attempt for row in rows) + 1
-            raised = await self._account.bump(tx, attempt=attempt, recorded=await self._sender.recorded())
+            recorded = await self._sender.recorded()
+            raised = await self._account.bump(tx, attempt=rows[-1].attempt + 1, recorded=recorded)
             if raised is not None:
                 return await self._sender.record(raised)
         if not self._is_at_fee_bound:
@@ -429,24 +426,18 @@ class _Sending:
             return False
         before = [tx for tx in recorded if tx.nonce <= nonce]
         newest = {tx.nonce: tx for tx in reversed(before) if tx.nonce < nonce}
-        if (gap := find_gap(self._account.address, mined, before)) is not None:
-            newest |= {tx.nonce: tx for tx in await self._fill(gap)}
-        else:
+        if (gap := find_gap(self._account.address, mined, before)) is None:
             self._last_notice = None
+        else:
+            await self._notify(str(gap))
+            first, patience = gap.missing[0], self._timeouts.bump_after_seconds
+            # While somebody else's transaction is pending there, it may close the gap.
+            if await self._account.pending_nonce() <= first or now - self._since.setdefault(first, now) >= patience:
+                async with self._sender.signing():
+                    newest |= {tx.nonce: tx for tx in await self._sender.fill(gap.missing)}
         for tx in sorted(newest.values(), key=lambda row: row.nonce):
             await self._broadcast(tx)
         return True
-
-    async def _fill(self, gap: NonceGap) -> list[StoredTransaction]:
-        """Return what closes the gap, recorded; nothing yet while somebody else's transaction may close it."""
-        await self._notify(str(gap))
-        now, first = self._timeouts.now(), gap.missing[0]
-        if await self._account.pending_nonce() > first:
-            since = self._since.setdefault(first, now)
-            if now - since < self._timeouts.bump_after_seconds:
-                return []
-        async with self._sender.signing():
-            return await self._sender.fill(gap.missing)
 
     async def _give_up_nonce(self, nonce: int, mined: int) -> None:
         """Give up a nonce that a wrong count made us sign and that cannot be reached."""

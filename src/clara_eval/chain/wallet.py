@@ -246,12 +246,10 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
     try:
         key = Account.decrypt(json.loads(text), password.get_secret_value())
     except Exception as bad:  # noqa: BLE001 - the library raises what it likes about a file that is no keystore
-        is_shut = "MAC" in str(bad)
-        reason = "the password is wrong" if is_shut else "it is not a keystore file"
-        raise ConfigError(
-            f"{shown} cannot be opened: {reason}.",
-            remedy="Correct CLARA_EVALUATOR_PASSWORD, or the file it comes from." if is_shut else _A_KEYSTORE,
-        ) from None
+        reason, remedy = "it is not a keystore file", _A_KEYSTORE
+        if "MAC" in str(bad):
+            reason, remedy = "the password is wrong", "Correct CLARA_EVALUATOR_PASSWORD, or the file it comes from."
+        raise ConfigError(f"{shown} cannot be opened: {reason}.", remedy=remedy) from None
     return SecretStr("0x" + bytes(key).hex())
 
 

@@ -5,6 +5,7 @@ Output: `winner_count` winners whose prizes sum to the pool; calldata ends in `C
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,13 +95,9 @@ def post_scores(winners: Winners, version: str = "1") -> bytes:
 
 
 def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1") -> bytes:
-    try:
-        digest = bytes.fromhex(trace_digest.removeprefix("0x"))
-    except ValueError:
-        digest = b""
-    if len(digest) != 32:
+    if not re.fullmatch("(0x)?[0-9a-fA-F]{64}", trace_digest):
         raise BadInput(f"The trace digest {trace_digest[:80]!r} is not 0x and 64 hex digits.", value=trace_digest)
-    return post_scores(winners, version) + MARK + digest
+    return post_scores(winners, version) + MARK + bytes.fromhex(trace_digest.removeprefix("0x"))
 
 
 def read_calldata(data: bytes) -> PostedScores:

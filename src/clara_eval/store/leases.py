@@ -87,10 +87,9 @@ async def held(leases: Leases, name: str, holder: str, seconds: float) -> AsyncI
         with checking_lease(lease.check):
             yield
     except asyncio.CancelledError:
-        if not lease.is_lost:
+        if not lease.is_lost or lease.body is None:
             raise
-        if lease.body is not None:
-            lease.body.uncancel()
+        lease.body.uncancel()
         raise lease.taken_over from None
     finally:
         keeping.cancel()

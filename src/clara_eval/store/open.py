@@ -44,8 +44,7 @@ async def open_store(url: str) -> SqlStore:
 
         return await PostgresStore.open(url)
     raise ConfigError(
-        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is not a known database.",
-        remedy=remedy,
+        f"CLARA_DATABASE_URL starts with {url.split(':', 1)[0][:20]!r}, which is not a known database.", remedy=remedy
     )
 
 

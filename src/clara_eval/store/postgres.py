@@ -16,8 +16,6 @@ from clara_eval.store.sql_store import DATABASE, STORE_CONNECTIONS, Driver, Row,
 
 _LEDGER_LOCK = 0x636C617261
 """Any constant of our own: the advisory lock of the ledger and of migrations."""
-
-
 Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]]
 
 

@@ -45,11 +45,9 @@ class Driver(Protocol):
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         """Run an `INSERT … VALUES (?, …)` for each row, all or none."""
-        ...
 
     def exclusive(self) -> AbstractAsyncContextManager[Driver]:
         """Open one transaction that no other exclusive one can interleave with, and that survives a power cut."""
-        ...
 
     async def close(self) -> None: ...
 
@@ -127,14 +125,17 @@ class DatabaseRetries:
 
 DATABASE = DatabaseRetries()
 
-
 _PAGE = 1000
 _ANSWER_COLUMNS = "request, run, llm, purpose, answer, cost_micro_usd"
 _ANSWERS = f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE"  # noqa: S608 - a constant
 
 
-class RunAnswers:
+class _Tables:
     driver: Driver
+    now: Callable[[], float] | None
+
+
+class RunAnswers(_Tables):
     answer_listeners: list[Callable[[PaidAnswer], None]]
 
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
@@ -189,10 +190,7 @@ _UNSURE = "unsure"
 """The purpose of a run's line for calls that were sent and never answered."""
 
 
-class SpendLedger:
-    driver: Driver
-    now: Callable[[], float] | None
-
+class SpendLedger(_Tables):
     async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
         moment = datetime.fromtimestamp(self._wall_now(), UTC)
         async with self.driver.exclusive() as tx:
@@ -224,12 +222,9 @@ class SpendLedger:
         return int(rows[0][0]) if rows else 0
 
     async def spends(self, *, since: int = 0) -> list[Spend]:
-        rows = await self.driver.fetch(
-            "SELECT id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at FROM spends WHERE at >= ? "
-            "ORDER BY id",
-            (since,),
-        )
-        return [Spend(*row) for row in rows]
+        columns = "id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at"
+        query = f"SELECT {columns} FROM spends WHERE at >= ? ORDER BY id"  # noqa: S608 - a constant
+        return [Spend(*row) for row in await self.driver.fetch(query, (since,))]
 
     def _wall_now(self) -> float:
         return time.time() if self.now is None else self.now()
@@ -277,9 +272,7 @@ async def _check_caps(
             )
 
 
-class RunEntries:
-    driver: Driver
-
+class RunEntries(_Tables):
     async def entry(self, run: str, key: str) -> str | None:
         rows = await self.driver.fetch("SELECT value FROM entries WHERE run = ? AND key = ?", (run, key))
         return rows[0][0] if rows else None
@@ -290,10 +283,8 @@ class RunEntries:
 
     async def add_entry(self, run: str, key: str, value: str) -> str:
         """Write the entry unless there is one, and return the one that is there now."""
-        rows = await self.driver.fetch(
-            "INSERT INTO entries (run, key, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING value",
-            (run, key, value),
-        )
+        query = "INSERT INTO entries (run, key, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING value"
+        rows = await self.driver.fetch(query, (run, key, value))
         return value if rows else await self.entry(run, key) or value
 
     async def forget_run(self, run: str) -> None:
@@ -306,9 +297,7 @@ class RunEntries:
 _UPSERT = "ON CONFLICT (chain_id, key) DO UPDATE SET value = excluded.value"
 
 
-class PublicKeys:
-    driver: Driver
-
+class PublicKeys(_Tables):
     async def get(self, chain_id: int, key: str) -> str | None:
         return (await self.get_many(chain_id, [key])).get(key)
 
@@ -320,10 +309,8 @@ class PublicKeys:
         await self.put_many(chain_id, [(key, value)])
 
     async def put_many(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
-        await self.driver.many(
-            f"INSERT INTO public_keys (chain_id, key, value) VALUES (?, ?, ?) {_UPSERT}",  # noqa: S608 - a constant
-            [(chain_id, key, value) for key, value in dict(pairs).items()],
-        )
+        query = f"INSERT INTO public_keys (chain_id, key, value) VALUES (?, ?, ?) {_UPSERT}"  # noqa: S608 - a constant
+        await self.driver.many(query, [(chain_id, key, value) for key, value in dict(pairs).items()])
 
     async def keys(self, chain_id: int, prefix: str) -> list[str]:
         query = "SELECT key FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?"
@@ -347,18 +334,14 @@ _COLUMNS = "run, intention, attempt, sender, nonce, tx_hash, raw, max_fee_per_ga
 _SELECT = f"SELECT {_COLUMNS} FROM transactions"  # noqa: S608 - a constant
 
 
-class SignedTransactions:
-    driver: Driver
-
+class SignedTransactions(_Tables):
     async def transactions(self, run: str, intention: str) -> list[StoredTransaction]:
         rows = await self.driver.fetch(f"{_SELECT} WHERE run = ? AND intention = ? ORDER BY attempt", (run, intention))
         return [StoredTransaction(*row) for row in rows]
 
     async def pending_nonces(self, sender: str, from_nonce: int = 0) -> list[StoredTransaction]:
-        rows = await self.driver.fetch(
-            f"{_SELECT} WHERE sender = ? AND nonce >= ? ORDER BY nonce DESC, attempt DESC", (sender, from_nonce)
-        )
-        return [StoredTransaction(*row) for row in rows]
+        query = f"{_SELECT} WHERE sender = ? AND nonce >= ? ORDER BY nonce DESC, attempt DESC"
+        return [StoredTransaction(*row) for row in await self.driver.fetch(query, (sender, from_nonce))]
 
     async def save_transaction(self, tx: StoredTransaction) -> None:
         query = f"INSERT INTO transactions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"  # noqa: S608 - a constant
@@ -380,10 +363,7 @@ class SignedTransactions:
 _IS_FREE = "(leases.holder = excluded.holder OR leases.until_at < (SELECT at FROM moment))"
 
 
-class Leases:
-    driver: Driver
-    now: Callable[[], float] | None
-
+class Leases(_Tables):
     async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
         """Take or renew a lease; another holder's lease counts until it runs out.
 

@@ -28,7 +28,7 @@ class SqliteDriver:
     clock = "lease_clock()"
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection, self._path = connection, path
+        self._connection, self._path = connection, str(Path(path).absolute())
         self._ledger = asyncio.Lock()
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:

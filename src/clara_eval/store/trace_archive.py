@@ -51,8 +51,7 @@ async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iter
     before = await archived_trace(keys, chain_id, address)
     if before is not None and before.digest != digest:
         await keys.put(chain_id, trace_key(address), "")
-    buffer: list[str] = []
-    size = parts = 0
+    buffer, size, parts = list[str](), 0, 0
     for piece in pieces:
         buffer.append(piece)
         size += len(piece)

@@ -50,8 +50,6 @@ def artifact(name: ContractName) -> Artifact:
 
 MOST_BYTES = 4_000_000
 """A longer answer than any honest contract gives."""
-
-
 FOREIGN_GAS = 300_000
 """For a contract that anybody may have written: plenty for a proxy, and an end to any loop."""
 FOREIGN_BYTES = 4_096
@@ -279,21 +277,16 @@ def known_errors() -> Mapping[bytes, Function]:
     return {error.selector: error for error in errors}
 
 
-def decode_refusal(data: bytes | str | None) -> ContractRefusal | None:
+def decode_refusal(data: object) -> ContractRefusal | None:
     """Decode a revert's data (bytes, or 0x text as nodes send it); None if it is not an error that we know."""
     try:
-        raw = bytes.fromhex(data.removeprefix("0x")) if isinstance(data, str) else data or b""
-    except ValueError:
-        raw = b""
-    error = known_errors().get(raw[:4])
-    if error is None:
-        return None
-    try:
+        raw = data if isinstance(data, bytes) else _bytes(data, MOST_BYTES)
+        error = known_errors()[raw[:4]]
         values = error.arguments(raw)
-    except Undecodable:
+    except (Undecodable, KeyError):
         return None  # the data comes from whatever contract was called: a known selector proves nothing
     reason, remedy = _in_words(error.name, values)
-    return ContractRefusal(name=error.name, values=values, reason=reason, remedy=remedy)
+    return ContractRefusal(error.name, values, reason, remedy)
 
 
 def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:

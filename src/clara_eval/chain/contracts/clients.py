@@ -34,7 +34,6 @@ class _Contract:
         return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
 
     def encode(self, name: str, *values: object) -> bytes:
-        """Return the calldata of a function."""
         return self.abi.function(name).call(*values)
 
     async def _rows(self, block: model.Block, calls: Sequence[View]) -> list[tuple[Any, ...] | None]:
@@ -65,12 +64,9 @@ class ChallengeContract(_Contract):
         "submissionCount", "scorePostedAt",
     )  # fmt: skip
 
-    async def state(self, block: model.Block, names: Sequence[str] = GETTERS) -> ChallengeGetters:
-        answers = await self._reader.views([self.view(name) for name in names], block)
-        return self.state_in(names, answers)
-
-    def state_in(self, names: Sequence[str], answers: Sequence[object]) -> ChallengeGetters:
-        return {name: self._values(self.view(name), answer)[0] for name, answer in zip(names, answers, strict=True)}
+    async def state(self, block: model.Block, names: Sequence[str]) -> ChallengeGetters:
+        rows = await self.values(block, [self.view(name) for name in names])
+        return {name: row[0] for name, row in zip(names, rows, strict=True)}
 
     async def scoring_state(self, block: model.Block) -> model.ScoringState:
         found = await self.state(block, ("status", "scorePostedAt", "deadline"))
@@ -90,19 +86,18 @@ class ChallengeContract(_Contract):
         found = self.view("getPayoutBps").read(answers[0])
         if found is not None:
             return tuple(int(share) for share in found[0])
-        return tuple(int(self._values(self.view("payoutBps"), answer)[0]) for answer in answers[1:])
+        return tuple(int(answered(self.view("payoutBps"), answer)[0]) for answer in answers[1:])
 
     async def submissions(self, block: model.Block, submitters: Sequence[Address]) -> tuple[Submission, ...]:
         read = await self._submissions(block, submitters, "getSubmission")
-        missing = [who for who in submitters if read[who] is None]
-        repaired = read | await self._submissions(block, missing, "submissions")
-        lost = next((who for who, found in repaired.items() if found is None), None)
+        read |= await self._submissions(block, [who for who in submitters if read[who] is None], "submissions")
+        lost = next((who for who, found in read.items() if found is None), None)
         if lost:
             raise NotFound(
                 f"{self.address} does not tell the submission of {lost}.",
                 remedy="It must answer getSubmission(address) or submissions(address).",
             )
-        return tuple(found for who in submitters if (found := repaired[who]) is not None)
+        return tuple(found for who in submitters if (found := read[who]) is not None)
 
     async def submission_of(self, block: model.Block, submitter: Address) -> Submission | None:
         return (await self._submissions(block, [submitter], "getSubmission"))[submitter]
@@ -110,32 +105,30 @@ class ChallengeContract(_Contract):
     async def _submissions(
         self, block: model.Block, submitters: Sequence[Address], getter: str
     ) -> dict[Address, Submission | None]:
-        rows = await self._rows(block, [self.view(getter, who) for who in submitters])
-        return {who: self._submission(who, getter, row) for who, row in zip(submitters, rows, strict=True)}
-
-    def _submission(self, submitter: Address, getter: str, row: tuple[Any, ...] | None) -> Submission | None:
-        found = None if row is None else self.abi.function(getter).named_answer(row)
-        if found is None or not found["submittedAt"]:
-            return None
         names = ("agentId", "solutionURI", "solutionHash", "submittedAt", "version")
-        return Submission(submitter, *(found[name] for name in names))
+        found: dict[Address, Submission | None] = {}
+        rows = await self._rows(block, [self.view(getter, who) for who in submitters])
+        for who, row in zip(submitters, rows, strict=True):
+            told: Mapping[str, Any] = self.abi.function(getter).named_answer(row) if row else {"submittedAt": 0}
+            found[who] = Submission(who, *(told[name] for name in names)) if told["submittedAt"] else None
+        return found
 
     async def last_submission_time(self, block: model.Block, account: Address) -> int:
         return int((await self.values(block, [self.view("lastSubmissionTime", account)]))[0][0])
 
     async def values(self, block: model.Block, calls: Sequence[View]) -> list[tuple[Any, ...]]:
         """Return the outputs of each call; NotFound if one is not answered as a challenge does."""
-        return [self._values(*pair) for pair in zip(calls, await self._reader.views(calls, block), strict=True)]
+        return [answered(*pair) for pair in zip(calls, await self._reader.views(calls, block), strict=True)]
 
-    def _values(self, call: View, answer: object) -> tuple[Any, ...]:
-        found = call.read(answer)
-        if found is None:
-            name = call.function.name
-            what = "has no code there" if answer == "0x" else f"does not answer {name}() as a challenge does"
-            raise NotFound(
-                f"No challenge at {self.address}: the chain {what}.", remedy="Check the address and CLARA_NETWORK."
-            )
-        return found
+
+def answered(call: View, answer: object) -> tuple[Any, ...]:
+    """Decode what a challenge answers; NotFound if that is not what a challenge does."""
+    found = call.read(answer)
+    if found is None:
+        name = call.function.name
+        what = "has no code there" if answer == "0x" else f"does not answer {name}() as a challenge does"
+        raise NotFound(f"No challenge at {call.to}: the chain {what}.", remedy="Check the address and CLARA_NETWORK.")
+    return found
 
 
 class ChallengeFactoryContract(_Contract):

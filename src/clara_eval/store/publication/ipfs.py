@@ -22,7 +22,10 @@ _ADD = f"add?pin=true&cid-version=1&raw-leaves=true&chunker={CHUNKER}&progress=f
 class IpfsPublication:
     takes_keys: ClassVar[bool] = False
     api: str
-    name: str = "ipfs"
+
+    @property
+    def name(self) -> str:
+        return "ipfs"
 
     async def check(self) -> None:
         async with aiohttp.ClientSession(timeout=_SECONDS) as session:

@@ -28,17 +28,14 @@ class Publication(Protocol):
 
     async def check(self) -> None:
         """Raise if it would not take anything now."""
-        ...
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
         """Put some hundred (key, JSON) pairs; Temporary in an outage, Refused if it does not take them."""
-        ...
 
     async def trace_digest(self, chain_id: int, address: str) -> str | None: ...
 
     async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str | None:
         """Take a trace in parts of about a megabyte, and return its lasting URI if it has one."""
-        ...
 
 
 BULK = 500
@@ -171,9 +168,8 @@ async def unpublished(
     found: list[tuple[Publication, str]] = []
     for place in places:
         start = f"{PROGRESS}{place.name}:"
-        told = {
-            key.removeprefix(start): read_stored(_Progress, text) for key, text in await store.items(chain_id, start)
-        }
+        items = await store.items(chain_id, start)
+        told = {key.removeprefix(start): read_stored(_Progress, text) for key, text in items}
         found += [
             (place, address)
             for address in posted
