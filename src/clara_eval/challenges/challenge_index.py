@@ -17,20 +17,8 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.untrusted import escaped
-from clara_eval.documents.results import (
-    AgentEntry,
-    AgentRecord,
-    ChainStatus,
-    D,
-    Earned,
-    FeatureRule,
-    JudgingRules,
-    RoundResult,
-    Scores,
-    Summary,
-    Values,
-    read,
-)
+from clara_eval.documents import results
+from clara_eval.documents.results import ChainStatus, D, RoundResult, Scores, Summary, Values, read
 from clara_eval.documents.store_keys import INDEX, entry_key, index_key, public_harness_key, result_key, scores_key
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.model import MAX_BYTES, is_data_uri, read_data_uri
@@ -104,7 +92,7 @@ async def read_scores(values: Values, chain_id: int, address: str) -> Scores | N
     return scores
 
 
-async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> AgentRecord:
+async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> results.AgentRecord:
     start = entry_key(agent_id, "")
     addresses = [key.removeprefix(start) for key in await store.keys(chain_id, start)]
     found = [await _entry(store, chain_id, agent_id, address) for address in addresses]
@@ -114,20 +102,20 @@ async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> Agent
     tokens, earned = {entry.token.address: entry.token for entry in paid}, Counter[str]()
     for entry in paid:
         earned[entry.token.address] += int(entry.prizeAmount or 0)
-    return AgentRecord(
+    return results.AgentRecord(
         agentId=agent_id,
         address=next((entry.submitter for entry in entries if entry.submitter), None),
         name=next((entry.name for entry in entries if entry.name), ""),
         entered=len(entries),
         won=len(paid),
-        earned=[Earned(token=tokens[address], amount=str(amount)) for address, amount in sorted(earned.items())],
+        earned=[results.Earned(token=tokens[one], amount=str(amount)) for one, amount in sorted(earned.items())],
         averagePlace=round(sum(places) / len(places), 2) if places else None,
         placed=len(places),
         challenges=entries,
     )
 
 
-async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> AgentEntry | None:
+async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> results.AgentEntry | None:
     """What the agent did in this challenge; None if there is no result yet."""
     result = await read(store, chain_id, RoundResult, result_key(address))
     if result is None:
@@ -141,7 +129,7 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
     own = next((row for row in rankings if row.address in mine), None)
     place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
     prize = sum(int(one.prizeAmount) for _, one in paid)
-    return AgentEntry(
+    return results.AgentEntry(
         challenge=address,
         submitter=min(mine, default=None),
         name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
@@ -158,7 +146,7 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
     )
 
 
-def _rules(challenge: Challenge) -> JudgingRules | None:
+def _rules(challenge: Challenge) -> results.JudgingRules | None:
     """The rules of a config that the chain committed to; None if it cannot be used."""
     try:
         content = read_data_uri(challenge.challenge_uri, METADATA_BYTES).content
@@ -168,10 +156,10 @@ def _rules(challenge: Challenge) -> JudgingRules | None:
     judged, harness = compile_schema(config)[0].judged, config.harness
     total = sum(feature.weight for feature in judged) or 1.0
     is_hidden = harness is not None and harness.hidden
-    return JudgingRules(
+    return results.JudgingRules(
         criteria=_text(config.criteria, _MOST_STATEMENT),
         features=[
-            FeatureRule(name=one.name, weight=one.weight / total, better=one.better, source=one.source)
+            results.FeatureRule(name=one.name, weight=one.weight / total, better=one.better, source=one.source)
             for one in sorted(judged, key=lambda one: -one.weight)
         ],
         language=config.language,

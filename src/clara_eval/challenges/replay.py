@@ -72,13 +72,9 @@ async def check_trace(
     if chain is None:
         return checked
     posted, block = await _check_chain(checked, chain), checked.challenge.block
-    before = await chain.blocks.block_at(block.number - 1)
-    return replace(
-        checked,
-        posted=posted,
-        is_replaced=not await chain.blocks.is_canonical(block),
-        is_first_block=before.timestamp <= checked.challenge.deadline,
-    )
+    is_first = (await chain.blocks.block_at(block.number - 1)).timestamp <= checked.challenge.deadline
+    is_replaced = not await chain.blocks.is_canonical(block)
+    return replace(checked, posted=posted, is_replaced=is_replaced, is_first_block=is_first)
 
 
 async def _check_facts(challenge: Challenge, posted: Posted | None, chain: EthereumChain) -> None:

@@ -292,11 +292,8 @@ async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alo
     owners = {found.executor_id for found in pending if found.executor_id and found.executor_id != worker}
     taken = 0
     for owner in sorted(owners):
-        if not is_alone and not await leases.take_lease(worker_lease(owner), f"taker:{worker}", lease_seconds):
-            continue
-        for found in pending:
-            if found.executor_id == owner:
-                taken += await _put_back(found.workflow_id, owner)
+        if is_alone or await leases.take_lease(worker_lease(owner), f"taker:{worker}", lease_seconds):
+            taken += sum([await _put_back(one.workflow_id, owner) for one in pending if one.executor_id == owner])
     return taken
 
 
@@ -307,13 +304,12 @@ class Orphans:
     worker: str
     grace_seconds: float
     """A workflow that was just given to us is about to start; one that just ended is about to be recorded."""
-    runs_here: Callable[[str], bool] = _running.__contains__
     clock: Callable[[], float] = time.monotonic
     _since: dict[str, float] = field(default_factory=dict)
 
     async def put_back(self) -> int:
         pending = await _workflows(status="PENDING", executor_id=self.worker)
-        idle = [found.workflow_id for found in pending if not self.runs_here(found.workflow_id)]
+        idle = [found.workflow_id for found in pending if found.workflow_id not in _running]
         now = self.clock()
         self._since = {name: self._since.get(name, now) for name in idle}
         put_back = 0
