@@ -25,7 +25,6 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
-from clara_eval.documents.results import ChainStatus
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import output
 from clara_eval.interfaces.cli.config import feature_lines
@@ -33,6 +32,7 @@ from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption,
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
 
 T = TypeVar("T")
+ListedStatus = Literal["open", "scoring", "finalized", "cancelled", "expired", "any"]
 NO_KEY = "Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
 SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
 YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
@@ -47,7 +47,7 @@ def try_(
 
 
 def list_(
-    status: Annotated[Literal[ChainStatus, "any"], typer.Option(help="Only with this status.")] = "open",
+    status: Annotated[ListedStatus, typer.Option(help="Only with this status.")] = "open",
     skill: Annotated[str, typer.Option(help="Only with this skill.")] = "",
     evaluator: Annotated[Literal["clara", "self", "any"], typer.Option(help="Only those scored so.")] = "any",
     limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
