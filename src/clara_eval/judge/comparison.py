@@ -123,7 +123,7 @@ MOST_PREPARED = 10_000  # prompts kept from the look-up to the question: some te
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
-Decision = AskOutcome[Verdict]  # without a verdict it is not a loss and not a tie
+Decision = AskOutcome[Verdict]  # for annotations; without a verdict it is not a loss and not a tie
 EQUAL = AskOutcome(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
 
 

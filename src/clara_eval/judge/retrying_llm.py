@@ -212,10 +212,7 @@ class RetryingLlm:
     async def complete(self, prompt: port.Prompt, *, yields: bool = False) -> Charged:
         """Return the first answer. `yields`: another model can take over, so an open breaker is an error at once.
 
-        Raises:
-            Temporary: no answer came within the policy's tries and time.
-            ConfigError: no call to this model can succeed.
-
+        Raises Temporary if no answer came within the policy's tries and time, ConfigError if no call can succeed.
         """
         until = self.policy.ends_at(self.clock())
         before = self._answered[prompt.purpose]
