@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.quality import judging, leading, rounds
 from bench.quality.answers import KeptAnswers, append, read_lines, results
-from bench.quality.reading import evidence_first, features_last, one_feature, question, read_one, schema_for, worded
+from bench.quality.reading import evidence_first, one_feature, question, read_one, schema_for
 from bench.quality.truth import Submission, submissions
 
 from clara_eval.config.settings import Settings
@@ -37,8 +37,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = {"facts": 420, "text": 800}, 60
 LED = {"honest": leading.honest, "injection": leading.injections, "trick": leading.tricks}
 Step = tuple[tuple[str, str, str], Callable[[], Awaitable[list[dict[str, Any]]]]]
 PARTS = (
-    "base=60", "last=18", "evidence=18", "words=9", "honest=4", "injection=30", "trick=10", "round=4", "facts=30",
-    "text=10", "four=5", "unstated=12", "neutral=12", "single=4",
+    "base=60", "honest=4", "injection=30", "trick=10", "round=4", "facts=30", "four=5", "evidence=12", "unstated=12",
+    "neutral=12", "text=10", "single=4",
 )  # fmt: skip
 """What runs on the local model, with the number of items of each."""
 
@@ -85,10 +85,6 @@ async def read(reader: KeptAnswers, variant: str, one: Submission) -> list[dict[
         return []
     if variant == "evidence":
         asked = evidence_first(asked, schema)
-    elif variant == "words":
-        asked = worded(asked, schema, variant)
-    elif variant == "last":
-        asked = features_last(asked)
     return [await read_one(reader, "read", variant, one, asked, schema)]
 
 

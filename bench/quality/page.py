@@ -16,10 +16,9 @@ NEAR = 0.25
 Result = dict[str, Any]
 Results = dict[tuple[str, str, str], Result]
 VARIANTS = {
-    "base": "as the product asked when measured",
-    "words": "shorter words, which value is better not said",
+    "base": "as the product asks",
+    "before": "as it asked before: no line numbers, null for what is not there",
     "evidence": "the line before the value",
-    "last": "the list of features behind the submission",
     "unstated": "without the poster's statement",
     "neutral": "names and comments removed (the second view)",
 }

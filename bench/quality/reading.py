@@ -7,27 +7,25 @@ from dataclasses import replace
 from typing import Any
 
 from bench.quality.answers import KeptAnswers
-from bench.quality.truth import HERE, Submission, schema_of
+from bench.quality.truth import Submission, schema_of
 
 from clara_eval.code import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import BadAnswer, BadInput
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.evaluation.features.measured import neutral_view
-from clara_eval.judge.comparison import describe
 from clara_eval.judge.extraction import (
     NOTHING_ASKED,
     FeatureQuestion,
     Question,
     Subject,
     asked_features,
-    choose_decoy,
     extraction_questions,
     line_fields,
     read_claims,
 )
 from clara_eval.judge.reading import read_object
-from clara_eval.judge.templates import PromptTemplate, prompt_view
+from clara_eval.judge.templates import prompt_view
 
 BLOCK = "0x" + "11" * 32
 CHALLENGE = "bench"
@@ -62,24 +60,6 @@ def evidence_first(question: Question, schema: FeatureSchema) -> Question:
     asked["properties"] = {name: properties[name] for name in order}
     asked["required"] = order
     return replace(question, prompt=replace(question.prompt, schema_json=json.dumps(asked)))
-
-
-def worded(question: Question, schema: FeatureSchema, folder: str) -> Question:
-    """The same question in the words of another extract.system.md, which says of no value that it is better."""
-    text = (HERE / folder / "extract.system.md").read_text(encoding="utf-8")
-    head, _, tail = text.partition("{{features}}")
-    decoy = choose_decoy(schema, Subject(BLOCK, CHALLENGE, "", "full"))
-    filled = PromptTemplate("extract.system", text, "", (head, "features", tail)).fill(
-        features="\n".join(describe(replace(feature, better=None)) for feature in (*asked_features(schema), decoy))
-    )
-    return replace(question, prompt=replace(question.prompt, system=filled))
-
-
-def features_last(question: Question) -> Question:
-    """The same question with the list of features behind the submission instead of before it."""
-    system, mark, listed = question.prompt.system.partition("FEATURES TO EXTRACT\n")
-    user = f"{question.prompt.user}\n{mark}{listed}"
-    return replace(question, prompt=replace(question.prompt, system=system, user=user))
 
 
 async def read_one(

@@ -20,10 +20,11 @@ from clara_eval.judge.extraction import (
     answer_schema,
     derive_nonce,
     extraction_questions,
-    line_buckets,
+    numbered,
     read_claims,
     split,
     token_weight,
+    without_numbers,
 )
 from clara_eval.judge.templates import escaped, prompt_view, unescaped
 
@@ -38,10 +39,10 @@ SCHEMA = FeatureSchema(
     )
 )
 SUBJECT = Subject("0x" + "11" * 32, "0x" + "22" * 20, "0x" + "33" * 32, "full")
-CANARY = Canary(123_456, frozenset({"under_10"}))
+CANARY = Canary(123_456, (True,) * 7)
 GOOD: dict[str, Any] = {
     "check": 123_456,
-    "check_lines": "under_10",
+    "check_lines": 7,
     "correctness": 3,
     "speed": 0.5,
     "works": True,
@@ -82,7 +83,7 @@ def test_parts_are_the_whole(pieces: list[str]) -> None:
 
 def test_each_part_says_which_it_is() -> None:
     """A long submission is asked about in several prompts with different nonces, one system part for all."""
-    questions = extraction_questions(SCHEMA, "x = 1\n" * 30_000, SUBJECT)
+    questions = extraction_questions(SCHEMA, "x = 1\n" * 14_000, SUBJECT)
     assert len(questions) == 3
     assert "part 2 of 3" in questions[1].prompt.user
     assert len({question.nonce for question in questions}) == 3
@@ -100,7 +101,7 @@ def test_one_opening_and_one_closing_tag(text: str) -> None:
     assert (user.count(f"<task-{question.nonce}>"), user.count(f"</task-{question.nonce}>")) == (1, 1)
     assert (user.count("<"), user.count(">")) == (4, 4)
     assert question.nonce not in text
-    assert f">\n{escaped(view)}\n<" in user
+    assert f">\n{escaped(numbered(view))}\n<" in user
 
 
 def test_a_nonce_that_is_in_the_text_is_not_used() -> None:
@@ -169,9 +170,12 @@ def test_wrong_types_and_fields_are_refused(change: dict[str, Any]) -> None:
         {"check": "123456"},
         {"check": None},
         {"check": [123456]},
-        {"check_lines": "10_to_99"},
-        {"check_lines": ["under_10"]},
-        {"check_lines": {"under_10": True}},
+        {"check_lines": 5},
+        {"check_lines": 9},
+        {"check_lines": 7.5},
+        {"check_lines": "7"},
+        {"check_lines": [7]},
+        {"check_lines": {"7": True}},
         {"check_lines": None},
     ],
 )
@@ -181,9 +185,22 @@ def test_a_wrong_canary_is_not_trusted(change: dict[str, Any]) -> None:
         read_claims(json.dumps(GOOD | change), SCHEMA, CANARY)
 
 
-def test_line_buckets_leave_room_at_the_borders() -> None:
-    """Near a border both answers are right; far from it only one is."""
-    assert line_buckets("\n" * 2) == {"under_10"}
-    assert line_buckets("\n" * 95) == {"10_to_99", "100_to_999"}
-    assert line_buckets("\n" * 400) == {"100_to_999"}
-    assert line_buckets("\n" * 5000) == {"1000_or_more"}
+@pytest.mark.parametrize("lines", [6, 7, 8])
+def test_an_empty_last_line_may_be_left_out(lines: int) -> None:
+    """A reader may be off by one line: whether an empty one counts is a matter of taste."""
+    assert read_claims(json.dumps(GOOD | {"check_lines": lines}), SCHEMA, CANARY).values["correctness"] == 3
+
+
+@given(st.text(max_size=300))
+def test_every_line_is_shown_with_its_number(text: str) -> None:
+    """The numbers are ours: a submission that writes its own keeps them, behind ours."""
+    view = prompt_view(text).text
+    rows = numbered(view).split("\n")
+    assert rows == [f"{number}| {row}" for number, row in enumerate(view.split("\n"), 1)]
+    assert without_numbers("\n".join(rows)) == view
+
+
+def test_a_text_of_empty_lines_stays_within_a_part() -> None:
+    """Numbers count as tokens too: lines of nothing do not make a prompt that is far too long."""
+    questions = extraction_questions(SCHEMA, "\n" * 30_000, SUBJECT)
+    assert max(len(question.prompt.user) for question in questions) < 8_200 * 8

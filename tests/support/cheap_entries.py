@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.support.fake_endpoint import Seen
 
+from clara_eval.judge.extraction import without_numbers
+
 CLAIMS = ("quality", "clarity", "care")
 
 
@@ -16,16 +18,11 @@ def words(seen: Seen) -> str:
     user = str(seen.body["messages"][-1]["content"])
     found = re.search(r"<submission-([^>]+)>\n(.*)\n</submission-\1>", user, re.DOTALL)
     check = re.search(r"The value of check is (\d+)", user)
-    data = found[2] if found else ""
+    data = without_numbers(found[2]) if found else ""
     said = dict(re.findall(r"^(\w+): (\d)$", data, re.MULTILINE))
     answer: dict[str, Any] = dict.fromkeys(seen.schema.get("properties", {}))
-    answer |= {"check": int(check[1]) if check else 0, "check_lines": _size(data.count("\n") + 1)}
+    answer |= {"check": int(check[1]) if check else 0, "check_lines": data.count("\n") + 1}
     for name, digit in zip(CLAIMS, "789", strict=True):
         level = re.search(rf"{digit}000(\d)", data)
         answer[name] = int(said.get(name) or (level[1] if level else 0))
     return json.dumps(answer)
-
-
-def _size(lines: int) -> str:
-    sizes = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"))
-    return next((name for most, name in sizes if lines < most), "1000_or_more")

@@ -12,6 +12,8 @@ from typing import Any
 
 from tests.support.fake_endpoint import Seen, sample
 
+from clara_eval.judge.extraction import without_numbers
+
 _CHECK = re.compile(r"The value of check is (\d+)")
 _DATA = re.compile(r"<submission-([^>]+)>\n(.*)\n</submission-\1>", re.DOTALL)
 _VECTORS = re.compile(r"SOLUTION [A-D] FEATURES:\n(\{.*?\})(?:\n|$)")
@@ -48,12 +50,8 @@ def _worth(vector: dict[str, Any]) -> float:
 
 def _facts(schema: dict[str, Any], user: str, data: str) -> dict[str, Any]:
     check = _CHECK.search(user)
-    lines = data.count("\n") + 1
-    sizes = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"))
-    known = {
-        "check": int(check[1]) if check else 0,
-        "check_lines": next((name for most, name in sizes if lines < most), "1000_or_more"),
-    }
+    data = without_numbers(data)
+    known = {"check": int(check[1]) if check else 0, "check_lines": data.count("\n") + 1}
     said = dict(re.findall(r"^(\w+): (\d+)$", data, re.MULTILINE))
     known |= {f"{name}_line": 1 for name in said}
     names = schema.get("properties", {})

@@ -25,9 +25,9 @@ from clara_eval.judge.templates import escaped, prompt_view, template, template_
 CHUNK_TOKENS = 24_000
 TEXT_LENGTH = 500
 """Characters of a `text` feature that are kept, for people."""
-LINE_BUCKETS = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"), (10**12, "1000_or_more"))
-LINE_DOUBT = 1.5
-"""A reader may be wrong about the number of lines by this factor before the answer counts as not read."""
+LINE_DOUBT = 1
+"""A reader may be off by so many lines: an empty last line is easily left out."""
+_NUMBER = re.compile(r"^\d+\| ", re.MULTILINE)
 STATEMENT_LENGTH = 6_000
 """Characters of the problem statement that a reader is shown; the prompt says when there are more."""
 DECOYS = {
@@ -56,11 +56,11 @@ class BadCanary(BadAnswer):
 @dataclass(frozen=True, slots=True)
 class Canary:
     check: int
-    lines: frozenset[str]
+    rows: tuple[bool, ...]
+    """For each line of the text, whether something stands on it."""
     decoy: str = ""
     words: int = 0
     """More than this many of anything cannot be in the text."""
-    rows: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ def extraction_questions(
             part=one_of if len(parts) > 1 else "It is complete.",
             asked=asked.said,
             task=escaped(asked.text),
-            submission=escaped(part),
+            submission=escaped(numbered(part)),
         )
         prompt = Prompt("features", system, user, schema_json, max_tokens, files)
         rows = tuple(bool(row.strip()) for row in part.split("\n"))
-        canary = Canary(check, line_buckets(part), decoy.name, len(part.split()), rows)
+        canary = Canary(check, rows, decoy.name, len(part.split()))
         questions.append(Question(prompt, canary, nonce, part))
     return tuple(questions)
 
@@ -173,7 +173,7 @@ def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
 
 def split(text: str) -> tuple[str, ...]:
     """Split the text into parts of at most `CHUNK_TOKENS` estimated tokens, at line ends if possible."""
-    if 2 * len(text) <= CHUNK_TOKENS:
+    if 3 * len(text) <= CHUNK_TOKENS:
         return (text,)
     parts: list[str] = []
     start, used, line_end, position = 0, 0.0, 0, 0
@@ -190,14 +190,18 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def token_weight(char: str) -> float:
-    """Estimate the tokens of a character: about a third for ASCII, more for rare characters."""
-    return 1 / 3 if char.isascii() else 2.0
+    """Estimate the tokens of a character: a third for ASCII, more for rare ones and for a line with its number."""
+    return 3.0 if char == "\n" else 1 / 3 if char.isascii() else 2.0
 
 
-def line_buckets(text: str) -> frozenset[str]:
-    lines = text.count("\n") + 1
-    possible = [lines * factor for factor in (1 / LINE_DOUBT, 1, LINE_DOUBT)]
-    return frozenset(next(name for limit, name in LINE_BUCKETS if count < limit) for count in possible)
+def numbered(text: str) -> str:
+    """Put its number before each line, so that a reader can name lines without counting them."""
+    return "\n".join(f"{number}| {row}" for number, row in enumerate(text.split("\n"), 1))
+
+
+def without_numbers(text: str) -> str:
+    """Undo `numbered`."""
+    return _NUMBER.sub("", text)
 
 
 def line_fields(schema: FeatureSchema) -> dict[str, str]:
@@ -217,12 +221,12 @@ def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[s
     """Make a JSON Schema without ranges, with every field nullable: what strict modes accept."""
     properties: dict[str, object] = {
         "check": {"type": "integer", "description": "The check number stated in the task."},
-        "check_lines": {"type": "string", "enum": [name for _, name in LINE_BUCKETS]},
+        "check_lines": {"type": "integer", "description": "The number before the last line of the submission."},
     }
     for feature in (*asked_features(schema), *([decoy] if decoy else [])):
         properties[feature.name] = {"anyOf": [_type(feature), {"type": "null"}]}
     for name, field in line_fields(schema).items():
-        line = {"type": "integer", "description": f"A line that shows {name}; the first is 1."}
+        line = {"type": "integer", "description": f"The number before a line that shows {name}."}
         properties[field] = {"anyOf": [line, {"type": "null"}]}
     return object_schema(**properties)
 
@@ -261,7 +265,7 @@ def _check_canary(answer: Mapping[str, object], canary: Canary) -> None:
     if answer["check"] != canary.check or isinstance(answer["check"], bool):
         raise BadCanary("The check number is wrong: the answer does not follow the task.")
     lines = answer["check_lines"]
-    if not isinstance(lines, str) or lines not in canary.lines:
+    if not isinstance(lines, int) or isinstance(lines, bool) or abs(lines - len(canary.rows)) > LINE_DOUBT:
         raise BadCanary("The number of lines is wrong: the answer does not describe the data.")
     counted = answer.get(canary.decoy)
     if isinstance(counted, (int, float)) and counted > max(canary.words, 20):

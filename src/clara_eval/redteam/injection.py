@@ -19,7 +19,7 @@ from clara_eval.evaluation.features.extract import (
     speaks_to_judge,
 )
 from clara_eval.judge.comparison import ModelJudge, RulesJudge, comparison_grammar, comparison_prompt
-from clara_eval.judge.extraction import Question
+from clara_eval.judge.extraction import Question, without_numbers
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import prompt_view, unescaped
@@ -141,7 +141,8 @@ def _fence_holds(question: Question, text: str) -> bool:
 
 def _data_of(question: Question) -> str:
     user, nonce = question.prompt.user, question.nonce
-    return unescaped(user.partition(f"<submission-{nonce}>\n")[2].rpartition(f"\n</submission-{nonce}>")[0])
+    shown = user.partition(f"<submission-{nonce}>\n")[2].rpartition(f"\n</submission-{nonce}>")[0]
+    return without_numbers(unescaped(shown))
 
 
 async def measure_denial(payloads: list[Payload]) -> list[Figure]:

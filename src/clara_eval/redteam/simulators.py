@@ -13,7 +13,7 @@ from typing import Literal, Required, TypeAlias, TypedDict, get_args
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.comparison import STEPS, RulesJudge, Value, comparison_grammar, make_vector
-from clara_eval.judge.extraction import DECOYS, MOST_COUNTED, line_buckets
+from clara_eval.judge.extraction import DECOYS, MOST_COUNTED, without_numbers
 from clara_eval.judge.port import Answer, Asker, Llm, PaidAnswer, Prompt, RateLimited, request_hash
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.judge.templates import unescaped
@@ -95,13 +95,13 @@ class Task:
         before, after = prompt.user[: found.start()], prompt.user[found.end() :]
         ours = _BEFORE.fullmatch(_TASK.sub("", before, count=1))
         leaked = "" if after.startswith(_AFTER) and ours else before + after
-        data = unescaped(found[1][1:-1])
+        data = without_numbers(unescaped(found[1][1:-1]))
         return cls(int(check.group(1)), data, leaked, json.loads(prompt.schema_json)["properties"])
 
     def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
         """A complete answer with a right canary and this value for each feature."""
-        known = {"check": self.check, "check_lines": min(line_buckets(self.data))}
-        evidence = {name for name, kind in self.fields.items() if "A line that shows" in str(kind)}
+        known = {"check": self.check, "check_lines": self.data.count("\n") + 1}
+        evidence = {name for name, kind in self.fields.items() if "a line that shows" in str(kind)}
         rest = {
             name: self.shown_line if name in evidence else value(name, kind["anyOf"][0])
             for name, kind in self.fields.items()

@@ -46,6 +46,7 @@ from clara_eval.judge.extraction import (
     Subject,
     choose_decoy,
     line_fields,
+    without_numbers,
 )
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.templates import prompt_view, unescaped
@@ -122,7 +123,8 @@ def check_question(question: Question, text: str) -> None:
 
 def data_of(question: Question) -> str:
     user, nonce = question.prompt.user, question.nonce
-    return unescaped(user.partition(f"<submission-{nonce}>\n")[2].rpartition(f"\n</submission-{nonce}>")[0])
+    shown = user.partition(f"<submission-{nonce}>\n")[2].rpartition(f"\n</submission-{nonce}>")[0]
+    return without_numbers(unescaped(shown))
 
 
 @pytest.mark.specification("5", "Layer 1: structural separation")
@@ -165,7 +167,7 @@ def test_the_posters_words_stand_behind_the_same_fence() -> None:
                 check_question(question, held.text + statement)
         (full,) = questions_for(SCHEMA, held, _asked(statement))["full"]
         assert data_of(full) == data_of(plain)
-        assert full.canary.lines == plain.canary.lines
+        assert full.canary.rows == plain.canary.rows
         assert full.prompt.system == plain.prompt.system
 
 
