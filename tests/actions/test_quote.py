@@ -43,6 +43,19 @@ def test_what_a_reader_is_mostly_wrong_about_is_said() -> None:
     assert quote_config(RULES, settings, judges="local:smollm2", size=size, schedule="auto").notes == []
 
 
+def test_judges_in_turn_are_quoted_as_they_are_asked() -> None:
+    """The first judge compares all, a further one less; together both are asked as often."""
+    prices = {"CLARA_PRICES": "openai:one=1/2,openai:two=10/20", "OPENAI_API_KEY": "not-a-real-key"}
+    quotes = {}
+    for jury in ("together", "in-turn"):
+        settings = Settings.from_env({**prices, "CLARA_JURY": jury}, env_file=None)
+        told = quote_config(MODEL, settings, judges="openai:one,openai:two", size=Size(25, 0, 1000), schedule="auto")
+        quotes[jury] = {line.judge: line.calls for line in told.quote.lines if line.purpose == "comparison"}
+        assert ("in turn" in told.notes[0]) == (jury == "in-turn")
+    assert quotes["together"]["openai:one"] == quotes["together"]["openai:two"] == quotes["in-turn"]["openai:one"]
+    assert 0 < quotes["in-turn"]["openai:two"] < quotes["in-turn"]["openai:one"]
+
+
 @given(entries=st.integers(2, 500), judges=st.integers(1, 3))
 def test_more_entries_and_more_judges_cost_more(entries: int, judges: int) -> None:
     """The quote grows with everything that has to be asked."""

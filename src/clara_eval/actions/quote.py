@@ -33,8 +33,12 @@ from clara_eval.ranking import choose_schedule
 __all__ = ["GAS_MICRO_USD", "Quote", "Size"]
 JURY_NOTE = (
     "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
-    "for the same price. How alike they err is measured, and counted. With CLARA_JURY=in-turn the further judges are "
-    "asked near the paid places only, and this is the most it costs."
+    "for the same price. How alike they err is measured, and counted. CLARA_JURY=in-turn asks the further judges near "
+    "the paid places only."
+)
+IN_TURN_NOTE = (
+    "The judges are asked in turn: the first compares all, each further one is asked about as often as this if a paid "
+    "place is not clear, and not at all if every one is."
 )
 USUAL_ENTRIES = 20  # entries assumed for the quote when the poster names no number
 
@@ -108,8 +112,11 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
     literal = settings.elo == "literal"
     judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
     chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
-    found = _quote(config, replace(size, looks=chosen.usual_questions), jury, cards, limits)
-    notes = [JURY_NOTE] if len(jury) > 1 else []
+    in_turn = settings.jury == "in-turn" and not literal and len(models_of(jury)) > 1
+    later = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
+    further = later.usual_questions if in_turn else None
+    found = _quote(config, replace(size, looks=chosen.usual_questions, further_looks=further), jury, cards, limits)
+    notes = [IN_TURN_NOTE if in_turn else JURY_NOTE] if len(jury) > 1 else []
     if hard := [feature.name for feature in config.features if is_hard_to_read(feature)]:
         notes.append(f"A reader is mostly wrong about {', '.join(hard)} (docs/quality.md): measure it, if you can.")
     return ScheduleQuote(chosen.name, found, notes, missing_model(config, judges or settings.judges))

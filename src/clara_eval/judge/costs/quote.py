@@ -32,6 +32,8 @@ class Size:
     looks: int
     submission_bytes: int = TYPICAL_BYTES
     batch: bool = False
+    further_looks: int | None = None
+    """Of each judge after the first, if they are asked in turn; None: as many as of the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +185,10 @@ def quote(config: EvalConfig, size: Size, jury: Jury) -> Quote:
             lines.append(jury.line("features", reader, size.submissions, reading, answer, batch=size.batch))
     vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
     comparing = (comparison_prompt(config.criteria, schema, vector, vector),)
-    lines.extend(
-        jury.line("comparison", model, size.looks, comparing, VERDICT_TOKENS, batch=size.batch)
-        for model in (() if config.judge == "rules" else jury.cards)
-    )
+    further = size.looks if size.further_looks is None else size.further_looks
+    for number, model in enumerate(() if config.judge == "rules" else jury.cards):
+        looks = further if number else size.looks
+        lines.append(jury.line("comparison", model, looks, comparing, VERDICT_TOKENS, batch=size.batch))
     return Quote(size, tuple(lines))
 
 
