@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from tests.support.web3_chain import as_web3
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import known_results, summaries
+from clara_eval.challenges.review import Review
+from clara_eval.challenges.status import StatusWriter, failed_key
 from clara_eval.core.address import Address
-from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
+from clara_eval.documents.store_keys import review_key
 from clara_eval.service.duty import ANNOUNCED, OVER, TickReport
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
@@ -263,3 +267,23 @@ async def test_due_challenges_are_read_together_and_active_ones_not_again(
         at_work.discard(addresses[0])
         await tick()
         assert started[6:] == [addresses[0]]
+
+
+async def test_what_another_version_ended_as_failed_is_tried_again(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A round that an earlier program could not go on with is due; failed by this one, or rejected, it stays so."""
+    theirs, ours, rejected = await posted(local_chain, 3)
+    for address in (theirs, ours, rejected):
+        await submit(local_chain, address)
+    await local_chain.move_time(HOUR + 1)
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        for address in (theirs, ours, rejected):
+            await StatusWriter(app.store, app.chain_id, address).say("failed", reason="The step 'digest' differs.")
+        for address in (theirs, rejected):
+            await app.store.put(app.chain_id, failed_key(address), "1 0.1 rules 1 000000000000")
+        review = Review(rejected, "0x00", "rejected", (), requested_at=1)
+        await app.store.put(app.chain_id, review_key(rejected), plain_json(asdict(review)))
+        _, due = await ticked(app)
+        assert due == [theirs]
+        await StatusWriter(app.store, app.chain_id, theirs).say("failed", reason="Once is enough.")
+        _, due = await ticked(app)
+    assert due == []

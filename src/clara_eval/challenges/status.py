@@ -12,10 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
+from clara_eval.challenges.review import read_review
 from clara_eval.core import errors
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import read_stored
 from clara_eval.core.hashing import plain_json
+from clara_eval.core.version import code_version
 from clara_eval.documents.results import FINAL_STATES, MEANINGS, EvalStatus, StageProgress, State, Summary, read
 from clara_eval.documents.store_keys import index_key, status_key
 from clara_eval.evaluation.round import Stage
@@ -248,7 +250,25 @@ class StatusWriter:
                 await writing
 
     async def _write(self, status: EvalStatus) -> None:
+        if status.status == "failed":
+            await self._keys.put(self._chain_id, failed_key(self._address), _failed_by_us(status))
         await self._keys.put(self._chain_id, status_key(self._address), plain_json(status.model_dump()))
+
+
+def failed_key(address: str) -> str:
+    return f"engine:failed:{address}"
+
+
+def _failed_by_us(status: EvalStatus) -> str:
+    return f"{status.updatedAt} {code_version()}"
+
+
+async def is_to_try_again(keys: PublicKeys, chain_id: int, address: str, status: EvalStatus) -> bool:
+    """Whether another version of this program ended the round as failed: this one may be able to finish it."""
+    if status.status != "failed" or await keys.get(chain_id, failed_key(address)) == _failed_by_us(status):
+        return False
+    review = await read_review(keys, chain_id, address)
+    return review is None or review.state != "rejected"
 
 
 @dataclass(frozen=True, slots=True)

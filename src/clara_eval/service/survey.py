@@ -19,7 +19,7 @@ from clara_eval.chain.model import Challenge, ChallengeStatus, Checkpoint, NewCh
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.review import read_review
-from clara_eval.challenges.status import Attempts, attempts_key, reason_of
+from clara_eval.challenges.status import Attempts, attempts_key, is_to_try_again, reason_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import ConfigError, StoreDown
@@ -171,6 +171,8 @@ class Survey:
         app, address = self.tick.app, challenge.address
         status = self._status(address)
         state = status.status if status else None
+        if status is not None and await is_to_try_again(app.store, app.chain_id, address, status):
+            state = None
         text = self.texts.get(attempts_key(address))
         attempts = read_stored(Attempts, text) if text else Attempts()
         review = await read_review(app.store, app.chain_id, address) if state == "review" else None
