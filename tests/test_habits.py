@@ -130,8 +130,7 @@ def test_the_list_of_commands_loads_nothing_heavy(words: list[str]) -> None:
 UNTYPED = {
     "harness/python_guest.py": "the guest's own program, on whatever a submission makes; its bytes are hashed into every trace",
     "harness/python_harness.py": "the harness's own program, on whatever a poster's harness makes; hashed likewise",
-    "harness/plain_data.py": "plain values as a stranger's bytes say them",
-    "harness/cpython.py": "what a guest says, read as JSON",
+    "harness/cpython.py": "what a guest says, read as JSON, and plain values as a stranger's bytes say them",
     "harness/solc.py": "what the compiler prints",
     "chain/contracts/abi.py": "values of an ABI, decoded by its own types",
     "config/eval_config/catalogue.py": "rows of its JSON file",

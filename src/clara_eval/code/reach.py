@@ -248,6 +248,7 @@ class _Reader:
                 continue
             unit = self._unit(item, around)
             if unit is not None:
+                unit.is_exported = item.kind == "export_statement" or bool(unit.names & self._exports)
                 if around is not None:
                     around.parts.append(unit)
                 yield unit
@@ -272,8 +273,7 @@ class _Reader:
         if inner.kind in _VALUES and (at_top or in_class):
             if in_class and inner.kind == "lexical_declaration":
                 return None
-            names = self._bound(inner)
-            return ReachUnit(item, "value", names, around, is_exported=self._is_exported(item, names))
+            return ReachUnit(item, "value", self._bound(inner), around)
         if at_top and item.is_named:
             if self._language == "python" and (names := self._assigned(item)):
                 return ReachUnit(item, "value", names, around)
@@ -287,12 +287,10 @@ class _Reader:
         names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
         kind = "function" if inner.kind in _FUNCTIONS else "class"
         bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
-        is_test = item in self._marked_tests or any(name.startswith(_TESTS.get(self._language, ())) for name in names)
-        unit = ReachUnit(
-            item, kind, names, around, is_test=kind == "function" and is_test, uses=set(bases), bases=bases
-        )
-        unit.is_exported, unit.is_public = self._is_exported(item, names), self._is_public(inner, names)
-        return unit
+        is_named_so = any(name.startswith(_TESTS.get(self._language, ())) for name in names)
+        is_test, is_public = is_named_so or item in self._marked_tests, self._is_public(inner, names)
+        is_test = is_test and kind == "function"
+        return ReachUnit(item, kind, names, around, is_test=is_test, is_public=is_public, uses=set(bases), bases=bases)
 
     def _test_call(self, item: Item) -> str:
         """A test, or a group of them, as scripts write them; empty for anything else."""
@@ -311,9 +309,6 @@ class _Reader:
             return any(name[:1].isupper() for name in names)
         is_hidden = any(child.kind.startswith("private_") for child in inner.children)
         return not is_hidden and not {"private", "protected"} & set(head)
-
-    def _is_exported(self, item: Item, names: frozenset[str]) -> bool:
-        return item.kind == "export_statement" or bool(names & self._exports)
 
     def _exported_names(self) -> frozenset[str]:
         if self._language not in _SCRIPTS:

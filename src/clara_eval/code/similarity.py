@@ -102,9 +102,8 @@ def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
 def common_features(sets: Sequence[FeatureSet], group: Ints, least: int) -> list[Bools]:
     """For each set, which of its features at least so many groups other than its own hold."""
     feature, owner = _features(sets)
-    groups = 1 + group.max(initial=0)
-    held = np.unique(feature * groups + group[owner]) // groups
-    is_common = np.bincount(held)[feature] > least
+    _, first = np.unique(feature * (1 + group.max(initial=0)) + group[owner], return_index=True)
+    is_common = np.bincount(feature[first])[feature] > least
     return np.split(is_common, np.cumsum([len(one.hashes) for one in sets])[:-1]) if sets else []
 
 

@@ -6,10 +6,10 @@ import json
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clara_eval.harness.model import Call, Fact, RunAnswer, RunLimits, RunOutcome, run_answer
 from clara_eval.harness.solc import EVM_VERSION, Compiled, CompiledHarness
@@ -21,7 +21,7 @@ MOST_BYTES = 64 * 1024 * 1024
 """Of steps that are read for one transaction."""
 TRANSACTION_GAS = 21_000
 _STEP = re.compile(rb'"op":(\d+),.*"depth":(\d+)')
-_CREATE, _CREATE2, _CODECOPY = 0xF0, 0xF5, 0x39
+_CODECOPY, _CREATE, _CREATE2 = 0x39, 0xF0, 0xF5
 _ASKED = frozenset({_CREATE, _CREATE2})
 
 
@@ -81,42 +81,39 @@ class _Reader:
             del self.frames[deeper]
         if frame.creating is None and op not in _ASKED and op != _CODECOPY:
             return None
-        found = json.loads(line)
-        stack = [int(one, 16) for one in found["stack"][-4:]]
-        built = self._ended(frame, int(found["gas"], 16), stack)
+        found, built = json.loads(line), None
+        gas, stack = int(found["gas"], 16), [int(one, 16) for one in found["stack"][-4:]]
+        if frame.creating is not None:
+            (before, costs), frame.creating = frame.creating, None
+            if stack and stack[-1]:
+                costs.append(before - gas)
+                built = f"0x{stack[-1]:040x}"
         if len(stack) < 3:  # code of a submission may ask for more than there is; the machine halts it
             return built
         if op == _CODECOPY and stack[-3] == self.length:
             frame.copied = stack[-1]
         elif op in _ASKED:
-            costs = self.sure if frame.copied == stack[-2] else self.likely
             more = stack[-3] - self.length  # a constructor is given words of 32 bytes
             is_other = frame.copied is None or more < 0 or more % 32
-            frame.creating = int(found["gas"], 16), [] if is_other else costs
+            costs = self.sure if frame.copied == stack[-2] else self.likely
+            frame.creating = gas, [] if is_other else costs
         return built
-
-    def _ended(self, frame: _Frame, gas: int, stack: list[int]) -> str | None:
-        if frame.creating is None:
-            return None
-        before, costs = frame.creating
-        frame.creating = None
-        if not stack or not stack[-1]:
-            return None
-        costs.append(before - gas)
-        return f"0x{stack[-1]:040x}"
 
 
 CALLER = "0x00000000000000000000000000000000c1a4a001"
 BALANCE = 1_000_000 * 10**18
-WORLD: dict[str, Any] = {
+CHAIN_ID, BASE_FEE = 31337, 0
+BLOCK_NUMBER, TIMESTAMP, BLOCK_GAS = 1_000_000, 1_767_225_600, 1_000_000_000
+COINBASE, PREVRANDAO = "0x" + "00" * 20, "0x" + "c1a4a0" * 10 + "c1a4"
+WORLD: dict[str, object] = {
     "evmVersion": EVM_VERSION,
-    "chainId": 31337,
-    "blockNumber": 1_000_000,
-    "timestamp": 1_767_225_600,
-    "prevrandao": "0x" + "c1a4a0" * 10 + "c1a4",
-    "coinbase": "0x" + "00" * 20,
-    "baseFee": 0,
-    "blockGasLimit": 1_000_000_000,
+    "chainId": CHAIN_ID,
+    "blockNumber": BLOCK_NUMBER,
+    "timestamp": TIMESTAMP,
+    "prevrandao": PREVRANDAO,
+    "coinbase": COINBASE,
+    "baseFee": BASE_FEE,
+    "blockGasLimit": BLOCK_GAS,
     "caller": CALLER,
     "callerBalance": str(BALANCE),
     "harnessBalance": str(BALANCE),
@@ -152,7 +149,7 @@ class _Ended:
     """Of what was called or built."""
 
 
-def answer(compiled: Compiled, limits: Mapping[str, Any]) -> RunAnswer:
+def answer(compiled: Compiled, limits: dict[str, int]) -> RunAnswer:
     """Deploy a submission alone, then run every function of its harness on it."""
     code, harness = compiled["submission"], compiled["harness"]
     run = _Run(code, RunLimits(**limits))
@@ -260,15 +257,15 @@ class _State:
         from pyrevm import EVM, AccountInfo, BlockEnv, CfgEnv, Env
 
         block = BlockEnv(
-            number=WORLD["blockNumber"],
-            coinbase=WORLD["coinbase"],
-            timestamp=WORLD["timestamp"],
-            prevrandao=bytes.fromhex(WORLD["prevrandao"][2:]),
-            basefee=WORLD["baseFee"],
-            gas_limit=WORLD["blockGasLimit"],
+            number=BLOCK_NUMBER,
+            coinbase=COINBASE,
+            timestamp=TIMESTAMP,
+            prevrandao=bytes.fromhex(PREVRANDAO[2:]),
+            basefee=BASE_FEE,
+            gas_limit=BLOCK_GAS,
         )
-        environment = Env(cfg=CfgEnv(chain_id=WORLD["chainId"]), block=block)
-        evm = EVM(env=environment, gas_limit=WORLD["blockGasLimit"], spec_id=EVM_VERSION.upper())
+        environment = Env(cfg=CfgEnv(chain_id=CHAIN_ID), block=block)
+        evm = EVM(env=environment, gas_limit=BLOCK_GAS, spec_id=EVM_VERSION.upper())
         for address, one in self.accounts.items():
             info = AccountInfo(balance=one.balance, nonce=one.nonce, code=one.code)  # type: ignore[call-arg] # its stub lacks one
             evm.insert_account_info(address, info)

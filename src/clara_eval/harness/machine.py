@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+import time
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.harness import cpython, evm, scripts, solc
@@ -29,8 +37,8 @@ from clara_eval.harness.model import (
 )
 from clara_eval.harness.solc import CompileCache, Compiled, Compiler, compiler_identity, find_compiler
 from clara_eval.harness.wasm import is_own
-from clara_eval.harness.workers import WorkerLost, Workers
 
+T = TypeVar("T")
 DEFAULT_CACHE = Path("~/.cache/clara-eval")
 """Where compiled engines are kept also where answers of the compiler are not: they hold nothing of anybody."""
 PREPARE_SECONDS = 1_800.0
@@ -61,14 +69,11 @@ class Machine:
                 remedy="Both must be in the same language.",
             )
         self.require(language)
-        machine: Mapping[str, object] = {}
+        run, fact = (self._solidity, "compiles") if language == "solidity" else (self._script, "loads")
+        detail = f"The submission is larger than {limits.source_bytes:,} bytes."
+        found, machine = run_answer(RunOutcome.TOO_LARGE, detail, {fact: False}), dict[str, object]()
         try:
-            if submission.size > limits.source_bytes:
-                detail = f"The submission is larger than {limits.source_bytes:,} bytes."
-                fact = "compiles" if language == "solidity" else "loads"
-                found = run_answer(RunOutcome.TOO_LARGE, detail, {fact: False})
-            else:
-                run = self._solidity if language == "solidity" else self._script
+            if submission.size <= limits.source_bytes:
                 found, machine = run(harness, submission, limits)
         except WorkerLost as lost:
             found = run_answer(RunOutcome.INFRASTRUCTURE, str(lost))
@@ -95,15 +100,12 @@ class Machine:
             name, remedy = scripts.NAMES[language], scripts.ENGINES[language].REMEDY
             raise MissingEngine(f"The {name} engine is not installed.", remedy=remedy)
 
-    def prepare(self, language: Language) -> bool:
-        """Compile the engine of this language for this machine, which takes a while; whether it is kept ready."""
-        self.require(language)
-        with self._preparing:
+    def prepare(self, language: Language) -> None:
+        """Compile the engine of this language for this machine, which takes a while."""
+        with self._preparing, suppress(WorkerLost):  # without it, every run compiles anew
             if not self.is_prepared(language):
                 job = {"module": str(cpython.find_module()), "cache": str(self._engines)}
-                with suppress(WorkerLost):  # the next line says whether it is ready
-                    self._workers.ask(cpython.prepare, PREPARE_SECONDS, **job)
-        return self.is_prepared(language)
+                self._workers.ask(cpython.prepare, PREPARE_SECONDS, **job)
 
     def is_prepared(self, language: Language) -> bool:
         return language != "python" or is_own(cpython.kept_module(self._engines))
@@ -121,7 +123,7 @@ class Machine:
 
     def _solidity(
         self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits
-    ) -> tuple[RunAnswer, Mapping[str, object]]:
+    ) -> tuple[RunAnswer, dict[str, object]]:
         compiled = self._compiled(str(submission.source), harness.source if harness else None, limits)
         if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
             return run_answer(compiled["outcome"], compiled["detail"]), {}
@@ -149,7 +151,7 @@ class Machine:
 
     def _script(
         self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits
-    ) -> tuple[RunAnswer, Mapping[str, object]]:
+    ) -> tuple[RunAnswer, dict[str, object]]:
         if not self.is_prepared(submission.language):
             self.prepare(submission.language)
         found = self._workers.ask(
@@ -167,13 +169,11 @@ class Machine:
 
 
 def _capped(lines: list[str]) -> tuple[str, ...]:
-    kept: list[str] = []
-    left = MAX_LOG_CHARS
+    kept, left = list[str](), MAX_LOG_CHARS
     for line in lines[:MAX_LOGS]:
-        if left <= 0:
-            break
-        kept.append(_printable(line[:left]))
-        left -= len(kept[-1])
+        if left > 0:
+            kept.append(_printable(line[:left]))
+            left -= len(kept[-1])
     return tuple(kept)
 
 
@@ -224,3 +224,94 @@ def _unkept(machine: Machine, language: Language) -> str | None:
     except OSError as bad:
         return f"Nothing can be kept in {folder} ({bad.strerror or bad}): it is compiled anew every time."
     return None if is_kept else f"Others may write to {folder}: what was compiled there is not used."
+
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+JOBS_PER_WORKER = 200
+"""Then a new process takes over, so that nothing a library leaks adds up."""
+
+
+class WorkerLost(Exception):
+    """No answer; the text says what happened to the process."""
+
+
+class Workers:
+    """At most `count` processes; more callers wait for their turn."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self._turn = threading.BoundedSemaphore(count or max(1, min(4, os.cpu_count() or 1)))
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._finalizer = weakref.finalize(self, _stop_all, self._idle, self._lock)
+
+    def ask(self, function: Callable[..., T], seconds: float, **job: object) -> T:
+        """Call a function of ours in another process; arguments and answer are JSON. Raises WorkerLost."""
+        with self._turn:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else _Worker()
+            try:
+                found: T = worker.ask([function.__module__, function.__name__, job], seconds)
+            except BaseException:
+                worker.stop()
+                raise
+            if worker.jobs >= JOBS_PER_WORKER or not self._finalizer.alive:
+                worker.stop()
+                return found
+            with self._lock:
+                self._idle.append(worker)
+            return found
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+def _stop_all(idle: list[_Worker], lock: threading.Lock) -> None:
+    with lock:
+        while idle:
+            idle.pop().stop()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="clara-run-")
+        self._process = subprocess.Popen(  # our own module
+            [sys.executable, "-I", "-m", "clara_eval.harness.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=self._folder.name,
+            env={},
+            start_new_session=True,
+        )
+        self.jobs = 0
+
+    def ask(self, job: list[object], seconds: float) -> Any:
+        self.jobs += 1
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None, "started with pipes"
+        assert stdout is not None, "started with pipes"
+        try:
+            stdin.write(json.dumps(job).encode() + b"\n")
+            stdin.flush()
+        except OSError as bad:
+            raise WorkerLost(f"The worker has ended: {bad.strerror}.") from None
+        found, until = bytearray(), time.monotonic() + seconds
+        while not found.endswith(b"\n"):
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([stdout], [], [], left)[0]:
+                raise WorkerLost(f"The run took longer than {seconds:g} s on this machine.")
+            part = os.read(stdout.fileno(), 1 << 16)
+            if not part or len(found) > MAX_ANSWER_BYTES:
+                raise WorkerLost(f"The worker ended with code {self._process.poll()} before it answered.")
+            found += part
+        return json.loads(found)
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None, "started with pipes"
+            with suppress(BrokenPipeError):  # a job that nobody reads any more
+                pipe.close()
+        self._process.wait()
+        self._folder.cleanup()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import sha256_hex
@@ -77,7 +76,7 @@ def answer(
     harness: str | None,
     submission: ProgramText,
     seed: str,
-    limits: Mapping[str, Any],
+    limits: dict[str, int],
 ) -> RunAnswer:
     """Load the submission alone, then run every function of the harness on it."""
     open_guest, bounds = _engine(language, module, cache), RunLimits(**limits)
@@ -94,21 +93,17 @@ def answer(
     if harness is None:
         return found(RunOutcome.PASSED)
     try:
-        names = _function_names(open_guest, harness, bounds)
+        kinds = _functions(open_guest, harness, bounds)
     except (wasm.LoadFailed, wasm.Stopped) as bad:
         return found(RunOutcome.DOES_NOT_FIT, f"The harness does not load: {bad}")
-    calls, logs = _run_all(partial(_Pair, open_guest, harness, submission, seed, bounds), names, bounds.fuel)
+    calls, logs = _run_all(partial(_Pair, open_guest, harness, submission, seed, bounds), kinds, bounds.fuel)
     return found(None, calls=calls, logs=logs)
 
 
-def _run_all(open_pair: Callable[[bool], _Pair], names: list[str], fuel: int) -> tuple[list[Call], list[str]]:
-    logs: list[str] = []
-    calls: list[Call] = []
-    has_set_up = "setUp" in names
-    for name in ["setUp", *(one for one in names if one != "setUp")]:
-        kind = function_kind(name)
-        if kind is None:
-            continue
+def _run_all(open_pair: Callable[[bool], _Pair], kinds: dict[str, Kind], fuel: int) -> tuple[list[Call], list[str]]:
+    calls, logs, has_set_up = list[Call](), list[str](), "setUp" in kinds
+    in_order: dict[str, Kind] = {"setUp": "setUp", **kinds}
+    for name, kind in in_order.items():
         if sum(call.outcome == RunOutcome.OUT_OF_FUEL for call in calls) >= MAX_EXHAUSTED:
             calls.append(Call(name, kind, RunOutcome.OUT_OF_FUEL, fuel))
         elif kind == "setUp" and not has_set_up:
@@ -132,11 +127,13 @@ def _limit(text: str) -> RunOutcome | None:
     return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
 
 
-def _function_names(open_guest: Open, harness: str, limits: RunLimits) -> list[str]:
+def _functions(open_guest: Open, harness: str, limits: RunLimits) -> dict[str, Kind]:
+    """The functions of a harness that are run, by name, each with its kind."""
     guest = open_guest(harness, "harness", _wide(limits), lambda _: json.dumps({"value": None}))
     found = json.loads(guest.exchange('{"do": "loaded"}'))
     guest.close()
-    return sorted(item for item in found["value"]["v"] if isinstance(item, str))
+    names = sorted(item for item in found["value"]["v"] if isinstance(item, str))
+    return {name: kind for name in names if (kind := function_kind(name)) is not None}
 
 
 def _wide(limits: RunLimits) -> RunLimits:

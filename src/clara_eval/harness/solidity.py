@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from clara_eval.core.hashing import sha256_hex
 from clara_eval.core.syntax import parse, walk
@@ -129,14 +129,14 @@ _PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
 _DYNAMIC = frozenset({"bytes", "string"})
 
 
-Abi = Sequence[Mapping[str, Any]]
-"""Members of a contract, or types of arguments, as the compiler describes them."""
+AbiPart: TypeAlias = Mapping[str, Any]
+"""A member of a contract, or the type of an argument, as the compiler describes it."""
 
 
-def stand_in(abi: Abi, harness: str) -> str:
+def stand_in(abi: Sequence[AbiPart], harness: str) -> str:
     """The file that the harness imports; it compiles to code that `linked` replaces."""
     named, types = set(re.findall(r"[A-Za-z_$][\w$]*", harness)) - {NAME}, _Types()
-    built: Mapping[str, Any] = next((one for one in abi if one["type"] == "constructor"), {})
+    built: AbiPart = next((one for one in abi if one["type"] == "constructor"), {})
     payable = " payable" if built.get("stateMutability") == "payable" else ""
     given = types.listed(built.get("inputs", []), "memory") or ""
     parts: list[str | None] = [f"constructor({given}){payable} {{ assembly {{ log1(0, 0, 0x{MARK}) }} }}"]
@@ -149,7 +149,7 @@ def stand_in(abi: Abi, harness: str) -> str:
     return f"// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract {NAME} {{\n{body}\n}}\n"
 
 
-def _member(one: Mapping[str, Any], types: _Types) -> str | None:
+def _member(one: AbiPart, types: _Types) -> str | None:
     """A function or an error; None if it has a type that cannot be written down."""
     is_error = one["type"] == "error"
     given = types.listed(one.get("inputs", []), "" if is_error else "calldata")
@@ -168,7 +168,7 @@ class _Types:
         self.written: list[str] = []
         self._structs: dict[str, str] = {}
 
-    def listed(self, found: Abi, place: str) -> str | None:
+    def listed(self, found: Sequence[AbiPart], place: str) -> str | None:
         """Parameters; None where one has a type that cannot be written down, for example a function."""
         parts: list[str] = []
         for one in found:
@@ -179,7 +179,7 @@ class _Types:
             parts.append(f"{name} {place}" if is_reference and place else name)
         return ", ".join(parts)
 
-    def _one(self, one: Mapping[str, Any]) -> str | None:
+    def _one(self, one: AbiPart) -> str | None:
         kind: str = one["type"]
         if kind.startswith("tuple"):
             struct = self._struct(one)
@@ -188,7 +188,7 @@ class _Types:
             return "address payable"
         return kind if _PLAIN.fullmatch(kind) else None
 
-    def _struct(self, one: Mapping[str, Any]) -> str | None:
+    def _struct(self, one: AbiPart) -> str | None:
         fields = [(self._one(field), field["name"]) for field in one.get("components", [])]
         if any(kind is None for kind, _ in fields):
             return None
