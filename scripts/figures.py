@@ -102,8 +102,8 @@ def figures() -> list[FigureRow]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [
         FigureRow("names at the top", len({module.package for module in found}), 20, 20),
-        FigureRow("product lines with tools", sum(m.lines for m in found), 50_230, 44_000),
-        FigureRow("product lines without tools", sum(m.lines for m in found if m.package not in TOOLS), 46_290, 40_000),
+        FigureRow("product lines with tools", sum(m.lines for m in found), 46_100, 44_000),
+        FigureRow("product lines without tools", sum(m.lines for m in found if m.package not in TOOLS), 42_150, 40_000),
         FigureRow("largest import fan-out", max(fan_out(module) for module in found), 18, 18),
         FigureRow(
             "most public methods of a class", max(len(public_methods(node)) for _, node in classes(found)), 15, 15

@@ -56,6 +56,8 @@ HEAD = ["| earlier commit | database | it goes on | this one after it |", "|---|
 LOCAL = 31337
 SECONDS = 400
 QUIET_SECONDS = 10
+BACK_SECONDS = 180
+"""For the earlier program to complete what is due; one of before the versions were kept may leave rounds waiting."""
 KINDS = ["sqlite", "postgres"]
 
 
@@ -103,11 +105,17 @@ def tree_of(commit: str, place: Path) -> tuple[Path, Path]:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    end = time.monotonic() + SECONDS
+    if not await comes(holds, SECONDS):
+        raise SystemExit(f"It never came: {what}")
+
+
+async def comes(holds: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+    end = time.monotonic() + seconds
     while not await holds():
         if time.monotonic() > end:
-            raise SystemExit(f"It never came: {what}")
+            return False
         await asyncio.sleep(0.2)
+    return True
 
 
 def settings_of(chain: LocalChain, rpc_url: str, database_url: str) -> dict[str, str]:
@@ -230,7 +238,12 @@ async def make(commit: str, program: Program, kind: str, server: Any, back: Prog
             back.log, back.environ = place / "back", settings_of(chain, chain.rpc_url, url)
             program.environ = back.environ
             await chain.node.rpc("evm_setAutomine", True)
-            await go_back(commit, kind, Rollback(chain, judge, back, program, url, holding.rounds), server)
+            try:
+                await go_back(commit, kind, Rollback(chain, judge, back, program, url, holding.rounds), server)
+            except SystemExit:
+                statuses = {stage: status_in(url, address) for stage, address in holding.rounds.items()}
+                sys.stderr.write(f"{back.log.read_text()[-9000:]}\n{program.log.read_text()[-9000:]}\n{statuses}\n")
+                raise
             return
         stopped = await left_behind(commit, chain, holding.rounds, judge, dump(url, server))
         stopped.save(FILES / f"{commit}-{kind}.xz")
@@ -288,7 +301,7 @@ async def go_back(commit: str, kind: str, world: Rollback, server: Any) -> None:
     world.judge.allowed.clear()
     if not refusal:
         world.earlier.start()
-        await until(is_over, "the earlier program completes every round that is due")
+        await comes(is_over, BACK_SECONDS)
         world.earlier.kill()
     by_earlier = f"refuses: {refusal}" if refusal else await world.posted()
     world.present.start()
