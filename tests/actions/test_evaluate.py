@@ -248,7 +248,7 @@ async def test_a_challenge_that_its_poster_scores_has_not_failed(local_chain: Lo
         assert await read_status(app.store, app.chain_id, address) is None
 
 
-@pytest.mark.parametrize("seen", [0, 30])
+@pytest.mark.parametrize("seen", [0, 34])
 async def test_a_challenge_that_a_node_loses_is_waited_for(local_chain: LocalChain, tmp_path: Path, seen: int) -> None:
     """No code at a listed challenge, at once or in the middle, is an outage and not the end; an unknown one is unknown."""
     address = await closed_round(local_chain)

@@ -18,11 +18,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clara_eval.actions.published import ResultReader
-from clara_eval.actions.rank import json_rows
 from clara_eval.challenges.public_documents import leaderboard_rows, public_keys, result_document
 from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput, BadSubmission, NotFound
 from clara_eval.core.hashing import plain_json
+from clara_eval.core.strict_json import json_rows
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import EvalStatus, Summary, Token
 from clara_eval.documents.store_keys import index_key, scores_key, status_key

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gc
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
@@ -16,6 +15,7 @@ from clara_eval.core.codec import to_camel_json
 from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
 from clara_eval.core.flags import Flag
+from clara_eval.core.strict_json import json_rows
 from clara_eval.evaluation.ranking_flags import ranking_flags
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
 
@@ -138,21 +138,6 @@ def _csv_rows(name: str, text: str) -> Iterator[Row]:
                 yield f"{name}:{rows.line_num}", dict(zip(header, row, strict=False))
     except csv.Error as bad:
         raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
-
-
-def json_rows(source: str, text: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Read the object on each line that is not empty, with the number of the line."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        where, remedy = f"Line {number} of {source}", "Write one JSON object a line."
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as bad:
-            raise BadInput(f"{where} is not JSON: {bad}.", path=where, remedy=remedy) from None
-        if not isinstance(row, dict):
-            raise BadInput(f"{where} is not a JSON object.", path=where, remedy=remedy)
-        yield number, row
 
 
 def _results(rows: Iterable[Row], known: list[tuple[str, ...]]) -> Iterator[Result]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from typing import Any
 
 import aiohttp
@@ -23,7 +24,7 @@ _SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
 _MOST_ANSWER = 1_000_000
 
 
-class Signer:
+class Signer(ABC):
     """What holds a key: this process, a remote signer, a hardware module."""
 
     def __init__(self, what: str, address: Address) -> None:
@@ -34,11 +35,11 @@ class Signer:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.what}, {self.address})"
 
+    @abstractmethod
     async def sign(self, tx: TransactionToSign) -> str:
         """Return the signed bytes as 0x text."""
-        raise NotImplementedError
 
-    async def check(self) -> None:
+    async def check(self) -> None:  # noqa: B027 - a key in this process can always sign
         """Raise if it could not sign now."""
 
     def _signed(self, tx: TransactionToSign, r: int, s: int) -> str:

@@ -8,7 +8,6 @@ from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
-from jinja2 import Environment
 
 from clara_eval.ranking import Ranking, Tally
 
@@ -41,6 +40,8 @@ def win_matrix_svg(ranking: Ranking, table: Tally) -> str:
 
 
 def _drawn(kind: str, ranking: Ranking, **values: object) -> str:
+    from jinja2 import Environment  # noqa: PLC0415 - of the extra `server`; ranking a file needs no plot
+
     folder = resources.files("clara_eval.challenges")
     environment = Environment(autoescape=True, finalize=_visible, trim_blocks=True, lstrip_blocks=True)
     environment.filters["short"] = _short

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -133,3 +134,18 @@ def _finite(digits: str) -> float:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_integer, parse_float=_finite
 )
+
+
+def json_rows(source: str, text: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """Read the object on each line that is not empty, with the number of the line."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        where, remedy = f"Line {number} of {source}", "Write one JSON object a line."
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as bad:
+            raise BadInput(f"{where} is not JSON: {bad}.", path=where, remedy=remedy) from None
+        if not isinstance(row, dict):
+            raise BadInput(f"{where} is not a JSON object.", path=where, remedy=remedy)
+        yield number, row
