@@ -200,7 +200,7 @@ async def test_a_long_submission_is_read_whole() -> None:
     text = "x = one(x)\n" * 14_000
 
     def by_part(prompt: Prompt) -> str:
-        level = 1 if "part 2 of 3" in prompt.user else 3
+        level = 1 if "part 2 of 4" in prompt.user else 3
         return json.dumps(Task.of(prompt).answer(lambda name, _: level if name == "correctness" else None))
 
     llm = ScriptedLlm(by_part)
