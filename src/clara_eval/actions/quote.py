@@ -37,8 +37,8 @@ JURY_NOTE = (
     "the paid places only."
 )
 IN_TURN_NOTE = (
-    "The judges are asked in turn: the first compares all, each further one is asked about as often as this if a paid "
-    "place is not clear, and not at all if every one is."
+    "The judges are asked in turn. The first compares all entries. Each further one is asked only if a paid place is "
+    "not clear, then about as often as shown."
 )
 USUAL_ENTRIES = 20  # entries assumed for the quote when the poster names no number
 
@@ -113,8 +113,8 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
     judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
     chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
     in_turn = settings.jury == "in-turn" and not literal and len(models_of(jury)) > 1
-    later = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
-    further = later.usual_questions if in_turn else None
+    near_the_money = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
+    further = near_the_money.usual_questions if in_turn else None
     found = _quote(config, replace(size, looks=chosen.usual_questions, further_looks=further), jury, cards, limits)
     notes = [IN_TURN_NOTE if in_turn else JURY_NOTE] if len(jury) > 1 else []
     if hard := [feature.name for feature in config.features if is_hard_to_read(feature)]:
