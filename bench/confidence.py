@@ -24,13 +24,11 @@ from tests.support.judge_confidence import measure_confidence, separation_of
 
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.evaluation.play import Comparison, play_tournament
-from clara_eval.judge.cached_llm import CachedLlm
 from clara_eval.judge.comparison import JudgeVector, ModelJudge, RulesJudge, make_vector
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.providers.local import LocalLlm
 from clara_eval.judge.retrying_llm import Gate, RetryingLlm, RetryPolicy
-from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.judge.structured_llm import CachedLlm, StructuredLlm
 from clara_eval.ranking.results import Field
 from clara_eval.ranking.schedule import Fixed
 from clara_eval.store.sqlite import SqliteStore

@@ -19,13 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.harness import (
-    Executed,
-    Harness,
-    HarnessSubmission,
-    Language,
-    Machine,
-)
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Language, Machine
 from clara_eval.harness.machine import look_at
 from clara_eval.harness.model import LANGUAGES
 

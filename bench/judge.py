@@ -207,11 +207,10 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
 
 async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaitable[Any]]:
     from clara_eval.evaluation.play import play_tournament
-    from clara_eval.judge.cached_llm import CachedLlm
-    from clara_eval.judge.costs.budgets import RunBudget
-    from clara_eval.judge.costs.prices import PriceCard
+    from clara_eval.judge.costs.budgets import PriceCard, RunBudget
     from clara_eval.judge.providers.openai import OpenAiLlm
     from clara_eval.judge.retrying_llm import Gate, RetryingLlm, RetryPolicy
+    from clara_eval.judge.structured_llm import CachedLlm
     from clara_eval.ranking.results import Field
     from clara_eval.ranking.schedule import Fixed
     from clara_eval.store.sqlite import SqliteStore

@@ -23,7 +23,6 @@ from bench.quality.reading import evidence_first, one_feature, question, read_on
 from bench.quality.truth import Submission, submissions
 
 from clara_eval.config.settings import Settings
-from clara_eval.judge.costs.prices import Tokens
 from clara_eval.judge.port import ConnectedLlm
 from clara_eval.judge.provider import build_llm, parse_jury, price_cards
 from clara_eval.judge.providers.local import LocalLlm
@@ -136,7 +135,7 @@ def cost_sentence(names: str, settings: Settings) -> str:
     cards = price_cards(settings, parse_jury(names))
     told = []
     for name, card in cards.items():
-        spent = sum(n * card.cost(Tokens(INPUT_TOKENS[k], OUTPUT_TOKENS)) for k, n in calls.items()) if card else 0
+        spent = sum(n * card.price(INPUT_TOKENS[k], OUTPUT_TOKENS) for k, n in calls.items()) if card else 0
         price = f"about ${spent / 1e6:.2f}" if card else "price unknown"
         told.append(f"{name}: {sum(calls.values())} calls, {price}")
     return "; ".join(told)

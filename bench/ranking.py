@@ -25,7 +25,7 @@ from tests.support.simulation import TOP3, Model, Quality, SimulatedWorld, draw_
 
 from clara_eval.actions.calibrate import proportion
 from clara_eval.actions.rank import read_results
-from clara_eval.evaluation.ranking_flags import ranking_flags
+from clara_eval.evaluation.review_rules import ranking_flags
 from clara_eval.ranking import Group, Ranking, Result, Schedule, Tally, choose_schedule, rank, rate, tally
 from clara_eval.ranking.chances import EQUAL, count_chances, margins
 from clara_eval.ranking.elo import literal_elo

@@ -50,11 +50,11 @@ async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
     """Walk, file and publish one round, as an evaluation does between the chain and the post."""
     from tests.support.large_round import PLAN_BY_RULES, large_challenge, run_large, trace_entries
 
-    from clara_eval.chain.winners import choose_winners
+    from clara_eval.chain.model import choose_winners
     from clara_eval.challenges.public_documents import public_keys, scores_document
     from clara_eval.core.hashing import plain_json
     from clara_eval.documents.store_keys import scores_key
-    from clara_eval.evaluation.trace.document import TraceWriter, render
+    from clara_eval.evaluation.trace import TraceWriter, render
     from clara_eval.store.sqlite import SqliteStore
     from clara_eval.store.trace_archive import save_trace, stream_trace
 
@@ -99,10 +99,11 @@ async def judged(place: Path, entries_count: int) -> dict[str, Any]:
 
     from clara_eval.actions.judge import JudgeRequest, judge_entries
     from clara_eval.config.settings import Settings
+    from clara_eval.core.codec import to_camel_json
     from clara_eval.evaluation.folder import FolderVenue, NamedContent
     from clara_eval.evaluation.round import EvaluationPlan
     from clara_eval.evaluation.run import evaluate_round
-    from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
+    from clara_eval.evaluation.sources import Received, TraceSources
     from clara_eval.submissions.model import Fetched
 
     contents = [NamedContent(f"{n}.py", program(n).encode()) for n in range(entries_count)]
@@ -114,7 +115,7 @@ async def judged(place: Path, entries_count: int) -> dict[str, Any]:
     venue = FolderVenue.of(contents, config, (5000, 3000, 2000), "", "")
     by_uri = {one.uri: Received.of(Fetched(one.content, one.media_type, immutable=False)) for one in contents}
     evidence: dict[str, Any] = {
-        f"solution/{one.account}": {"received": RECEIVED.body(by_uri[one.solution_uri])} for one in venue.folder.entries
+        f"solution/{one.account}": {"received": to_camel_json(by_uri[one.solution_uri])} for one in venue.folder.entries
     }
     bare, whole = list[float](), list[float]()
     for number in range(6):

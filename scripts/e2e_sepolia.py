@@ -34,7 +34,7 @@ from clara_eval.actions.verify import Checked, verify_any
 from clara_eval.app import App, Caller, open_app, open_caller
 from clara_eval.chain.rpc import Meaning, NodeRefusal
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.config.settings import Settings
+from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import (
     CannotAct,
@@ -153,7 +153,7 @@ class Lifecycle:
                 )
             for one in poor:
                 await self._transfer(caller, one, b"", need)
-            token = to_address(caller.settings.usdc or "")
+            token = to_address(caller.settings.network.usdc or "")
             if await _units(caller, token, me) < PRIZE_UNITS:
                 mint = bytes.fromhex("40c10f19") + bytes(12) + bytes.fromhex(me[2:]) + (10**8).to_bytes(32, "big")
                 try:
@@ -315,7 +315,7 @@ class Lifecycle:
 
     async def _verify(self, challenge: Address) -> None:
         """As a stranger would: from the trace and the node alone."""
-        checked = await verify_any(challenge, self._settings(), rpc=self._base.rpc_urls[0])
+        checked = await verify_any(challenge, self._settings(), rpc=listed(self._base.rpc_url)[0])
         if not isinstance(checked, Checked) or checked.digest != self._state.get("digest") or checked.posted is None:
             raise CannotAct(f"The trace {checked.digest} is not the one that was posted.")
         self._state.keep("verified", checked.digest)

@@ -102,8 +102,8 @@ def figures() -> list[FigureRow]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [
         FigureRow("names at the top", len({module.package for module in found}), 20, 20),
-        FigureRow("product lines with tools", sum(m.lines for m in found), 46_100, 44_000),
-        FigureRow("product lines without tools", sum(m.lines for m in found if m.package not in TOOLS), 42_150, 40_000),
+        FigureRow("product lines with tools", sum(m.lines for m in found), 44_000, 44_000),
+        FigureRow("product lines without tools", sum(m.lines for m in found if m.package not in TOOLS), 40_000, 40_000),
         FigureRow("largest import fan-out", max(fan_out(module) for module in found), 18, 18),
         FigureRow(
             "most public methods of a class", max(len(public_methods(node)) for _, node in classes(found)), 15, 15
@@ -111,7 +111,7 @@ def figures() -> list[FigureRow]:
         FigureRow("protocols with one implementation", len(lonely_protocols(found)), 4, 4),
         FigureRow("type names with several meanings", len(meanings(found)), 0, 0),
         FigureRow("base dependencies", len(project["dependencies"]), 16, 16),
-        FigureRow("words of documentation, not generated", doc_words(), 23_650, 23_500),
+        FigureRow("words of documentation, not generated", doc_words(), 23_500, 23_500),
     ]
 
 

@@ -26,8 +26,7 @@ import by_the_page
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from clara_eval.interfaces.cli import app
-from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli import COMMANDS, app
 from clara_eval.submissions.model import REJECTIONS
 
 ROOT = Path(__file__).parents[1]

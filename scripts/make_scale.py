@@ -19,11 +19,10 @@ from typing import Any
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard
 from clara_eval.judge.costs.quote import Jury, Size, quote
-from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, Memory, due
+from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, EngineOptions, Memory, due
 from clara_eval.service.loop import FINALIZED_AT_ONCE
-from clara_eval.service.options import EngineOptions
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "scale.json"
@@ -59,7 +58,7 @@ class Assumed:
     signing_seconds: float = 0.5
     """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
     finalize_seconds: float = 120.0
-    """Of one tick, as `service.options.EngineOptions` bounds it."""
+    """Of one tick, as `service.due.EngineOptions` bounds it."""
     requests_per_look: float = 0.44
     """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
     calls_per_look: float = 20.0

@@ -21,7 +21,7 @@ from tests.support.browser import PATIENCE, chromium, launched
 from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.living import Tempo, living_world
 from clara_eval.interfaces.serve import serving
-from clara_eval.service.options import EngineOptions
+from clara_eval.service.due import EngineOptions
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

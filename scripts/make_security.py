@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from clara_eval.redteam.harness_attacks import HARNESSES
+from clara_eval.redteam.machine_attacks import HARNESSES
 
 ROOT = Path(__file__).parents[1]
 FIGURES = ROOT / "docs" / "security.json"

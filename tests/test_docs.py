@@ -58,12 +58,16 @@ def test_the_pages_name_every_package() -> None:
 
 
 def test_the_walk_shows_the_kinds_of_entries_a_trace_has(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:
-    """docs/walk.md has every kind of entry of the demo's trace, in its order."""
+    """docs/walk.md has every kind of entry of the demo's trace, in its order, and today's rules and prompts."""
     trace = next(trace_dir.glob("*.trace.json"))
     keys = re.compile(r"^### `([a-z]+)", re.MULTILINE)
     page = (ROOT / "docs" / "walk.md").read_text(encoding="utf-8")
     assert "Leaderboard" in demo
-    assert keys.findall(page) == keys.findall(make_docs.trace_walk(trace))
+    fresh = make_docs.trace_walk(trace)
+    assert keys.findall(page) == keys.findall(fresh)
+    same = re.compile(r'^ "rules": \d+|"sha256": "0x\w{64}",\n  "text": ".*"', re.MULTILINE)
+    assert same.findall(page) == same.findall(fresh)
+    assert len(same.findall(page)) > 6
 
 
 def test_the_format_page_has_the_examples_of_the_demo(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:

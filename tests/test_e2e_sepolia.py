@@ -24,7 +24,7 @@ from tests.support.faulty_node import FaultyNode, longest_range
 from tests.support.step_worker import expire_leases
 
 from clara_eval.chain.contracts.abi import abi
-from clara_eval.config.networks import NETWORKS
+from clara_eval.config.settings import NETWORKS
 from clara_eval.core.address import to_address
 from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevNode
 from clara_eval.devnet.local_chain import create
@@ -84,7 +84,7 @@ async def base_sepolia() -> AsyncIterator[tuple[DevNode, FaultyNode]]:
             try:
                 yield node, limited
             finally:
-                await node.close()
+                await node.aclose()
 
 
 @asynccontextmanager

@@ -6,21 +6,16 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from clara_eval.actions.harness import check_harness
+from clara_eval.actions.harness import HarnessCheck, check_harness
 from clara_eval.config.eval_config import collect_problems
-from clara_eval.harness import (
-    Executed,
-    Harness,
-    HarnessSubmission,
-    Machine,
-    MissingEngine,
-)
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine, MissingEngine
 from clara_eval.harness.model import SUFFIXES
 from clara_eval.interfaces.cli import app
 
@@ -35,10 +30,24 @@ MERGE = EXAMPLES / "merge-ranges"
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    found = Machine(cache=tmp_path_factory.mktemp("cache"))
+def machine(solc: str | None) -> Iterator[Machine]:
+    found = Machine(solc=solc)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+def checked(machine: Machine) -> Callable[[str], HarnessCheck]:
+    """What `harness check` says about an example's harness on its reference, asked once."""
+
+    @cache
+    def check(name: str) -> HarnessCheck:
+        harness = harness_of(name)
+        needed(machine, harness)
+        reference = (EXAMPLES / name / f"reference{Path(HARNESSES[name]).suffix}").read_text(encoding="utf-8")
+        return check_harness(machine, harness, reference)
+
+    return check
 
 
 def harness_of(name: str, file: str = "") -> Harness:
@@ -64,12 +73,9 @@ def test_the_config_is_usable_and_holds_the_harness_beside_it(name: str) -> None
 
 
 @pytest.mark.parametrize("name", HARNESSES)
-def test_the_reference_passes_its_harness(machine: Machine, name: str) -> None:
+def test_the_reference_passes_its_harness(checked: Callable[[str], HarnessCheck], name: str) -> None:
     """The harness is fit to be posted: its reference passes every test, twice with the same numbers."""
-    harness = harness_of(name)
-    needed(machine, harness)
-    reference = (EXAMPLES / name / f"reference{Path(HARNESSES[name]).suffix}").read_text(encoding="utf-8")
-    found = check_harness(machine, harness, reference)
+    found = checked(name)
     assert (found.problems, [one for one in found.warnings if "interface" in one]) == ((), [])
 
 
@@ -233,9 +239,6 @@ def test_a_limiter_is_measured_by_what_it_allows(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", HARNESSES)
-def test_a_submission_that_does_nothing_gets_no_number(machine: Machine, name: str) -> None:
+def test_a_submission_that_does_nothing_gets_no_number(checked: Callable[[str], HarnessCheck], name: str) -> None:
     """Every metric of the examples checks what it measured: their references with nothing in them have none."""
-    harness = harness_of(name)
-    needed(machine, harness)
-    reference = (EXAMPLES / name / f"reference{Path(HARNESSES[name]).suffix}").read_text(encoding="utf-8")
-    assert check_harness(machine, harness, reference).warnings == ()
+    assert checked(name).warnings == ()

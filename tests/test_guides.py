@@ -9,7 +9,6 @@ import shlex
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -17,10 +16,10 @@ import aiohttp
 import pytest
 from tests.support.api_service import ADMIN, QUIET, running_service
 from tests.support.debian import program
-from tests.support.shell import Shell, opened_shell
+from tests.support.shell import Shell
 
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -54,12 +53,6 @@ def words_before(page: str) -> int:
     if CHAIN in read:
         return count(read) + count(start[: start.index("## 2.")])
     return count(read) + (count(start[: start.index("## 3.")]) if "(quickstart.md)" in read else 0)
-
-
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    with opened_shell(tmp_path_factory.mktemp("programs")) as opened:
-        yield opened
 
 
 def run_page(shell: Shell, page: str, place: Path, chain: Path | None = None, **environ: str) -> str:

@@ -137,8 +137,9 @@ UNTYPED = {
     "config/eval_config/shape.py": "pydantic's errors, and the schema itself",
     "service/queue.py": "DBOS's workflows and serializer",
     "service/engine.py": "what DBOS hands to workflows and back",
-    "interfaces/mcp/schema.py": "the MCP library's tools and contexts",
-    "interfaces/cli/commands.py": "typer's and click's commands",
+    "interfaces/mcp/server.py": "the MCP library's tools",
+    "interfaces/mcp/tools.py": "the MCP library's contexts, and signatures that are made",
+    "interfaces/cli/__init__.py": "typer's and click's commands",
     "devnet/anvil.py": "what a node answers",
 }
 """Modules that speak with something without types, and with what."""

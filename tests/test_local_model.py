@@ -36,7 +36,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.evaluation.trace import read_entries
 
 MEASURED = [{"name": "max_complexity", "source": "measured"}, {"name": "tests", "source": "measured"}]
 READ = {"name": "is_complete", "type": "boolean", "better": "higher"}
@@ -106,6 +106,8 @@ SHORT = json.dumps(
         "criteria": "Fewer lines are better.",
     }
 )
+MOST_USD = 0.05  # about a hundred questions at this price: the model answers one in five seconds
+PRICED = {"CLARA_PRICES": "local:smollm2=1/1", "CLARA_ANSWER_TOKENS": "1024"}
 KILLED_AFTER = (2, 12, 40)
 KILLED = """
 import asyncio, os, signal, sys
@@ -118,28 +120,39 @@ def watch(status):
     if status.stage and (status.stage.calls or 0) >= int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-request = JudgeRequest(read_entries("in"), Path("config.json").read_bytes(), "local:smollm2", title="in")
+request = JudgeRequest(read_entries("in"), Path("config.json").read_bytes(), "local:smollm2", max_usd=float(sys.argv[2]), title="in")
 asyncio.run(judge_entries(request, Settings.from_env(), Path("out"), watch))
 """
 """Judges the folder as the command does, and is killed after so many answers."""
 
 
 @pytest.mark.local_model
-@pytest.mark.timeout(7200)  # 300 answers, a second and more each
+@pytest.mark.timeout(3600)
 def test_a_hackathon_judged_by_the_real_model_is_killed_three_times_and_continued(tmp_path: Path) -> None:
     """After each kill `judge` asks only for what is missing; both verifiers hold the trace, and a last run asks nothing."""
     for number, team in enumerate(sorted(hackathon(tmp_path / "in").iterdir())):
         (team / "notes.md").write_text("A line.\n" * (number + 1), encoding="utf-8")
     (tmp_path / "config.json").write_text(SHORT, encoding="utf-8")
-    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **PRICED}
 
     def ran(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     for calls in KILLED_AFTER:
-        assert ran(sys.executable, "-c", KILLED, str(calls)).returncode == -signal.SIGKILL
+        assert ran(sys.executable, "-c", KILLED, str(calls), str(MOST_USD)).returncode == -signal.SIGKILL
     command = (sys.executable, "-m", "clara_eval")
-    judge = (*command, "judge", "in", "--config", "config.json", "--judges", "local:smollm2", "--json")
+    judge = (
+        *command,
+        "judge",
+        "in",
+        "--config",
+        "config.json",
+        "--judges",
+        "local:smollm2",
+        "--json",
+        "--max-usd",
+        str(MOST_USD),
+    )
     judged = ran(*judge, "--out", "out")
     assert judged.returncode == 0, judged.stderr
     found = json.loads(judged.stdout)

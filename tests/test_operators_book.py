@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.agents import GOOD_SOLUTION, POOR_SOLUTION, RULES_CONFIG, agent_environment
-from tests.support.shell import opened_shell
+from tests.support.shell import Shell
 
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import keccak_hex
@@ -67,7 +67,7 @@ async def closed_round(chain: LocalChain) -> str:
 
 
 @pytest.mark.timeout(1200)
-async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, shell: Shell, tmp_path: Path) -> None:
     """Install, upgrade, roll back, a stuck round, an empty wallet, back up, restore, another key: in this order."""
     address = await closed_round(local_chain)
     first, second = await asyncio.to_thread(wheels, tmp_path)
@@ -82,38 +82,36 @@ async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, 
         "PYTHONPATH": str(libraries(tmp_path / "libraries")),
     }
     del environ["CLARA_EVALUATOR_ADDRESS"]  # the key has it
-    place, programs = tmp_path / "service", tmp_path / "programs"
+    place = tmp_path / "service"
     place.mkdir()
-    programs.mkdir()
-    with opened_shell(programs) as shell:
 
-        async def run(title: str, code: int = 0, **more: str) -> str:
-            done = await asyncio.to_thread(shell.run, BOOK[title], place, **environ | more)
-            assert done.returncode == code, f"{title}: {done.stdout}{done.stderr}"
-            return done.stdout
+    async def run(title: str, code: int = 0, **more: str) -> str:
+        done = await asyncio.to_thread(shell.run, BOOK[title], place, **environ | more)
+        assert done.returncode == code, f"{title}: {done.stdout}{done.stderr}"
+        return done.stdout
 
-        assert "ok  wallet" in await run("Install.")
-        assert "CLARA_JUDGES" in (place / ".env").read_text(encoding="utf-8")
-        dead = {"CLARA_JUDGES": "openai:m@http://127.0.0.1:1/v1", "CLARA_PRICES": "openai:m@http://127.0.0.1:1/v1=1/1"}
-        stopped = await asyncio.to_thread(shell.run, "clara-eval evaluate $ADDRESS", place, **environ | dead)
-        assert stopped.returncode == 2, stopped.stdout + stopped.stderr
-        await run("Upgrade")
-        assert version(place) == NEWER
-        await run("Roll back.")
-        assert version(place) == __version__
-        assert "# with CLARA_EVALUATOR_KEY: posts it" in await run("A stuck round.")
-        await local_chain.node.rpc("anvil_setBalance", local_chain.evaluator.address, "0x0")
-        said = await run("An empty wallet.", 1)
-        assert local_chain.evaluator.address in said
-        assert "Send it enough ETH" in " ".join(said.split())
-        await local_chain.node.rpc("anvil_setBalance", local_chain.evaluator.address, hex(10**18))
-        assert "posted and confirmed" in await run("An empty wallet.")
-        assert "bytes to copy.db" in await run("Back up")
-        assert "complete  100 %" in await run("Restore")
-        (place / "password").write_text("correct horse battery staple\n")
-        (place / "password").chmod(0o600)
-        said = await run("Another key", 1, CLARA_EVALUATOR_PASSWORD_FILE="password")
-        assert "enough for 0 posts" in " ".join(said.split())
+    assert "ok  wallet" in await run("Install.")
+    assert "CLARA_JUDGES" in (place / ".env").read_text(encoding="utf-8")
+    dead = {"CLARA_JUDGES": "openai:m@http://127.0.0.1:1/v1", "CLARA_PRICES": "openai:m@http://127.0.0.1:1/v1=1/1"}
+    stopped = await asyncio.to_thread(shell.run, "clara-eval evaluate $ADDRESS", place, **environ | dead)
+    assert stopped.returncode == 2, stopped.stdout + stopped.stderr
+    await run("Upgrade")
+    assert version(place) == NEWER
+    await run("Roll back.")
+    assert version(place) == __version__
+    assert "# with CLARA_EVALUATOR_KEY: posts it" in await run("A stuck round.")
+    await local_chain.node.rpc("anvil_setBalance", local_chain.evaluator.address, "0x0")
+    said = await run("An empty wallet.", 1)
+    assert local_chain.evaluator.address in said
+    assert "Send it enough ETH" in " ".join(said.split())
+    await local_chain.node.rpc("anvil_setBalance", local_chain.evaluator.address, hex(10**18))
+    assert "posted and confirmed" in await run("An empty wallet.")
+    assert "bytes to copy.db" in await run("Back up")
+    assert "complete  100 %" in await run("Restore")
+    (place / "password").write_text("correct horse battery staple\n")
+    (place / "password").chmod(0o600)
+    said = await run("Another key", 1, CLARA_EVALUATOR_PASSWORD_FILE="password")
+    assert "enough for 0 posts" in " ".join(said.split())
     assert len(BOOK) == 8
 
 

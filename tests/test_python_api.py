@@ -31,7 +31,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli import COMMANDS
 from clara_eval.store.open import open_store
 from clara_eval.store.trace_archive import stream_trace
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,7 @@ from clara_eval.actions.calibrate import read_labels
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadTrace
 from clara_eval.evaluation.folder import check_folder
+from clara_eval.harness import Machine
 from clara_eval.judge.port import Answer, Prompt
 
 ROOT = Path(__file__).parents[1]
@@ -78,8 +80,9 @@ def test_the_labels_are_what_tools_find() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_the_labels_of_contracts_are_what_they_do() -> None:
+def test_the_labels_of_contracts_are_what_they_do(solc: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Running each contract that is kept as wrong, and one that is right, gives the tests passed and the gas kept."""
+    monkeypatch.setattr(truth, "Machine", partial(Machine, solc=solc))
     ran = truth.read_json("executed.json")
     contracts = {name: one for name, one in truth.submissions().items() if one.language == "solidity"}
     chosen = {name: one for name, one in contracts.items() if not truth.labels()[name]["works"]}

@@ -34,7 +34,7 @@ import json
 
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import Provider
-from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.budgets import FREE
 
 
 class AlphabetLlm:
@@ -64,7 +64,7 @@ PRICED_PROVIDER = '''
 
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import Provider
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard
 
 CARD = PriceCard(2_000_000, 2_000_000, 2_000_000, 2_000_000)
 
@@ -119,7 +119,7 @@ PROMPT = """
 import json
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.judge.comparison import comparison_grammar, comparison_prompt
-from clara_eval.judge.templates import prompt_files
+from clara_eval.judge.reading import prompt_files
 from clara_eval.judge.comparison import make_vector
 schema = FeatureSchema((Feature("speed", "integer", min=0, max=9),))
 one, two = (make_vector(schema, {"speed": n}) for n in (1, 2))
@@ -395,7 +395,7 @@ from clara_eval.challenges.status import StatusWriter
 from clara_eval.documents.actions import EvalStatusResult
 from clara_eval.documents.results import EvalStatus
 from clara_eval.interfaces.api.templating import rendered
-from clara_eval.interfaces.api.wording import Phase
+from clara_eval.interfaces.api.templating import Phase
 from clara_eval.store.sqlite import SqliteStore
 
 
@@ -418,7 +418,7 @@ def test_a_field_of_the_status_is_three_files(source: Path) -> None:
     """A field in the document, its value in the writer and its line on the page are enough for every interface."""
     for name, old, new in (
         ("documents/results.py", "    progress: int = Field(ge=0, le=100)\n", "    region: str | None = None\n"),
-        ("challenges/status.py", 'update={"updatedAt": int(self._now()), ', '"region": "north", '),
+        ("challenges/status.py", "self.note(updatedAt=int(self._now()), ", 'region="north", '),
         (
             "interfaces/api/templates/_progress.html",
             "<h2>{{ phase.label }}</h2>\n",

@@ -16,8 +16,7 @@ from clara_eval.core.address import to_address
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.service.due import due
-from clara_eval.service.options import EngineOptions
+from clara_eval.service.due import EngineOptions, due
 from clara_eval.service.survey import READ_TOGETHER as TOGETHER
 
 ROOT = Path(__file__).parents[1]

@@ -20,6 +20,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 from tests.support.attested_rounds import signed_round
+from tests.support.engines import RememberingMachine
 from tests.support.executed_rounds import public_round
 from tests.support.forged_trace import Entries, forged
 from tests.support.large_round import archives_challenge, large_lines, lines_of_round, links_challenge
@@ -30,7 +31,7 @@ from tests.support.scripted_llm import ScriptedLlm
 from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.actions.service_client import sign_text
+from clara_eval.actions.objections import sign_text
 from clara_eval.challenges.review import DISPUTED_FORM, Disputed, DraftPlace, Objection, objection_message
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.hashing import keccak_hex
@@ -38,7 +39,7 @@ from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.replay import is_same
 from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Ruling
-from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.evaluation.trace import read_entries
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import Quotes
 from clara_eval.judge.port import Answer, Llm, Prompt
@@ -362,21 +363,24 @@ def _add(container: Any, step: Any) -> None:
     container["unheardOf"] = container[step]
 
 
-async def is_refused(mutant: Mutant, traces: Traces, machine: Machine) -> bool:
+async def is_refused(mutant: Mutant, lines: list[str], traces: Traces, machine: Machine) -> bool:
     """By our own verifier; what it compares with a walk's own result is compared here with the honest entry."""
     if mutant.key.split("/")[0] in EVIDENCE:
-        return bool(await refusal_of(mutant.lines(traces), machine, traces.quotes))
+        return bool(await refusal_of(lines, machine, traces.quotes))
     return not is_same(mutant.key, mutant.body, traces.bodies(mutant.of)[mutant.key])
 
 
 @pytest.mark.xdist_group("traces")
 @pytest.mark.timeout(900)
-async def test_both_verifiers_refuse_what_the_page_does_not_name(traces: Traces, tmp_path: Path) -> None:
+async def test_both_verifiers_refuse_what_the_page_does_not_name(
+    traces: Traces, tmp_path: Path, solc: str | None
+) -> None:
     """Each field of the page, missing, of a wrong type or beside an unknown one, is refused by both verifiers."""
     made = {mutant.name: mutant for mutant in mutants(traces)}
-    machine = Machine()
-    assert [name for name, mutant in made.items() if not await is_refused(mutant, traces, machine)] == []
-    everything = {**traces.lines, **{name: mutant.lines(traces) for name, mutant in made.items()}}
+    machine = RememberingMachine(solc)
+    wrong = {name: mutant.lines(traces) for name, mutant in made.items()}
+    assert [name for name, one in made.items() if not await is_refused(one, wrong[name], traces, machine)] == []
+    everything = {**traces.lines, **wrong}
     theirs = node_refusals(everything, tmp_path)
     assert {name: theirs[name] for name in traces.lines if theirs[name]} == {}
     assert {name for name, refusal in theirs.items() if not refusal} == set(traces.lines)

@@ -17,16 +17,19 @@ from tests.support.api_service import running_service
 from tests.support.attested_rounds import FORGERIES as FORGED_ANSWERS
 from tests.support.attested_rounds import signed_round
 from tests.support.browser import chromium, launched
+from tests.support.engines import RememberingMachine
 from tests.support.executed_rounds import public_round
 from tests.support.forged_trace import Change, Entries, forged
 from tests.support.large_round import large_lines
+from tests.support.shell import Shell
 from tests.support.signing_endpoint import SigningEndpoint
+from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.verify import verified_document
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.trace.document import Approval, Notes, render
+from clara_eval.evaluation.trace import Approval, Notes, render
 from clara_eval.harness import Machine
 from clara_eval.interfaces.cli.verify import print_verified
 from clara_eval.ranking.elo import K
@@ -209,20 +212,26 @@ FORGERIES: dict[str, Change] = {
 
 
 @pytest.fixture(scope="module")
-def demo_trace(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def demo_trace(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The trace of a fresh demo."""
     place = tmp_path_factory.mktemp("demo")
-    command = [str(ROOT / ".venv" / "bin" / "clara-eval"), "demo", "--json"]
-    subprocess.run(command, cwd=place, capture_output=True, timeout=170, check=True)
+    subprocess.run([shell.program, "demo", "--json"], cwd=place, capture_output=True, timeout=170, check=True)
     return next((place / "var" / "traces").glob("*.trace.json")).read_text(encoding="utf-8").splitlines(keepends=True)
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """One machine for all checks, which compiles everything once."""
-    found = Machine(cache=tmp_path_factory.mktemp("cache"))
+def machine(solc: str | None) -> Iterator[Machine]:
+    """One machine for all checks, which runs everything once."""
+    found = RememberingMachine(solc)
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+def said_by_node(demo_trace: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What the independent program says of each forgery; one process reads them all."""
+    traces = {lie: forged(demo_trace, change) for lie, change in FORGERIES.items()}
+    return node_refusals(traces, tmp_path_factory.mktemp("forged"))
 
 
 def test_both_verifiers_have_the_same_k() -> None:
@@ -253,16 +262,13 @@ def test_an_honest_trace_holds(demo_trace: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("verifier")
 @pytest.mark.parametrize("lie", FORGERIES)
-async def test_a_forgery_is_named_by_both(lie: str, demo_trace: list[str], machine: Machine, tmp_path: Path) -> None:
+async def test_a_forgery_is_named_by_both(
+    lie: str, demo_trace: list[str], machine: Machine, said_by_node: dict[str, str]
+) -> None:
     """A changed entry whose hashes were made right again is refused by our verifier and by the independent one."""
-    lines = forged(demo_trace, FORGERIES[lie])
-    path = tmp_path / "forged.json"
-    path.write_text("".join(lines), encoding="utf-8")
-    code, words = by_node(path)
     with pytest.raises(BadTrace):
-        await check_trace(lines, machine=machine)
-    assert code == 1, words
-    assert words.startswith("wrong"), words
+        await check_trace(forged(demo_trace, FORGERIES[lie]), machine=machine)
+    assert said_by_node[lie].startswith("wrong"), said_by_node[lie]
 
 
 def _swap_two_items(bodies: Entries) -> None:
@@ -300,13 +306,11 @@ async def test_a_large_round_by_rules_is_checked_by_both(tmp_path: Path) -> None
     code, words = by_node(path)
     assert (code, "10100 comparisons" in words) == (0, True), words
     assert len((await check_trace(lines)).result.comparisons) == 10100
-    for lie, change in LARGE_FORGERIES.items():
-        changed = forged(lines, change)
-        path.write_text("".join(changed), encoding="utf-8")
-        code, words = by_node(path)
-        assert (code, words.startswith("wrong")) == (1, True), (lie, words)
+    changed = {lie: forged(lines, change) for lie, change in LARGE_FORGERIES.items()}
+    for lie, words in node_refusals(changed, tmp_path).items():
+        assert words.startswith("wrong"), (lie, words)
         with pytest.raises(BadTrace):
-            await check_trace(changed)
+            await check_trace(changed[lie])
 
 
 @pytest.mark.xdist_group("verifier")

@@ -26,7 +26,7 @@ from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.core.version import RULES
 from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE
-from clara_eval.evaluation.trace.document import OPENING, START, Approval, Notes, read_entries, render
+from clara_eval.evaluation.trace import OPENING, START, Approval, Notes, read_entries, render
 
 Spell = Callable[[str], str]
 """From the right text of an entry to another one."""

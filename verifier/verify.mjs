@@ -6,7 +6,7 @@ import sha3 from "js-sha3";
 import { isArchive, kindsOf, texts, unpack } from "./archive.mjs";
 import { drawn, fit } from "./model.mjs";
 const ZERO = "0x" + "0".repeat(64),
-  RULES = 10,
+  RULES = 11,
   K = 32;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"),
   keccak = (data) => "0x" + sha3.keccak256(data),

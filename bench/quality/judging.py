@@ -22,8 +22,8 @@ from clara_eval.judge.comparison import (
     read_verdict,
 )
 from clara_eval.judge.port import Prompt
+from clara_eval.judge.reading import escaped, prompt_view, template
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.templates import escaped, prompt_view, template
 
 CRITERIA = (
     "The solution that passes more tests is better. If both pass as many, the one that uses less gas is "

@@ -17,7 +17,7 @@ from clara_eval.evaluation.features.extract import ReadingContext, extract_featu
 from clara_eval.judge.comparison import Value
 from clara_eval.judge.extraction import read_claims
 from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm
-from clara_eval.redteam.corpus import own_payloads, solution_of
+from clara_eval.redteam.simulators import own_payloads, solution_of
 
 CARRIER = "factorial/off_by_one"
 PAYLOADS = 30

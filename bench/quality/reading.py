@@ -9,7 +9,7 @@ from typing import Any
 from bench.quality.answers import KeptAnswers
 from bench.quality.truth import Submission, schema_of
 
-from clara_eval.code import wanted_names
+from clara_eval.code.neutral import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.errors import BadAnswer, BadInput
 from clara_eval.core.hashing import sha256_hex
@@ -24,8 +24,7 @@ from clara_eval.judge.extraction import (
     line_fields,
     read_claims,
 )
-from clara_eval.judge.reading import read_object
-from clara_eval.judge.templates import prompt_view
+from clara_eval.judge.reading import prompt_view, read_object
 
 BLOCK = "0x" + "11" * 32
 CHALLENGE = "bench"

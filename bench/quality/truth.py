@@ -21,8 +21,7 @@ from tree_sitter import Node
 from clara_eval.config.eval_config import FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.core.syntax import parse
 from clara_eval.evaluation.features.measured import sentences_of, words_of
-from clara_eval.harness import Harness, HarnessSubmission
-from clara_eval.harness.machine import Machine
+from clara_eval.harness import Harness, HarnessSubmission, Machine
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "gas-golf"

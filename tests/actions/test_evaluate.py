@@ -14,12 +14,11 @@ from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
-from clara_eval.app import open_app
+from clara_eval.app import open_app, plan_of
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import Rpc
 from clara_eval.chain.sender import Receipt, SendOutcome, SendTimeouts
-from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.evaluate import read_scores
+from clara_eval.challenges.challenge_index import read_document, save_summary
 from clara_eval.challenges.review import read_review
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.settings import Settings
@@ -41,6 +40,7 @@ from clara_eval.devnet.local_chain import (
     create,
 )
 from clara_eval.documents.results import MEANINGS
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.interfaces import python as public
 from clara_eval.store.leases import Busy, evaluation_lease
@@ -121,7 +121,7 @@ async def test_what_is_posted_is_recognised_and_not_evaluated_again(local_chain:
     assert (again.digest, again.receipt.tx_hash) == (first.digest, first.receipt and first.receipt.tx_hash)
     async with open_app(settings_of(local_chain, tmp_path / "second"), pace=PACE) as app:
         found = await evaluate(app, address)
-        scores = await read_scores(app.store, app.chain_id, address)
+        scores = await read_document(app.store, app.chain_id, scores_key(address))
         status = await read_status(app.store, app.chain_id, address)
         assert await app.store.entry(found.challenge.run, "metadata") is None
     assert (found.ran, found.digest) == (None, None)
@@ -160,7 +160,7 @@ async def test_a_plan_that_does_not_fit_the_time_asks_fewer_questions(local_chai
         # The poster asks for rules, so no model is called; the plan is made and recorded all the same.
         done = await evaluate(app, address, slow)
         recorded = await app.store.entry(done.challenge.run, "plan")
-        small = replace(slow, plan=replace(slow.plan or app.plan(), max_games=3), restart=True)
+        small = replace(slow, plan=replace(slow.plan or plan_of(app.settings), max_games=3), restart=True)
         await evaluate(app, address, small)
         wished = await app.store.entry(done.challenge.run, "plan")
     assert degraded == ["fewer_pairs"]
@@ -183,7 +183,7 @@ async def test_the_time_of_an_evaluation_ends(local_chain: LocalChain, tmp_path:
         hanging: Any = Hanging()
         request = EvaluationRequest(budget_seconds=3)
         with pytest.raises(Temporary, match="did not end within its 3 s"):
-            await evaluate(replace(app, ports=replace(app.ports, fetch=hanging)), address, request)
+            await evaluate(replace(app, fetch=hanging), address, request)
         status = await read_status(app.store, app.chain_id, address)
         assert status is not None
         assert status["status"] == "pending"
@@ -203,7 +203,7 @@ async def test_a_time_out_inside_is_not_the_end_of_the_evaluations_time(
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         late: Any = Late()
         with pytest.raises(TimeoutError):
-            await evaluate(replace(app, ports=replace(app.ports, fetch=late)), address)
+            await evaluate(replace(app, fetch=late), address)
         status = await read_status(app.store, app.chain_id, address)
         assert status is not None
         assert (status["status"], "TimeoutError" in status["reason"]) == ("failed", True)
@@ -233,7 +233,7 @@ async def test_a_bug_is_told_without_its_text(local_chain: LocalChain, tmp_path:
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         broken: Any = Broken()
         with pytest.raises(ZeroDivisionError):
-            await evaluate(replace(app, ports=replace(app.ports, fetch=broken)), address)
+            await evaluate(replace(app, fetch=broken), address)
         status = await read_status(app.store, app.chain_id, address)
     assert status is not None
     assert (status["status"], "secret" in status["reason"]) == ("failed", False)

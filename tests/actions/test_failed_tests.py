@@ -14,9 +14,9 @@ from tests.support.rounds import opened, run
 from typer.testing import CliRunner
 
 from clara_eval.actions.harness import reveal_harness, reveal_message
+from clara_eval.actions.objections import sign_text
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.results import score
-from clara_eval.actions.service_client import sign_text
 from clara_eval.actions.submit import try_draft
 from clara_eval.app import open_caller
 from clara_eval.challenges.challenge_index import read_document
@@ -46,7 +46,7 @@ async def test_score_names_what_failed_only_after_the_post(local_chain: LocalCha
         await local_chain.move_time(HOUR + 1)
         async with opened(local_chain, tmp_path) as app:
             signed = sign_text(SecretStr(local_chain.poster.key), reveal_message(31337, address, committed))
-            await reveal_harness(app.ports, address, document.content.decode(), signed)
+            await reveal_harness(app, address, document.content.decode(), signed)
             with pytest.raises(NotYet) as revealed:
                 await score(caller, address)
             assert "minus" not in str(revealed.value)
@@ -73,7 +73,7 @@ async def test_private_traces_name_no_test(local_chain: LocalChain, tmp_path: Pa
     address = await post(local_chain, spec, ("tests_passed",), [GOOD, WRONG], document.private_set_hash)
     async with opened(local_chain, tmp_path, traces_public="never") as app:
         signed = sign_text(SecretStr(local_chain.poster.key), reveal_message(31337, address, document.private_set_hash))
-        await reveal_harness(app.ports, address, document.content.decode(), signed)
+        await reveal_harness(app, address, document.content.decode(), signed)
         await run(app, address)
         scores = await read_document(app.store, 31337, scores_key(address)) or {}
     passed = sorted(row["executed"]["testsPassed"] for row in scores["rankings"])

@@ -17,7 +17,7 @@ from clara_eval.actions.verify import find_committed, find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, NotFound, Temporary
-from clara_eval.evaluation.trace.document import START, Evidence, TraceWriter, read_entries, render
+from clara_eval.evaluation.trace import START, Evidence, TraceWriter, read_entries, render
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import drafted, save_trace
 

@@ -21,6 +21,7 @@ from tests.support.forged_trace import Entries, forged
 from tests.support.hackathon import essay, hackathon
 from tests.support.rounds import opened, run
 from tests.support.scripted_judge import scripted_words
+from tests.support.shell import Shell
 from tests.support.verifiers import PROGRAM, node_refusals
 from typer.testing import CliRunner
 
@@ -97,7 +98,7 @@ class Paused(FakeEndpoint):
 
 
 @pytest.mark.timeout(900)  # six processes, one after the other, on a busy machine
-async def test_a_hackathon_is_killed_three_times_and_paid_once(tmp_path: Path) -> None:
+async def test_a_hackathon_is_killed_three_times_and_paid_once(shell: Shell, tmp_path: Path) -> None:
     """Thirty entries of several files: killed while reading and comparing, continued, every answer paid for once."""
     hackathon(tmp_path / "in")
     (tmp_path / "config.json").write_text(READ)
@@ -139,12 +140,14 @@ async def test_a_hackathon_is_killed_three_times_and_paid_once(tmp_path: Path) -
     assert found["costUsd"] > 0
     assert all(row["features"]["quality"] == int(row["id"].split()[1]) for row in found["rankings"])
     _check_files(tmp_path / "out", found)
-    for command in (["node", str(PROGRAM)], [sys.executable, "-m", "clara_eval", "verify"]):
+    for command in (["node", str(PROGRAM)], [shell.program, "verify"]):
         checked = await asyncio.create_subprocess_exec(*command, "out/trace.json", cwd=tmp_path)
         assert await checked.wait() == 0
 
 
-def test_a_list_comes_from_standard_input_and_a_budget_that_is_too_small_is_refused(tmp_path: Path) -> None:
+def test_a_list_comes_from_standard_input_and_a_budget_that_is_too_small_is_refused(
+    shell: Shell, tmp_path: Path
+) -> None:
     """`judge -` reads the list and writes the result; `--max-usd` below the estimate asks nothing and exits with 2."""
     listed = "".join(json.dumps({"id": f"e{n}", "content": essay(n)}) + "\n" for n in range(3))
     judge = "openai:m@http://127.0.0.1:9/v1"
@@ -152,7 +155,7 @@ def test_a_list_comes_from_standard_input_and_a_budget_that_is_too_small_is_refu
 
     def judged(config: str, *words: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "config.json").write_text(config)
-        command = [sys.executable, "-m", "clara_eval", "judge", "-", "--config", "config.json", *words]
+        command = [shell.program, "judge", "-", "--config", "config.json", *words]
         return subprocess.run(
             command, input=listed, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
@@ -321,9 +324,9 @@ def test_a_folder_without_a_trace_is_not_viewed(tmp_path: Path) -> None:
         ({}, "no entries", "one file or folder for each entry"),
         ({"in/only.py": b"x"}, "one entry, 'only.py'", "one file or folder"),
         ({"in/a.py": b"x", "in/b/.git/x": b"x"}, "'b' is a folder without files", "fill it"),
-        ({"in": b"id,text\n1,x\n"}, "no columns id and content", "id,content or id,path"),
+        ({"in": b"id,text\n1,x\n"}, "not an entry.* It has 'id', 'text'", "id,content or id,path"),
         ({"in": b"id,content\na,x\na,y\n"}, "the id 'a' twice", "id of its own"),
-        ({"in": b"id,content,path\na,x,y\n"}, "Row 1 of", "exactly one of content and path"),
+        ({"in": b"id,content,path\na,x,y\n"}, "Line 2 of", "exactly one of content and path"),
         ({"in": b'{"id": "a", "content": "x"}\n{"id"\n'}, "Line 2 of", "one JSON object a line"),
         ({"in": b'{"id": "a", "path": "gone.py"}\n'}, "gone.py' .the entry 'a'. cannot be read", "Make it readable"),
         ({"in": b'{"id": "a", "content": "x", "submittedAt": "soon"}\n'}, "'soon'", "unix seconds"),

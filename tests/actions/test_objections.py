@@ -23,9 +23,8 @@ from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
-from clara_eval.actions.objections import object_to_draft, read_draft
+from clara_eval.actions.objections import object_to_draft, read_draft, sign_text
 from clara_eval.actions.review import approve
-from clara_eval.actions.service_client import sign_text
 from clara_eval.app import App, open_app, open_caller
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import AnnouncedDraft, objection_message, raised
@@ -42,8 +41,7 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.round import RULINGS
-from clara_eval.evaluation.trace.document import read_entries
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal, read_entries
 from clara_eval.interfaces.mcp.server import build_server
 from clara_eval.service.attempt_runner import ending_of_result
 from clara_eval.service.due import DueAction, Memory, due
@@ -125,7 +123,7 @@ async def test_a_result_is_announced_and_posted_when_nobody_objects(local_chain:
         status = await read_status(app.store, app.chain_id, address) or {}
         assert (status["status"], status["objectionsUntil"]) == ("complete", None)
         with pytest.raises(NotYet, match="were taken until"):
-            await object_to_draft(app, address, "copy", "Late.", "0x00")
+            await object_to_draft(app.store, app.chain, address, "copy", "Late.", "0x00")
 
 
 async def test_an_objection_waits_for_a_person_and_is_in_the_trace(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -133,7 +131,7 @@ async def test_an_objection_waits_for_a_person_and_is_in_the_trace(local_chain: 
     address = await closed_round(local_chain)
     async with open_app(settings_of(local_chain, tmp_path), pace=PACE) as app:
         with pytest.raises(NotFound, match="announced"):
-            await object_to_draft(app, address, "rejected", "Early.", "0x00")
+            await object_to_draft(app.store, app.chain, address, "rejected", "Early.", "0x00")
         draft = (await evaluate(app, address)).draft
         assert draft is not None
         refused = next(place.address for place in draft.places if place.status == "rejected")
@@ -147,12 +145,14 @@ async def test_an_objection_waits_for_a_person_and_is_in_the_trace(local_chain: 
             ("everything", good, "is about"),
         ):
             with pytest.raises(BadInput, match=problem):
-                await object_to_draft(app, address, about, "It is mine.", signature)
-        kept = await object_to_draft(app, address, "rejected", "It is mine.", good)
-        assert kept == await object_to_draft(app, address, "rejected", "It is mine.", good), "said twice is said once"
+                await object_to_draft(app.store, app.chain, address, about, "It is mine.", signature)
+        kept = await object_to_draft(app.store, app.chain, address, "rejected", "It is mine.", good)
+        assert kept == await object_to_draft(app.store, app.chain, address, "rejected", "It is mine.", good), (
+            "said twice is said once"
+        )
         other = await signed(app, local_chain, address, refused, "copy")
         with pytest.raises(BadInput, match="objected already"):
-            await object_to_draft(app, address, "copy", "It is mine.", other)
+            await object_to_draft(app.store, app.chain, address, "copy", "It is mine.", other)
         await local_chain.move_time(WINDOW + 1)
         waiting = await evaluate(app, address)
         assert waiting.review is not None
@@ -184,7 +184,7 @@ async def test_another_judge_does_a_disputed_game_again(local_chain: LocalChain,
         best, second = draft.places[0].address, draft.places[1].address
         about = f"game:{best}"
         await object_to_draft(
-            app, address, about, "It is mine.", await signed(app, local_chain, address, second, about)
+            app.store, app.chain, address, about, "It is mine.", await signed(app, local_chain, address, second, about)
         )
         await local_chain.move_time(WINDOW + 1)
         posted = await evaluate(app, address)
@@ -266,7 +266,7 @@ async def test_no_objection_keeps_a_result_from_being_posted(local_chain: LocalC
         assert first.draft.until == first.challenge.scoring_deadline - size // 4, "never into the last quarter"
         refused = next(place.address for place in first.draft.places if place.status == "rejected")
         signature = await signed(app, local_chain, address, refused, "copy")
-        await object_to_draft(app, address, "copy", "It is mine.", signature)
+        await object_to_draft(app.store, app.chain, address, "copy", "It is mine.", signature)
         await local_chain.move_time(first.draft.until - first.draft.announced_at + 1)
         waiting = await evaluate(app, address)
         ending = ending_of_result(waiting, now=1000.0)
@@ -306,16 +306,16 @@ async def refuse_attacks(app: App, chain: LocalChain, address: Address, draft: A
     async with held(app.store, lease, "the evaluation", 30):  # a flood of these never asks for what posting needs
         for name, signature in attacks.items():
             with pytest.raises(BadInput, match="not signed"):
-                await object_to_draft(app, address, about, "It is mine.", signature)
+                await object_to_draft(app.store, app.chain, address, about, "It is mine.", signature)
             assert not await app.store.entries(f"{CHAIN}:{address}", "objection/"), name
         for reason in (HIDDEN, "one\nabout: copy", "a\x1b[2Jb", "\ud800", "x" * 1001, " "):
             signature = (
                 "0x00" if "\ud800" in reason else sign_objection(key, CHAIN, address, draft.digest, about, reason)
             )
             with pytest.raises(BadInput, match="reason"):
-                await object_to_draft(app, address, about, reason, signature)
+                await object_to_draft(app.store, app.chain, address, about, reason, signature)
         with pytest.raises(Busy):
-            await object_to_draft(app, address, about, "It is mine.", good)
+            await object_to_draft(app.store, app.chain, address, about, "It is mine.", good)
 
 
 async def test_objecting_by_tool_calls_and_attacks_on_it(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ async def test_a_judge_that_is_away_does_not_hold_the_post(local_chain: LocalCha
             assert draft is not None
             about, loser = f"game:{draft.places[0].address}", draft.places[-1].address
             signature = sign_objection(key_of(chain, loser), CHAIN, address, draft.digest, about, inject)
-            await object_to_draft(app, address, about, inject, signature)
+            await object_to_draft(app.store, app.chain, address, about, inject, signature)
             await chain.move_time(WINDOW + 1)
             with pytest.raises(Temporary):
                 await evaluate(app, address)

@@ -22,9 +22,9 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
-from clara_eval.evaluation.scoring_window import Window
+from clara_eval.evaluation.round import Window
 from clara_eval.service.attempt_runner import ending_of
-from clara_eval.service.options import EngineOptions
+from clara_eval.service.due import EngineOptions
 
 BEST, WEAKER = "deque_window", ("nested_flags", "unfinished", "ring_buffer")
 

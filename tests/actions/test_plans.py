@@ -31,7 +31,8 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
     create,
 )
-from clara_eval.harness import Harness, hide
+from clara_eval.harness import Harness
+from clara_eval.harness.model import hide
 
 POSTING = Posting(
     title="Sort", problem_statement="Sort numbers.", prize="100", deadline="1 day", eval_config=RULES_CONFIG,

@@ -36,11 +36,11 @@ async def test_open_entries_are_measured_once_and_in_bounded_work(local_chain: L
         assert facts == [1.0, 1.0, 1.0, 0.0, None]
         assert (board.entries[-1].problem, board.entries[-1].facts) == (NOT_ON_CHAIN, {})
         challenge = await look_at_challenge(app.chain, address)
-        assert await measure_open(app.ports, challenge, challenge.block, 10) == (0, False)
+        assert await measure_open(app, challenge, challenge.block, 10) == (0, False)
         await local_chain.submit(local_chain.agents[4], address, "data:text/plain,%2F%2F one")
         await local_chain.submit(local_chain.agents[5], address, "data:text/plain,%2F%2F two")
         challenge = await look_at_challenge(app.chain, address)
-        assert await measure_open(app.ports, challenge, challenge.block, 1) == (1, True)
+        assert await measure_open(app, challenge, challenge.block, 1) == (1, True)
         closed = summary_of(challenge, None).model_copy(update={"deadline": 1})
         await app.store.put(app.chain_id, index_key(address), closed.model_dump_json())
         assert (await reader.detail(address, admin=False)).provisional is None

@@ -19,12 +19,12 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.publication import publish_missing
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
-from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.evaluate import read_scores
+from clara_eval.challenges.challenge_index import read_document, save_summary
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadTrace, NotFound
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.store.trace_archive import stream_trace
@@ -49,7 +49,7 @@ async def test_a_posted_trace_is_pinned_and_verified_from_there(
     address, settings = await closed_round(local_chain), settings_of(local_chain, tmp_path, node)
     async with open_app(settings, pace=PACE) as app:
         done = await evaluate(app, address)
-        scores = await read_scores(app.store, app.chain_id, address) or {}
+        scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
         again = await evaluate(app, address)
     assert node.pins == {scores["traceCid"]: 1}
     assert again.digest == done.digest
@@ -74,7 +74,7 @@ async def test_a_place_that_was_down_gets_everything_later(
         await node.start()
         assert [told.problem async for told in publish_missing(app)] == [None]
         assert [told async for told in publish_missing(app)] == []
-        assert node.pins == {(await read_scores(app.store, app.chain_id, address) or {})["traceCid"]: 1}
+        assert node.pins == {(await read_document(app.store, app.chain_id, scores_key(address)) or {})["traceCid"]: 1}
 
 
 async def test_killed_at_each_step_of_pinning_nothing_is_lost(
@@ -101,7 +101,7 @@ async def test_killed_at_each_step_of_pinning_nothing_is_lost(
         assert await workers.run("tick") == 0, workers.told
         assert node.pins == pinned, "a tick with nothing to do sends nothing"
     async with open_app(Settings.from_env(environ), pace=PACE) as app:
-        scores = await read_scores(app.store, app.chain_id, address) or {}
+        scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
         assert list(node.pins) == [scores["traceCid"]]
         progress = json.loads(await app.store.get(app.chain_id, f"publication:ipfs:{address}") or "{}")
     assert progress["last"] == "done"

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,13 +18,14 @@ from tests.support.fake_endpoint import FakeEndpoint, Seen
 from tests.support.kv_server import ACCOUNT, NAMESPACE, TOKEN, LocalKv
 from tests.support.rounds import closed_round
 from tests.support.scripted_judge import scripted_words
+from tests.support.shell import Shell
 from tests.support.step_worker import KILLED, PACE, StepWorkers
 from typer.testing import CliRunner
 
 from clara_eval.actions import publication
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.operator import preflight
-from clara_eval.actions.publication import publish_after_post, publish_missing, publish_named
+from clara_eval.actions.publication import publish_after_post, publish_missing
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import build_metadata, config_hash
@@ -46,9 +46,9 @@ from clara_eval.documents.store_keys import (
     trace_key,
 )
 from clara_eval.interfaces.cli import app as command
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
-from clara_eval.service.options import EngineOptions
 from clara_eval.store.leases import Busy
 from clara_eval.store.open import opened_store
 from clara_eval.store.publication.ipfs import IpfsPublication
@@ -383,7 +383,7 @@ async def test_two_at_once_publish_it_once(local_chain: LocalChain, tmp_path: Pa
         kv.faults.append("429")
 
         async def syncing() -> list[ClaraError | None]:
-            return [one.error async for one in publish_named(app, [address])]
+            return [one.error async for one in publish_missing(app, only=[address])]
 
         done = sorted([await one for one in [asyncio.create_task(syncing()) for _ in range(2)]], key=str)
         assert isinstance(done[0][0], Busy)
@@ -391,17 +391,17 @@ async def test_two_at_once_publish_it_once(local_chain: LocalChain, tmp_path: Pa
         assert sorted(key for bulk in kv.writes for key in bulk) == sorted(kv.values)
 
 
-def synced(environ: dict[str, str], *words: str) -> tuple[int, str, str]:
+def synced(program: str, environ: dict[str, str], *words: str) -> tuple[int, str, str]:
     """Exit code, output and errors of the real command."""
     done = subprocess.run(
-        [sys.executable, "-m", "clara_eval", "publication", "sync", *words],
+        [program, "publication", "sync", *words],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **environ},
         capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
 
-async def test_how_syncing_ends(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_how_syncing_ends(local_chain: LocalChain, shell: Shell, tmp_path: Path) -> None:
     """0 all there, 1 nothing posted, 2 a place or setting that does not work; one document, and never the token."""
     async with LocalKv() as kv:
         environ = environ_of(local_chain, tmp_path, kv.url)
@@ -409,7 +409,7 @@ async def test_how_syncing_ends(local_chain: LocalChain, tmp_path: Path) -> None
             first, second = await with_posted(app, 1), await with_posted(app, 2)
 
         async def ends(*words: str, **changes: str) -> tuple[int, str]:
-            code, out, errors = await asyncio.to_thread(synced, environ | changes, *words)
+            code, out, errors = await asyncio.to_thread(synced, shell.program, environ | changes, *words)
             assert TOKEN not in out + errors
             assert "Traceback" not in errors
             return code, out + ("" if out else errors)

@@ -6,30 +6,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agents import RULES_CONFIG
 
-from clara_eval.actions.quote import Size, quote, quote_config
+from clara_eval.actions.quote import Size, quote_config, quote_posting
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
-from clara_eval.judge.costs.prices import FREE, PriceCard
 from clara_eval.judge.costs.quote import GAS_MICRO_USD
-from clara_eval.judge.provider import parse_jury
 
 MODEL = parse_eval_config(
     '{"version": 1, "features": ["novelty"], "criteria": "The more novel approach is better than the known one."}'
 )
 RULES = parse_eval_config(RULES_CONFIG)
-CARD = PriceCard(3_000_000, 15_000_000, 300_000, 3_750_000)
-"""Three dollars in, fifteen out, per million tokens."""
 NAMES = ("openai:one", "openai:two", "openai:three", "openai:four")
+
+
+def judged_by(*names: str, price: str = "") -> Settings:
+    prices = ",".join(f"{name}={price}" for name in names) if price else ""
+    values = {"CLARA_JUDGES": ",".join(names), "CLARA_PRICES": prices, "OPENAI_API_KEY": "not-a-real-key"}
+    return Settings.from_env(values, env_file=None)
 
 
 def test_rules_cost_only_the_posting_and_unknown_is_not_free() -> None:
     """Measured features compared by rules cost nothing but gas; without a known model and price there is no quote."""
-    one = parse_jury(NAMES[0])
-    assert quote(RULES, 50, parse_jury("rules"), {}) == GAS_MICRO_USD
-    assert quote(RULES, 50, one, {NAMES[0]: None}) == GAS_MICRO_USD
-    assert quote(MODEL, 50, one, {NAMES[0]: FREE}) == GAS_MICRO_USD
-    assert quote(MODEL, 50, parse_jury("rules"), {}) is None
-    assert quote(MODEL, 50, one, {NAMES[0]: None}) is None
+    rules, one = judged_by("rules"), judged_by(NAMES[0])
+    assert quote_posting(rules, RULES, 50) == GAS_MICRO_USD
+    assert quote_posting(one, RULES, 50) == GAS_MICRO_USD
+    assert quote_posting(judged_by(NAMES[0], price="0/0"), MODEL, 50) == GAS_MICRO_USD
+    assert quote_posting(rules, MODEL, 50) is None
+    assert quote_posting(one, MODEL, 50) is None
 
 
 def test_what_a_reader_is_mostly_wrong_about_is_said() -> None:
@@ -59,8 +61,8 @@ def test_judges_in_turn_are_quoted_as_they_are_asked() -> None:
 @given(entries=st.integers(2, 500), judges=st.integers(1, 3))
 def test_more_entries_and_more_judges_cost_more(entries: int, judges: int) -> None:
     """The quote grows with everything that has to be asked."""
-    cards = dict.fromkeys(NAMES, CARD)
     sizes = ((entries, judges), (entries + 1, judges), (entries, judges + 1))
-    now, more, wider = (quote(MODEL, size, parse_jury(",".join(NAMES[:count])), cards) or 0 for size, count in sizes)
+    asked = ((judged_by(*NAMES[:count], price="3/15"), size) for size, count in sizes)
+    now, more, wider = (quote_posting(settings, MODEL, size) or 0 for settings, size in asked)
     assert 0 < now < more
     assert now < wider

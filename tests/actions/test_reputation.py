@@ -16,14 +16,14 @@ from tests.support.web3_chain import as_web3, web3_of
 from clara_eval.actions.challenges import detail
 from clara_eval.app import open_app, open_caller
 from clara_eval.chain.contracts.abi import artifact
-from clara_eval.challenges.challenge_index import agent_record
-from clara_eval.challenges.evaluate import read_scores
+from clara_eval.challenges.challenge_index import agent_record, read_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, create
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.store.trace_archive import stream_trace
 
 GIVEN_GAS = 250_000
@@ -89,7 +89,7 @@ async def test_feedback_is_given_once_through_deaths_at_every_step(world: World)
         assert await workers.run("tick") == 0, workers.told
         assert len(await world.given()) == len(given)
     async with open_app(Settings.from_env(world.environ), pace=PACE) as app:
-        scores = await read_scores(app.store, app.chain_id, world.address) or {}
+        scores = await read_document(app.store, app.chain_id, scores_key(world.address)) or {}
         text = "".join([part async for part in stream_trace(app.store, app.chain_id, world.address)])
     ranked = {row["agentId"]: row["score"] for row in scores["rankings"] if row["status"] == "ranked"}
     assert first in ranked
@@ -200,7 +200,7 @@ async def test_an_agents_record_comes_from_the_chain(world: World) -> None:
         assert await workers.run("tick") == 0, workers.told
     settings = Settings.from_env(world.environ)
     async with open_app(settings, pace=PACE) as app:
-        scores = await read_scores(app.store, app.chain_id, world.address) or {}
+        scores = await read_document(app.store, app.chain_id, scores_key(world.address)) or {}
         rows = {row["agentId"]: row for row in scores["rankings"]}
         records = {agent: await agent_record(app.store, app.chain_id, agent) for agent in rows}
         nobody = await agent_record(app.store, app.chain_id, 10**30)

@@ -16,10 +16,11 @@ from pydantic import SecretStr
 from tests.support.agents import agent_environment
 from tests.support.executed_rounds import FEATURES, GOOD, HIDDEN, PUBLIC, TEXTS, WRONG, hidden, post
 from tests.support.service_cases import FAST, free_socket
+from tests.support.shell import Shell
 
 from clara_eval.actions.harness import reveal_message
+from clara_eval.actions.objections import sign_text
 from clara_eval.actions.results import eval_status, leaderboard
-from clara_eval.actions.service_client import sign_text
 from clara_eval.app import open_caller
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
@@ -28,7 +29,8 @@ from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.documents.store_keys import scores_key, status_key
 from clara_eval.evaluation.execution import WITHHELD
-from clara_eval.harness import Harness, Language, Machine, MissingEngine, hide
+from clara_eval.harness import Harness, Language, Machine, MissingEngine
+from clara_eval.harness.model import hide
 from clara_eval.interfaces import words
 from clara_eval.interfaces.mcp import text as tool_text
 from clara_eval.interfaces.serve import serving
@@ -169,22 +171,26 @@ async def test_a_round_of_scripts_through_the_service_holds_in_a_clean_process(
     assert "measures what is recorded" not in out.decode()
 
 
-async def test_a_harness_is_not_taken_before_the_deadline(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_harness_is_not_taken_before_the_deadline(
+    local_chain: LocalChain, shell: Shell, tmp_path: Path
+) -> None:
     """While submissions are open, a reveal by the command is refused with the reason."""
     spec, document = hidden("public", source=PUBLIC)
     snapshot = await post(local_chain, spec, FEATURES, [GOOD], document.private_set_hash, close=False)
     file = tmp_path / "harness.json"
     file.write_bytes(document.content)
-    code, _, said = await command(local_chain, tmp_path, "harness", "reveal", snapshot, str(file))
+    code, _, said = await command(shell, local_chain, tmp_path, "harness", "reveal", snapshot, str(file))
     assert code == 1
     assert re.search(r"are open until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", said)
     await local_chain.move_time(HOUR + 1)
-    code, out, _ = await command(local_chain, tmp_path, "harness", "reveal", snapshot, str(file), "--json")
+    code, out, _ = await command(shell, local_chain, tmp_path, "harness", "reveal", snapshot, str(file), "--json")
     assert code == 0
     assert json.loads(out)["privateSetHash"] == document.private_set_hash
 
 
-async def test_a_draft_is_measured_before_it_is_submitted(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_draft_is_measured_before_it_is_submitted(
+    local_chain: LocalChain, shell: Shell, tmp_path: Path
+) -> None:
     """`challenge try` gives what an evaluation would measure, for right and for wrong drafts, without a wallet."""
     features = ("tests_passed", "test_two", "fuel_two", "max_nesting")
     address = await post(local_chain, {"language": "javascript", "source": PUBLIC}, features, [GOOD], close=False)
@@ -193,7 +199,7 @@ async def test_a_draft_is_measured_before_it_is_submitted(local_chain: LocalChai
         file = tmp_path / f"{name}.js"
         file.write_text(text, encoding="utf-8")
         code, out, said = await command(
-            local_chain, tmp_path, "challenge", "try", address, "--file", str(file), "--json", wallet=False
+            shell, local_chain, tmp_path, "challenge", "try", address, "--file", str(file), "--json", wallet=False
         )
         assert code == 0, said
         found[name] = json.loads(out)
@@ -204,10 +210,12 @@ async def test_a_draft_is_measured_before_it_is_submitted(local_chain: LocalChai
     assert (found["wrong"]["outcome"], found["wrong"]["features"]["test_two"]) == ("failed", False)
 
 
-async def command(chain: LocalChain, place: Path, *words: str, wallet: bool = True) -> tuple[int, str, str]:
+async def command(
+    shell: Shell, chain: LocalChain, place: Path, *words: str, wallet: bool = True
+) -> tuple[int, str, str]:
     env = {**os.environ, **agent_environment(chain, chain.poster if wallet else None, place / "store.db")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "clara_eval", *words, stdout=-1, stderr=-1, env=env, cwd=Path(__file__).parents[2]
+        shell.program, *words, stdout=-1, stderr=-1, env=env, cwd=Path(__file__).parents[2]
     )
     out, said = await process.communicate()
     return process.returncode or 0, out.decode(), said.decode()

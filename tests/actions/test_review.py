@@ -151,7 +151,7 @@ async def test_another_judge_is_asked_for_the_stage_that_a_person_names(
     asked, other = ScriptedLlm(script), ScriptedLlm(contrary, name=OTHER)
     async with opened(local_chain, tmp_path, review_above_usd=1.0) as app:
         models = ScriptedModels(app, {"scripted:model": asked, OTHER: other})
-        scripted = replace(app, ports=replace(app.ports, models=models))
+        scripted = replace(app, models=models)
         plan = EvaluationRequest(plan=EvaluationPlan(("scripted:model",)))
         first = await evaluate(scripted, address, plan)
         assert first.receipt is None

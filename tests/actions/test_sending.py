@@ -26,8 +26,8 @@ from clara_eval.app import Caller, open_caller
 from clara_eval.chain.contracts.abi import ContractName, abi
 from clara_eval.chain.rpc import Meaning, NodeRefusal, RpcCall
 from clara_eval.chain.sender import SendTimeouts
-from clara_eval.chain.transaction import TransactionToSign
-from clara_eval.chain.wallet import SigningPolicy, agent_policy
+from clara_eval.chain.transaction import SigningPolicy, TransactionToSign
+from clara_eval.chain.wallet import agent_policy
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotAct, CannotPublish, Temporary
@@ -53,8 +53,8 @@ class LossyRpc:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._rpc, name)
 
-    async def ask(self, method: str, *params: Any) -> Any:
-        result = (await self.ask_many([RpcCall(method, params)]))[0]
+    async def ask(self, method: str, *params: Any, **how: Any) -> Any:
+        result = (await self.ask_many([RpcCall(method, params)], **how))[0]
         if isinstance(result, NodeRefusal):
             raise result
         return result

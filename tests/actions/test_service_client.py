@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clara_eval.actions.service_client import refusal
+from clara_eval.actions.objections import refusal
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet
 from clara_eval.interfaces.cli.output import code_of
 

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PostedBy, PrizeToken
-from clara_eval.chain.transaction import read_signed
-from clara_eval.chain.winners import (
+from clara_eval.chain.model import (
     MARK,
+    Block,
+    Challenge,
+    ChallengeStatus,
+    PostedBy,
+    PrizeToken,
     WinnerPrize,
     Winners,
     post_scores,
@@ -21,10 +24,11 @@ from clara_eval.chain.winners import (
     read_calldata,
     scoring_function,
 )
+from clara_eval.chain.transaction import read_signed
 from clara_eval.challenges.calls import check_call
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 
 DIGEST = "0x" + "5a" * 32
 UINT = st.integers(0, 2**256 - 1)
@@ -40,16 +44,15 @@ def test_calldata_makes_the_round_trip(winners: Winners, digest: str) -> None:
     """What was encoded is what is read, whatever the numbers."""
     data = post_scores_calldata(winners, digest)
     assert data.startswith(post_scores(winners) + MARK)
-    read = read_calldata(data)
-    assert (read.winners, read.trace_digest) == (winners, digest)
+    assert read_calldata(data) == (winners, digest)
 
 
 @given(WINNERS, st.binary(max_size=80))
 def test_other_tails_are_no_digest(winners: Winners, tail: bytes) -> None:
     """Only the mark and exactly 32 bytes after the call are a digest; the winners are read all the same."""
-    read = read_calldata(post_scores(winners) + tail)
-    assert read.winners == winners
-    assert (read.trace_digest is not None) == (len(tail) == 36 and tail.startswith(MARK))
+    read, found = read_calldata(post_scores(winners) + tail)
+    assert read == winners
+    assert (found is not None) == (len(tail) == 36 and tail.startswith(MARK))
 
 
 @given(st.binary(max_size=300))

@@ -25,7 +25,7 @@ from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, Checkpoint, NewChallenge, PostedBy
 from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.challenges.venue import look_at_challenge, read_challenge
-from clara_eval.config.networks import NETWORKS
+from clara_eval.config.settings import NETWORKS
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound, NotYet, Temporary
 from clara_eval.core.hashing import keccak_hex

@@ -32,11 +32,10 @@ from tests.support.signers import LocalWeb3Signer
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.model import Challenge
-from clara_eval.chain.remote_signers import RemoteSigner
 from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.sender import FILLING, Receipt, SendOutcome, TransactionSender
-from clara_eval.chain.transaction import ContractCall, StoredTransaction, read_signed
-from clara_eval.chain.wallet import Wallet, evaluator_policy
+from clara_eval.chain.transaction import ContractCall, StoredTransaction, evaluator_policy, read_signed
+from clara_eval.chain.wallet import RemoteSigner, Wallet
 from clara_eval.challenges.calls import publish
 from clara_eval.core.errors import Stalled, Temporary
 from clara_eval.devnet.local_chain import local_chain as fresh_chain
@@ -236,9 +235,7 @@ async def test_two_machines_without_a_common_store_close_a_gap(tmp_path: Path) -
         node.extra = 0
         other = await SqliteStore.open(tmp_path / "other.db")
         elsewhere = TransactionSender(w.account, other, w.clock.pace())
-        receipts = await asyncio.gather(
-            w.post(), publish(theirs, decide(theirs), DIGEST, sender=elsewhere, results=w.chain.results)
-        )
+        receipts = await asyncio.gather(w.post(), publish(theirs, decide(theirs), DIGEST, sender=elsewhere))
         await other.close()
         assert [receipt.outcome for receipt in receipts] == [SendOutcome.CONFIRMED] * 2
         assert await count_posts(w, [mine, theirs]) == [1, 1]
@@ -253,7 +250,7 @@ async def test_one_wrong_answer_makes_no_gap(tmp_path: Path) -> None:
         true = await w.account.next_nonce()
         for extra, challenge in zip((3, -3), challenges, strict=True):
             node.extra, node.lies = extra, 1
-            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain.results)
+            await publish(challenge, decide(challenge), DIGEST, sender=w.sender)
         assert node.lies == 0
         assert sorted(await signed(w), key=str) == sorted(f"{one.run} post_scores" for one in challenges)
         assert await w.account.next_nonce() == true + 2
@@ -284,7 +281,7 @@ async def test_a_count_that_is_too_low_is_no_gap(tmp_path: Path) -> None:
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
         node.extra = -2
         assert await w.sender.find_gap() is None
-        receipt = await publish(challenges[1], decide(challenges[1]), DIGEST, sender=w.sender, results=w.chain.results)
+        receipt = await publish(challenges[1], decide(challenges[1]), DIGEST, sender=w.sender)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert {len(taken) for taken in (await signed(w)).values()} == {1}
         assert len(await signed(w)) == 2
@@ -396,7 +393,7 @@ async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
         await w.rpc("anvil_setNonce", w.account.address, hex(far.nonce - 9))
         assert await w.sender.find_gap() is None
         (last,) = (await more_rounds(w, 1))[1:]
-        await publish(last, decide(last), DIGEST, sender=w.sender, results=w.chain.results)
+        await publish(last, decide(last), DIGEST, sender=w.sender)
         assert (await w.store.transactions(last.run, "post_scores"))[0].nonce == far.nonce - 9
 
 

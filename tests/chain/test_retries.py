@@ -15,8 +15,7 @@ from clara_eval.chain.account import EthereumAccount, estimate_gas
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.transaction import ContractCall
-from clara_eval.config.networks import NETWORKS
-from clara_eval.config.settings import Settings
+from clara_eval.config.settings import NETWORKS, Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Stalled, Temporary
 from clara_eval.devnet.local_chain import LocalChain

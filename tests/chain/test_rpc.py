@@ -24,8 +24,7 @@ from tests.support.web3_chain import web3_of
 from clara_eval.app import open_app
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import GROWS_AFTER_EXCHANGES, NodeRefusal, NodeRetries, Rpc, RpcCall
-from clara_eval.config.networks import NETWORKS
-from clara_eval.config.settings import Settings
+from clara_eval.config.settings import NETWORKS, Settings
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.devnet.local_chain import LocalChain
 

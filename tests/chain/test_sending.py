@@ -30,12 +30,10 @@ from tests.support.signers import LocalWeb3Signer
 from tests.support.web3_chain import web3_of
 
 from clara_eval.chain.account import EthereumAccount
-from clara_eval.chain.model import ChallengeStatus, PostedBy
-from clara_eval.chain.remote_signers import RemoteSigner
+from clara_eval.chain.model import ChallengeStatus, PostedBy, Winners, read_calldata
 from clara_eval.chain.sender import SendOutcome, TransactionSender
-from clara_eval.chain.transaction import StoredTransaction, read_signed
-from clara_eval.chain.wallet import Wallet, evaluator_policy
-from clara_eval.chain.winners import Winners, read_calldata
+from clara_eval.chain.transaction import StoredTransaction, evaluator_policy, read_signed
+from clara_eval.chain.wallet import RemoteSigner, Wallet
 from clara_eval.challenges.calls import advance, finalize, publish
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.errors import (
@@ -60,8 +58,7 @@ async def test_a_post_is_confirmed_and_carries_the_digest(local_chain: LocalChai
         posted = await w.chain.results.posted_by(w.challenge)
         assert posted is not None
         assert posted.tx_hash == receipt.tx_hash
-        assert read_calldata(posted.calldata).trace_digest == DIGEST
-        assert read_calldata(posted.calldata).winners == w.winners
+        assert read_calldata(posted.calldata) == (w.winners, DIGEST)
         (attempt,) = await w.attempts()
         assert attempt.tx_hash == receipt.tx_hash
         assert (await w.post()).tx_hash == receipt.tx_hash
@@ -74,17 +71,17 @@ async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChai
         address = await closed(local_chain)
         challenge = await look_at_challenge(w.chain, address)
         with pytest.raises(NotYet, match="still Open"):
-            await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain.results)
+            await publish(challenge, decide(challenge), DIGEST, sender=w.sender)
         with pytest.raises(NotYet, match="No scores are posted"):
-            await finalize(challenge, sender=w.sender, results=w.chain.results)
-        assert (await advance(challenge, sender=w.sender, results=w.chain.results)).outcome is SendOutcome.CONFIRMED
-        receipt = await publish(challenge, decide(challenge), DIGEST, sender=w.sender, results=w.chain.results)
+            await finalize(challenge, sender=w.sender)
+        assert (await advance(challenge, sender=w.sender)).outcome is SendOutcome.CONFIRMED
+        receipt = await publish(challenge, decide(challenge), DIGEST, sender=w.sender)
         assert receipt.outcome is SendOutcome.CONFIRMED
         with pytest.raises(NotYet, match="12 hours"):
-            await finalize(challenge, sender=w.sender, results=w.chain.results)
+            await finalize(challenge, sender=w.sender)
         await local_chain.move_time(DAY)
-        assert (await finalize(challenge, sender=w.sender, results=w.chain.results)).outcome is SendOutcome.CONFIRMED
-        assert (await finalize(challenge, sender=w.sender, results=w.chain.results)).outcome is SendOutcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender)).outcome is SendOutcome.CONFIRMED
+        assert (await finalize(challenge, sender=w.sender)).outcome is SendOutcome.CONFIRMED
         assert (await w.chain.results.scoring_state(address)).status is ChallengeStatus.FINALIZED
         rows = await w.store.pending_nonces(w.account.address)
         assert [row.intention for row in rows] == ["finalize", "post_scores", "advance_to_scoring"]
@@ -94,7 +91,7 @@ async def test_advance_post_finalize_take_the_same_sender(local_chain: LocalChai
 async def test_what_others_advanced_is_already_done(local_chain: LocalChain, tmp_path: Path) -> None:
     """When anybody else was faster, the keeper sends nothing and says so."""
     async with world(local_chain, tmp_path) as w:
-        receipt = await advance(w.challenge, sender=w.sender, results=w.chain.results)
+        receipt = await advance(w.challenge, sender=w.sender)
         assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.ALREADY_DONE, None)
         assert await w.store.pending_nonces(w.account.address) == []
 
@@ -107,7 +104,7 @@ async def test_a_dry_run_sends_nothing(local_chain: LocalChain, tmp_path: Path) 
             dry = EthereumAccount(w.chain, None, dry_address=dry_address)
             receipt = await w.post(TransactionSender(dry, w.store, w.clock.pace()))
             assert (receipt.outcome, receipt.tx_hash) == (SendOutcome.DRY_RUN, None)
-            assert read_calldata(bytes.fromhex(receipt.calldata[2:])).winners == w.winners
+            assert read_calldata(bytes.fromhex(receipt.calldata[2:]))[0] == w.winners
         assert await w.rpc("eth_blockNumber") == before
         assert await w.store.pending_nonces(local_chain.evaluator.address) == []
         assert (await w.chain.results.scoring_state(w.challenge.address)).score_posted_at == 0
@@ -155,7 +152,7 @@ async def test_too_few_submitters_is_unscorable(local_chain: LocalChain, tmp_pat
     async with world(local_chain, tmp_path) as w:
         short = replace(w.challenge, submissions=w.challenge.submissions[:2])
         with pytest.raises(Unscorable, match="2 submitters for 3 winners"):
-            await publish(short, w.winners, DIGEST, sender=w.sender, results=w.chain.results)
+            await publish(short, w.winners, DIGEST, sender=w.sender)
 
 
 async def test_the_poster_posts_first(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -201,7 +198,7 @@ async def test_another_result_than_the_recorded_one_stops(local_chain: LocalChai
         await w.rpc("evm_setAutomine", False)
         assert (await w.post()).outcome is SendOutcome.UNKNOWN
         with pytest.raises(Disagrees, match="differs from what is to be sent"):
-            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain.results)
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender)
 
 
 # -- crashes
@@ -288,9 +285,7 @@ async def test_two_challenges_on_one_wallet_do_not_fight(local_chain: LocalChain
         address = await closed(local_chain)
         await local_chain.send(local_chain.owner, local_chain.challenge(address), "advanceToScoring")
         second = await look_at_challenge(w.chain, address)
-        receipts = await asyncio.gather(
-            w.post(), publish(second, decide(second), DIGEST, sender=w.sender, results=w.chain.results)
-        )
+        receipts = await asyncio.gather(w.post(), publish(second, decide(second), DIGEST, sender=w.sender))
         assert {receipt.outcome for receipt in receipts} == {SendOutcome.CONFIRMED}
         rows = await w.store.pending_nonces(w.account.address)
         assert rows[0].nonce == rows[1].nonce + 1
@@ -533,7 +528,7 @@ async def test_an_unfinished_transaction_before_ours_is_sent_too(local_chain: Lo
             await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         address = await closed(local_chain)
         second = await look_at_challenge(w.chain, address)
-        receipt = await advance(second, sender=w.sender, results=w.chain.results)
+        receipt = await advance(second, sender=w.sender)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
@@ -552,11 +547,9 @@ async def test_a_revert_is_named_and_may_be_tried_again(local_chain: LocalChain,
             async def prepare(
                 self, call: Any, *, attempt: int, nonce: int, recorded: Any, over: Any
             ) -> StoredTransaction:
-                from clara_eval.chain.account import _signed
-
                 good = await w.account.prepare(call, attempt=attempt, nonce=nonce, recorded=recorded, over=over)
                 poor = replace(read_signed(good.raw), gas=60_000)
-                return await _signed(w.account._signer(), poor, recorded, call, attempt)
+                return await w.account._sign(poor, recorded, call, attempt)
 
         starved: Any = Starved()
         assert (await w.post(TransactionSender(starved, w.store, w.clock.pace()))).outcome is SendOutcome.REVERTED
@@ -573,9 +566,9 @@ async def test_after_a_dead_attempt_a_new_result_may_be_posted(local_chain: Loca
         with pytest.raises(Killed):
             await w.post(TransactionSender(dies_before_sending(w), w.store, w.clock.pace()))
         with pytest.raises(Disagrees):
-            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain.results)
+            await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender)
         await foreign_transaction(w)
-        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender, results=w.chain.results)
+        receipt = await publish(w.challenge, w.winners, "0x" + "d2" * 32, sender=w.sender)
         assert receipt.outcome is SendOutcome.CONFIRMED
         assert await w.posts() == 1
 
@@ -651,13 +644,10 @@ async def test_a_new_key_does_not_touch_the_old_keys_attempts(local_chain: Local
             await advance(
                 challenge,
                 sender=TransactionSender(dies_before_sending(w), w.store, w.clock.pace()),
-                results=w.chain.results,
             )
         key = local_chain.agents[20].key
         other = EthereumAccount(w.chain, wallet_of(key), factory=local_chain.deployment.factory)
-        receipt = await advance(
-            challenge, sender=TransactionSender(other, w.store, w.clock.pace()), results=w.chain.results
-        )
+        receipt = await advance(challenge, sender=TransactionSender(other, w.store, w.clock.pace()))
         assert receipt.outcome is SendOutcome.CONFIRMED
         old, new = await w.store.transactions(challenge.run, "advance_to_scoring")
         assert (old.sender, new.sender) == (w.account.address, other.address)
@@ -799,14 +789,12 @@ async def test_finalize_knows_what_cannot_be_finalized(local_chain: LocalChain, 
         await local_chain.move_time(8 * DAY)
         await local_chain.send(local_chain.owner, contract, "expire")
         with pytest.raises(CannotPublish, match="Expired: nothing to finalize"):
-            await finalize(w.challenge, sender=w.sender, results=w.chain.results)
+            await finalize(w.challenge, sender=w.sender)
         await local_chain.revert(snapshot)
         await w.post()
         await local_chain.move_time(DAY)
         await local_chain.send(local_chain.owner, contract, "finalize")
-        assert (
-            await finalize(w.challenge, sender=w.sender, results=w.chain.results)
-        ).outcome is SendOutcome.ALREADY_DONE
+        assert (await finalize(w.challenge, sender=w.sender)).outcome is SendOutcome.ALREADY_DONE
 
 
 # -- nodes that misbehave while we send
@@ -875,13 +863,9 @@ async def test_the_days_cap_survives_a_restart(local_chain: LocalChain, tmp_path
         restarted = EthereumAccount(w.chain, wallet, factory=local_chain.deployment.factory)
         challenge = await look_at_challenge(w.chain, await closed(local_chain))
         with pytest.raises(CannotPublish, match="in a day is above the cap"):
-            await advance(
-                challenge, sender=TransactionSender(restarted, w.store, w.clock.pace()), results=w.chain.results
-            )
+            await advance(challenge, sender=TransactionSender(restarted, w.store, w.clock.pace()))
         empty = await SqliteStore.open(tmp_path / "empty.db")
-        receipt = await advance(
-            challenge, sender=TransactionSender(restarted, empty, w.clock.pace()), results=w.chain.results
-        )
+        receipt = await advance(challenge, sender=TransactionSender(restarted, empty, w.clock.pace()))
         await empty.close()
         assert receipt.outcome is SendOutcome.CONFIRMED
 

@@ -14,10 +14,9 @@ from hexbytes import HexBytes
 from pydantic import SecretStr
 from tests.support.signers import Lie, LocalKms, LocalSigner, LocalWeb3Signer
 
-from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, Signer, read_der
-from clara_eval.chain.transaction import TransactionToSign, read_signed
-from clara_eval.chain.wallet import LocalKey, Wallet, evaluator_policy, open_wallet
-from clara_eval.chain.winners import scoring_function
+from clara_eval.chain.model import scoring_function
+from clara_eval.chain.transaction import TransactionToSign, evaluator_policy, read_signed
+from clara_eval.chain.wallet import KmsSigner, LocalKey, RemoteSigner, Signer, Wallet, open_wallet, read_der
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import ORDER, Address, to_address
 from clara_eval.core.errors import CannotPublish, ConfigError, Temporary
@@ -121,7 +120,7 @@ async def test_a_signer_is_not_followed_elsewhere() -> None:
 
 async def test_a_signer_that_hangs_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for within a bound, and then asked again later."""
-    monkeypatch.setattr("clara_eval.chain.remote_signers._SECONDS", aiohttp.ClientTimeout(total=0.3))
+    monkeypatch.setattr("clara_eval.chain.wallet._SECONDS", aiohttp.ClientTimeout(total=0.3))
     async with LocalWeb3Signer(KEY) as running:
         running.lie = "hanging"
         with pytest.raises(Temporary, match=r"does not answer \(TimeoutError\)"):

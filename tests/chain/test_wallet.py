@@ -14,17 +14,16 @@ import pytest
 from eth_account import Account
 from pydantic import SecretStr
 
-from clara_eval.chain.transaction import StoredTransaction, TransactionToSign, read_signed
-from clara_eval.chain.wallet import (
+from clara_eval.chain.model import scoring_function
+from clara_eval.chain.transaction import (
     MAX_FEE_PER_GAS,
     MAX_GAS,
-    Wallet,
+    StoredTransaction,
+    TransactionToSign,
     evaluator_policy,
-    new_keystore,
-    open_wallet,
-    read_keystore,
+    read_signed,
 )
-from clara_eval.chain.winners import scoring_function
+from clara_eval.chain.wallet import Wallet, new_keystore, open_wallet, read_keystore
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import CannotPublish, ConfigError

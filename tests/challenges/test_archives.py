@@ -18,8 +18,8 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.trace.document import read_entries
-from clara_eval.redteam.archives import tarred, zipped
+from clara_eval.evaluation.trace import read_entries
+from clara_eval.redteam.machine_attacks import tarred, zipped
 
 LINES = {"name": "lines", "type": "integer", "source": "measured", "better": "lower", "min": 0, "max": 5000}
 CONFIG = json.dumps({"version": 1, "judge": "rules", "features": [LINES], "criteria": "Short.", "language": "python"})

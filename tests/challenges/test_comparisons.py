@@ -11,7 +11,8 @@ from tests.support.large_round import large_challenge, large_lines, run_large
 
 from clara_eval.chain.model import Challenge
 from clara_eval.challenges.public_documents import public_keys
-from clara_eval.challenges.stored_results import comparisons_among, comparisons_of, documents_in, read_comparison
+from clara_eval.challenges.stored_results import comparisons_among, comparisons_of, documents_in
+from clara_eval.documents.results import Pairwise
 from clara_eval.documents.store_keys import verdicts_key
 from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.store.sql_store import SqlStore
@@ -34,6 +35,10 @@ async def store(large: tuple[Challenge, EvaluationResult], tmp_path: Path) -> As
     await opened.close()
 
 
+async def comparison(store: SqlStore, address: str, first: str, second: str) -> Pairwise | None:
+    return (await comparisons_of(store, 31337, address, first, [second])).get((first, second))
+
+
 async def test_a_large_round_stores_one_document_instead_of_its_pairs(
     large: tuple[Challenge, EvaluationResult], store: SqlStore
 ) -> None:
@@ -54,9 +59,9 @@ async def test_games_of_a_large_round_are_those_that_were_played(
     await service.put_many(challenge.chain_id, list(told.items()))
     for played in walked.comparisons[::997]:
         asked = (played.first, played.second)
-        stored = await read_comparison(store, challenge.chain_id, challenge.address, *asked)
+        stored = await comparison(store, challenge.address, *asked)
         assert stored is not None
-        assert stored == await read_comparison(service, challenge.chain_id, challenge.address, *asked)
+        assert stored == await comparison(service, challenge.address, *asked)
         winner = {"first": "A", "second": "B", "tie": "tie", None: None}[played.winner]
         assert (stored.winner, stored.confidence, stored.reason) == (winner, played.confidence, played.reason)
         assert [vote.judge for vote in stored.votes] == ["rules"]
@@ -79,5 +84,5 @@ async def test_who_did_not_play_has_no_game(large: tuple[Challenge, EvaluationRe
     challenge, walked = large
     one, two = walked.comparisons[0].first, walked.comparisons[0].second
     for first, second in ((one, "0x" + "11" * 20), (one, one)):
-        assert await read_comparison(store, challenge.chain_id, challenge.address, first, second) is None
-    assert await read_comparison(store, challenge.chain_id, "0x" + "22" * 20, one, two) is None
+        assert await comparison(store, challenge.address, first, second) is None
+    assert await comparison(store, "0x" + "22" * 20, one, two) is None

@@ -25,8 +25,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.judge.costs.budgets import EntryShare, ReadingBudget, next_to_read
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import EntryShare, PriceCard, ReadingBudget, next_to_read
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.retrying_llm import CONTROL
 from clara_eval.submissions.fetch import UriFetch
@@ -112,7 +111,7 @@ async def test_costly_entries_keep_nobody_from_being_paid(
         address = await round_of(local_chain, gateway, [junk(n, size) for n in range(count)])
         name = f"openai:{model}@{endpoint.url}"
         async with opened(local_chain, tmp_path, judges_as_set=name, prices=f"{name}={USD_PER_MILLION}") as app:
-            reaching = replace(app, ports=replace(app.ports, fetch=UriFetch(gateway.url)))
+            reaching = replace(app, fetch=UriFetch(gateway.url))
             done = await evaluate(reaching, address, EvaluationRequest())
             path = await write_trace(reaching, address)
             checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True))
@@ -128,7 +127,7 @@ async def test_costly_entries_keep_nobody_from_being_paid(
     right = [agent.address for agent in local_chain.agents[:3]]
     assert [one.account for one in done.winners.entries] == right
     assert paid == right
-    assert line.settled_micro_usd == sum(CARD.cost(tokens) for tokens in endpoint.charged) <= CAP
+    assert line.settled_micro_usd == sum(CARD.price(*tokens) for tokens in endpoint.charged) <= CAP
     reading = checked.plan.reading
     assert reading is not None
     read = sum(CARD.cost(paid.answer) for paid in walk.answers.values() if paid.purpose == "features")

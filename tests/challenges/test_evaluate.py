@@ -13,7 +13,7 @@ from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.chain.sender import SendOutcome
-from clara_eval.challenges.evaluate import read_scores
+from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import decide
 from clara_eval.config.eval_config import FeatureSchema
@@ -41,11 +41,12 @@ from clara_eval.devnet.demo.round import (
 )
 from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain
 from clara_eval.documents.results import MEANINGS
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.evaluation.play import Comparison
-from clara_eval.evaluation.ranking_flags import ranking_flags
+from clara_eval.evaluation.review_rules import ranking_flags
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import is_exact, rank_round
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.judge.comparison import RulesJudge
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import stream_trace
@@ -70,7 +71,7 @@ async def test_a_round_ends_with_posted_winners_and_all_keys(local_chain: LocalC
         status = await read_status(app.store, 31337, address)
         assert status is not None
         assert (status["status"], status["progress"], status["postedBy"]) == ("complete", 100, "evaluator")
-        scores = await read_scores(app.store, 31337, address)
+        scores = await read_document(app.store, 31337, scores_key(address))
         assert scores is not None
         assert [row["rank"] for row in scores["rankings"]] == list(range(1, 11))
         assert scores["txHash"] == done.receipt.tx_hash
@@ -321,7 +322,7 @@ async def test_a_posted_trace_is_never_replaced(local_chain: LocalChain, tmp_pat
             await run(app, address, dry_run=True, plan=EvaluationPlan(("rules",), max_games=3))
         path = await write_trace(app, address)
         checked = await check_trace(path.read_text(encoding="utf-8").splitlines(keepends=True), app.chain)
-        scores = await read_scores(app.store, 31337, address)
+        scores = await read_document(app.store, 31337, scores_key(address))
     assert done.receipt is not None
     assert checked.digest == done.digest
     assert scores is not None
@@ -336,10 +337,10 @@ async def test_dying_on_a_second_walk_loses_no_scores(local_chain: LocalChain, t
         assert done.receipt is not None
         for lifetime in range(1, 30):
             mortal: Any = MortalStore(app.store, lifetime)
-            dying = replace(app, store=mortal, ports=replace(app.ports, store=mortal))
+            dying = replace(app, store=mortal)
             with suppress(Died):
                 await run(dying, address, dry_run=bool(lifetime % 2))
-            scores = await read_scores(app.store, 31337, address)
+            scores = await read_document(app.store, 31337, scores_key(address))
             assert scores is not None
             assert (scores["txHash"], scores["postedBy"]) == (done.receipt.tx_hash, "evaluator"), lifetime
 
@@ -379,7 +380,7 @@ async def test_the_poster_may_be_first_and_is_named(
         status = await read_status(app.store, 31337, address)
         assert status is not None
         assert status["postedBy"] == "poster"
-        scores = await read_scores(app.store, 31337, address) or {}
+        scores = await read_document(app.store, 31337, scores_key(address)) or {}
         assert (scores["postedBy"], scores["winners"], scores["traceDigest"]) == ("poster", [], None)
         assert {(row["score"], row["elo"]) for row in scores["rankings"]} == {(1, None)}
         path = await write_trace(app, address)
@@ -458,8 +459,8 @@ async def test_dying_after_any_write_ends_in_one_post(local_chain: LocalChain, t
             place = tmp_path / str(lifetime)
             async with opened(local_chain, place) as fresh:
                 mortal: Any = MortalStore(fresh.store, lifetime)
-                sender = replace(fresh.ports.sender, log=mortal)
-                dying = replace(fresh, store=mortal, ports=replace(fresh.ports, store=mortal, sender=sender))
+                sender = replace(fresh.sender, log=mortal)
+                dying = replace(fresh, store=mortal, sender=sender)
                 try:
                     await run(dying, address)
                 except Died:
@@ -506,7 +507,7 @@ async def test_a_post_that_lands_after_its_block_is_gone_keeps_its_trace(
         last = await run(app, address)
         assert last.receipt is not None
         assert last.receipt.outcome is SendOutcome.ALREADY_DONE
-        scores = await read_scores(app.store, 31337, address)
+        scores = await read_document(app.store, 31337, scores_key(address))
         assert scores is not None
         assert (scores["traceDigest"], scores["postedBy"]) == (first.digest, "evaluator")
         assert (await read_status(app.store, 31337, address) or {})["status"] == "complete"
@@ -595,8 +596,8 @@ async def test_a_mutable_address_near_the_money_waits_for_a_person(local_chain: 
     await local_chain.submit_all(address, handed)
     await local_chain.move_time(HOUR + 1)
     async with opened(local_chain, tmp_path) as app:
-        web = Mutable(app.ports.fetch, dict(zip(uris, (work, own), strict=True)))
-        done = await run(replace(app, ports=replace(app.ports, fetch=web)), address)
+        web = Mutable(app.fetch, dict(zip(uris, (work, own), strict=True)))
+        done = await run(replace(app, fetch=web), address)
     accounts = [agent.address for agent in local_chain.agents]
     assert [(one.submission.submitter, one.code) for one in done.result.rejected] == [(accounts[0], "copy")]
     assert {(flag.code, flag.account) for flag in done.result.flags if flag.severity == "review"} >= {

@@ -18,16 +18,14 @@ from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import LiveSources
-from clara_eval.evaluation.trace.document import KeptAnswers
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal, KeptAnswers
 from clara_eval.harness import Machine
-from clara_eval.judge import cached_llm
-from clara_eval.judge.attestation import KeyReport, Signed
-from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import FREE
-from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.judge import structured_llm
+from clara_eval.judge.attestation import KeyReport
+from clara_eval.judge.costs.budgets import FREE, RunBudget
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, Signed
 from clara_eval.judge.retrying_llm import RetryingLlm
+from clara_eval.judge.structured_llm import CachedLlm
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import drafted
@@ -66,9 +64,6 @@ class Inline:
 class OneModel:
     line: Asker
 
-    def asker(self, _name: str) -> Asker:
-        return self.line
-
     def reader(self, _names: Sequence[str]) -> Asker:
         return self.line
 
@@ -87,7 +82,7 @@ async def test_a_round_of_models_holds_a_fraction_of_what_they_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first walk, one from the journal alone, the trace and its verification: none holds the answers at once."""
-    monkeypatch.setattr(cached_llm, "READ_AT_ONCE", 20)
+    monkeypatch.setattr(structured_llm, "READ_AT_ONCE", 20)
     store, llm, path = await SqliteStore.open(tmp_path / "store.db"), Talker(), tmp_path / "trace.json"
     await walked(store, Talker("scripted:warm"))  # what is loaded once counts for nobody
     with peak() as asking:

@@ -18,8 +18,7 @@ from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError, Deferred, OutOfBudget
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt
 from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.providers.openai import OpenAiLlm
@@ -230,7 +229,7 @@ async def test_a_long_window_asks_claude_in_batches(tmp_path: Path) -> None:
         pool.poll_seconds = 0.01
         pool._llms[claude.judges[0]] = AnthropicLlm("claude-test", api_key="k", base_url=endpoint.root)
         async with pool.open_run(challenge(20, (6000, 4000)), CONFIG, claude, 7 * 3600) as opened:
-            asker = opened.asker(claude.judges[0])
+            asker = opened.reader(claude.judges[:1])
             await asker.prefetch(prompts)
             await asker.ask(prompts[0])
             single = [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")]
@@ -319,15 +318,15 @@ async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_pa
         endpoint.batch_polls_needed = 0
         async with pool.open_run(round_, CONFIG, claude, 600) as opened:
             await _prefetch(opened, prompts)
-            await opened.asker(claude.judges[0]).ask(prompts[0])
+            await opened.reader(claude.judges[:1]).ask(prompts[0])
         await pool.close()
     assert len(endpoint.batches) == 1
     assert [seen.path for seen in endpoint.seen if seen.path.endswith("/messages")] == []
-    paid = sum([one.cost_micro_usd or 0 async for one in store.answers_of(round_.run)])
+    paid = sum(cost or 0 for _, _, cost in await store.calls_of(round_.run))
     (line,) = await store.spends()
     assert line.settled_micro_usd == paid > 0, "a batch that was given up once and collected later counts once"
 
 
 async def _prefetch(opened: RunModels, prompts: list[Prompt]) -> None:
-    asker = opened.asker("anthropic:claude-test")
+    asker = opened.reader(["anthropic:claude-test"])
     await asker.prefetch(prompts)

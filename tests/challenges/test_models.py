@@ -68,7 +68,7 @@ async def test_a_second_walk_asks_for_nothing(local_chain: LocalChain, tmp_path:
         first = await judged(app, address, {"scripted:model": llm})
         calls = len(llm.seen)
         second = await judged(app, address, {"scripted:model": llm})
-        paid = [answer.request async for answer in app.store.answers_of(first.challenge.run)]
+        paid = [request for request, _, _ in await app.store.calls_of(first.challenge.run)]
     assert len(llm.seen) == calls == len(paid) == len(set(paid))
     assert second.digest == first.digest
 
@@ -253,9 +253,9 @@ async def test_a_round_of_orders_of_four_is_replayed_bit_for_bit(local_chain: Lo
     """
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
-        ports = replace(app.ports, models=ScriptedModels(app, {"scripted:model": ScriptedLlm(in_fours)}))
+        scripted = replace(app, models=ScriptedModels(app, {"scripted:model": ScriptedLlm(in_fours)}))
         plan = EvaluationPlan(("scripted:model",), schedule="fours", max_games=11)
-        done = await evaluate(replace(app, ports=ports), address, EvaluationRequest(plan=plan, dry_run=True))
+        done = await evaluate(scripted, address, EvaluationRequest(plan=plan, dry_run=True))
         lines = (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
     assert done.result.schedule == "fours"
     assert done.result.ranking is not None

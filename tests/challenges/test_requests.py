@@ -31,8 +31,7 @@ from clara_eval.core.version import code_version
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import USDC, LocalChain
 from clara_eval.documents.results import EvalStatus
-from clara_eval.evaluation.trace.document import Restart
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal, Restart
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.model import Fetch, Fetched
@@ -104,8 +103,8 @@ async def counting(chain: LocalChain, place: Path) -> AsyncIterator[Counted]:
     async with CountingNode(chain.rpc_url) as node:
         settings = local_settings(chain, place / "store.db", place).model_copy(update={"rpc_url": node.url})
         async with open_app(settings, pace=PACE) as app:
-            fetches = CountingFetch(app.ports.fetch)
-            yield Counted(replace(app, ports=replace(app.ports, fetch=fetches)), node, fetches)
+            fetches = CountingFetch(app.fetch)
+            yield Counted(replace(app, fetch=fetches), node, fetches)
 
 
 async def test_a_round_reads_the_challenge_once_and_every_submission_once(

@@ -13,12 +13,12 @@ from aiohttp import web
 from clara_eval.challenges.stored_results import ApiRecords, StoreRecords, documents_in
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.constants import Winner
 from clara_eval.core.errors import Temporary
+from clara_eval.core.model import Winner
 from clara_eval.documents.results import Features, Pairwise
 from clara_eval.documents.store_keys import features_key, pairwise_key
 from clara_eval.evaluation.play import Comparison, votes_document
-from clara_eval.evaluation.trace.document import TraceWriter, render
+from clara_eval.evaluation.trace import TraceWriter, render
 from clara_eval.store.open import StoreOnDemand
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import save_trace

@@ -87,9 +87,9 @@ class Unreliable:
 
 
 async def judged(app: App, address: Address, llms: Sequence[Llm], schedule: str, games: int) -> Evaluation:
-    ports = replace(app.ports, models=ScriptedModels(app, {llm.name: llm for llm in llms}))
+    scripted = replace(app, models=ScriptedModels(app, {llm.name: llm for llm in llms}))
     plan = EvaluationPlan(tuple(llm.name for llm in llms), schedule=schedule, max_games=games)
-    return await evaluate(replace(app, ports=ports), address, EvaluationRequest(plan=plan, dry_run=True))
+    return await evaluate(scripted, address, EvaluationRequest(plan=plan, dry_run=True))
 
 
 async def traced(app: App, address: Address) -> list[str]:
@@ -187,7 +187,7 @@ async def test_a_round_cut_short_goes_on_with_the_very_same_questions(
             with pytest.raises(Temporary):
                 await judged(app, address, [Unreliable(answers=answers)], schedule, games)
         cut = await judged(app, address, [ScriptedLlm(in_fours, name=ONE)], schedule, games)
-        paid = [answer.request async for answer in app.store.answers_of(cut.challenge.run)]
+        paid = [request for request, _, _ in await app.store.calls_of(cut.challenge.run)]
     async with opened(local_chain, tmp_path / "straight") as app:
         straight = await judged(app, address, [ScriptedLlm(in_fours, name=ONE)], schedule, games)
     assert cut.digest == straight.digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def _engine() -> None:
 
 @pytest.mark.parametrize("imported", ['import {Submission} from "./Submission.sol";', 'import "./Submission.sol";'])
 async def test_an_empty_contract_with_its_own_builtins_is_not_paid(
-    local_chain: LocalChain, tmp_path: Path, imported: str
+    local_chain: LocalChain, tmp_path: Path, imported: str, solc: str | None
 ) -> None:
     """Under the shipped harness, and with a bare import, the empty contract is last and unpaid; the best is first."""
     config = json.loads((EXAMPLE / "eval-config.json").read_text(encoding="utf-8"))
@@ -44,7 +45,7 @@ async def test_an_empty_contract_with_its_own_builtins_is_not_paid(
     harness["source"] = harness["source"].replace('import {Submission} from "./Submission.sol";', imported)
     texts = [EMPTY, *(EXAMPLE.joinpath("submissions", f"{name}.sol").read_text() for name in ("plain", "assembly"))]
     address = await post(local_chain, harness, config["features"], texts)
-    async with opened(local_chain, tmp_path) as app:
+    async with opened(local_chain, tmp_path, solc=solc, cache_dir=tmp_path / "cache") as app:
         done = await run(app, address)
         lines = await lines_of(app, address)
         paid = [one.account for one in await app.chain.results.winners_on_chain(address, 2)]
@@ -55,4 +56,5 @@ async def test_an_empty_contract_with_its_own_builtins_is_not_paid(
     assert paid == [best, plain]
     assert values(done, local_chain, 0)["metric_batch_gas"] is None
     assert values(done, local_chain, 0)["tests_passed"] < 0.5
-    assert (await check_trace(lines)).unchecked == ()
+    with closing(Machine(solc=solc)) as machine:
+        assert (await check_trace(lines, machine=machine)).unchecked == ()

@@ -31,7 +31,7 @@ from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import entry
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.reading import TokenLimits
@@ -121,7 +121,7 @@ async def by_node(path: Path) -> str:
 
 def billed(endpoint: ThinkingEndpoint) -> int:
     """What the provider charges for all that it answered."""
-    return sum(CARD.cost(tokens) for tokens in endpoint.charged)
+    return sum(CARD.price(*tokens) for tokens in endpoint.charged)
 
 
 SHAPES = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clara_eval.code.neutral import neutral_code, wanted_names
 from clara_eval.core.syntax import parse
-from clara_eval.redteam.names import LIE, STATEMENT, carried
+from clara_eval.redteam.lies import LIE, STATEMENT, carried
 
 LIMITER = wanted_names(STATEMENT)
 WORK = '''from collections import deque

@@ -113,7 +113,7 @@ def test_the_answers_are_those_that_traces_were_made_with() -> None:
     """Shapes and structures of a hundred programs have the digest they always had: a faster walk changes no copy."""
     from dataclasses import asdict
 
-    from clara_eval.code.structure import read_structure
+    from clara_eval.code.reading import read_structure
 
     digest = hashlib.sha256()
     for number in range(100):

@@ -12,8 +12,8 @@ from croniter import croniter
 
 from clara_eval.config.settings import SECRETS, Settings
 from clara_eval.core.errors import ConfigError
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.logs import Redaction
-from clara_eval.service.options import EngineOptions
 
 EXAMPLE = Path(__file__).parents[2] / ".env.example"
 

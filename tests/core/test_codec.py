@@ -13,7 +13,7 @@ from clara_eval.challenges.status import Attempts
 from clara_eval.challenges.venue import CHALLENGE
 from clara_eval.core.codec import DECIMAL, JsonCodec, read_stored
 from clara_eval.core.errors import Disagrees
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.store.sqlite import SqliteStore
 
 

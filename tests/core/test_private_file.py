@@ -10,9 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from clara_eval.chain.wallet import new_keystore
-from clara_eval.interfaces.cli.harness import hash_
+from clara_eval.interfaces.cli.config import hash_harness as hash_
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import only_process
-from clara_eval.service.options import EngineOptions
 from clara_eval.service.queue import launched
 from clara_eval.store.sqlite import SqliteStore
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
+from tests.support.engines import RememberingMachine
 from tests.support.executed_rounds import (
     CRITERIA,
     FEATURES,
@@ -22,11 +25,12 @@ from tests.support.forged_trace import Entries, forged
 from tests.support.rounds import opened, run
 
 from clara_eval.chain.sender import SendOutcome
+from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.errors import BadTrace, CannotPublish, NotYet
-from clara_eval.core.flags import HARNESS_WITHHELD
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.model import HARNESS_WITHHELD
 from clara_eval.devnet.demo.round import data_uri
 from clara_eval.devnet.local_chain import (
     DAY,
@@ -36,10 +40,9 @@ from clara_eval.devnet.local_chain import (
     PostedTerms,
 )
 from clara_eval.documents.store_keys import harness_key
-from clara_eval.harness import (
-    Machine,
-    MissingEngine,
-)
+from clara_eval.harness import Machine, MissingEngine
+
+pytestmark = pytest.mark.xdist_group("executed")
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +53,28 @@ def _engine() -> None:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="module")
+def machine(solc: str | None) -> Iterator[Machine]:
+    """The machine of a verifier, which runs everything once."""
+    found = RememberingMachine(solc)
+    yield found
+    found.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def public(deployed_chain: LocalChain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Evaluation, list[str]]:
+    """A round with a public harness, and its trace."""
+    snapshot = await deployed_chain.snapshot()
+    found = await public_round(deployed_chain, tmp_path_factory.mktemp("public"))
+    await deployed_chain.revert(snapshot)
+    return found
+
+
 async def test_executed_features_decide_and_are_verified_by_running_again(
-    local_chain: LocalChain, tmp_path: Path
+    local_chain: LocalChain, public: tuple[Evaluation, list[str]], machine: Machine
 ) -> None:
     """Who passes with less fuel wins; what does not run is last; the trace holds offline, run again."""
-    done, lines = await public_round(local_chain, tmp_path)
+    done, lines = public
     assert done.receipt is not None
     assert done.receipt.outcome is SendOutcome.CONFIRMED
     assert [values(done, local_chain, n)["tests_passed"] for n in range(5)] == [1.0, 1.0, 1.0, 0.0, 0.0]
@@ -68,7 +88,7 @@ async def test_executed_features_decide_and_are_verified_by_running_again(
     best = done.result.placed[0].account
     assert best in {local_chain.agents[0].address, local_chain.agents[2].address}
     assert values(done, local_chain, 0)["fuel_two"] < values(done, local_chain, 1)["fuel_two"]
-    checked = await check_trace(lines)
+    checked = await check_trace(lines, machine=machine)
     assert (checked.digest, checked.unchecked) == (done.digest, ())
 
 
@@ -84,19 +104,18 @@ def _passes(bodies: Entries) -> None:
 
 @pytest.mark.parametrize("change", [_faster, _passes])
 async def test_a_forged_measurement_is_found_by_running_again(
-    local_chain: LocalChain, tmp_path: Path, change: Any
+    public: tuple[Evaluation, list[str]], machine: Machine, change: Any
 ) -> None:
     """Whoever rewrites a measurement and all hashes is caught by the machine."""
-    _, lines = await public_round(local_chain, tmp_path)
     with pytest.raises(BadTrace, match="executed/"):
-        await check_trace(forged(lines, change))
+        await check_trace(forged(public[1], change), machine=machine)
 
 
 async def test_without_the_engine_the_rest_is_checked_and_the_gap_is_named(
-    local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    public: tuple[Evaluation, list[str]], machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verifier that lacks the engine, or has another one, says for whom nothing was run again; all else must hold."""
-    _, lines = await public_round(local_chain, tmp_path)
+    _, lines = public
     monkeypatch.setattr("clara_eval.harness.quickjs.find_module", lambda: None)
     checked = await check_trace(lines)
     assert len(checked.unchecked) == 5
@@ -106,7 +125,7 @@ async def test_without_the_engine_the_rest_is_checked_and_the_gap_is_named(
         bodies["execution"]["machine"]["engine"] = "wasmtime 1.0"
 
     monkeypatch.undo()
-    checked = await check_trace(forged(lines, other))
+    checked = await check_trace(forged(lines, other), machine=machine)
     assert any("wasmtime 1.0" in point for point in checked.unchecked)
 
 
@@ -137,7 +156,9 @@ async def test_a_round_that_only_a_failed_machine_could_measure_ranks_nobody(
         await public_round(local_chain, tmp_path)
 
 
-async def test_a_hidden_harness_waits_for_its_reveal_and_then_decides(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_hidden_harness_waits_for_its_reveal_and_then_decides(
+    local_chain: LocalChain, tmp_path: Path, machine: Machine
+) -> None:
     """Before the reveal the round waits; after it the hidden tests count, and anybody can run them from the trace."""
     spec, document = hidden("public", source=PUBLIC)
     address = await post(local_chain, spec, FEATURES, TEXTS, document.private_set_hash)
@@ -153,18 +174,18 @@ async def test_a_hidden_harness_waits_for_its_reveal_and_then_decides(local_chai
     assert done.result.execution.chosen is not None
     assert done.result.execution.chosen.kind == "revealed"
     assert HARNESS_WITHHELD not in {flag.code for flag in done.result.flags}
-    checked = await check_trace(lines)
+    checked = await check_trace(lines, machine=machine)
     assert (checked.digest, checked.unchecked) == (done.digest, ())
 
     def other(bodies: Entries) -> None:
         bodies["execution"]["reveal"] = bodies["execution"]["reveal"][:-8] + "AAAAAAA="
 
     with pytest.raises(BadTrace):
-        await check_trace(forged(lines, other))
+        await check_trace(forged(lines, other), machine=machine)
 
 
 async def test_a_harness_that_is_not_revealed_in_time_leaves_the_public_one(
-    local_chain: LocalChain, tmp_path: Path
+    local_chain: LocalChain, tmp_path: Path, machine: Machine
 ) -> None:
     """After a quarter of the scoring window the round goes on with the public harness, and the trace says so."""
     spec, document = hidden("public", source=PUBLIC)
@@ -178,14 +199,14 @@ async def test_a_harness_that_is_not_revealed_in_time_leaves_the_public_one(
     assert done.result.execution.chosen.kind == "public"
     assert "not revealed in time" in done.result.execution.chosen.reason
     assert values(done, local_chain, 0)["tests_passed"] == 1.0
-    assert (await check_trace(lines)).digest == done.digest
+    assert (await check_trace(lines, machine=machine)).digest == done.digest
     assert (done.result.flags[0].code, done.result.flags[0].severity) == (HARNESS_WITHHELD, "warn")
 
     def silent(bodies: Entries) -> None:
         bodies["flags"].pop(0)
 
     with pytest.raises(BadTrace, match="flags"):
-        await check_trace(forged(lines, silent))
+        await check_trace(forged(lines, silent), machine=machine)
 
 
 async def test_a_harness_that_is_not_revealed_in_time_fails_the_round_where_the_config_says_so(
@@ -200,7 +221,9 @@ async def test_a_harness_that_is_not_revealed_in_time_fails_the_round_where_the_
             await run(app, address)
 
 
-async def test_a_round_without_a_harness_can_ask_whether_code_compiles(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_round_without_a_harness_can_ask_whether_code_compiles(
+    local_chain: LocalChain, tmp_path: Path, machine: Machine, solc: str | None
+) -> None:
     """`compiles`, `deploy_gas` and `bytecode_bytes` are measured for Solidity with no harness at all."""
     good = "pragma solidity ^0.8.20; contract Adder { function add(uint256 a) external pure returns (uint256) { return a + 1; } }"
     texts = (
@@ -222,11 +245,11 @@ async def test_a_round_without_a_harness_can_ask_whether_code_compiles(local_cha
     handed = [Handed(local_chain.agents[n], data_uri(t.encode()), keccak_hex(t.encode())) for n, t in enumerate(texts)]
     await local_chain.submit_all(address, handed)
     await local_chain.move_time(HOUR + 1)
-    async with opened(local_chain, tmp_path, cache_dir=tmp_path) as app:
+    async with opened(local_chain, tmp_path, solc=solc, cache_dir=tmp_path) as app:
         done = await run(app, address)
         lines = await lines_of(app, address)
     assert [values(done, local_chain, n)["compiles"] for n in (0, 2)] == [True, False]
-    assert (await check_trace(lines)).unchecked == ()
+    assert (await check_trace(lines, machine=machine)).unchecked == ()
 
 
 PYTHON = """

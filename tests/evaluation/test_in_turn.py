@@ -16,9 +16,9 @@ from tests.support.verifiers import node_refusals
 from clara_eval.actions.folder import entries_of
 from clara_eval.actions.judge import JudgeRequest, judge_entries, named_judges
 from clara_eval.config.settings import Settings
-from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.model import Winner
 from clara_eval.evaluation.folder import check_folder
 from clara_eval.judge.port import Prompt
 from clara_eval.ranking import Group, Pairing, Result, Schedule, choose_schedule, rank, tally

@@ -17,8 +17,8 @@ from clara_eval.challenges.replay import check_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, BadTrace
 from clara_eval.devnet.local_chain import LocalChain
-from clara_eval.evaluation.entries import canonical_order
 from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.evaluation.run import canonical_order
 from clara_eval.ranking import Result, choose_schedule, rank, tally
 
 VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"

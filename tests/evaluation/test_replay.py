@@ -15,18 +15,19 @@ from tests.support.large_round import no_listener, trace_entries
 from tests.support.replay import traced
 from tests.support.rounds import closed_round, opened, run
 
+from clara_eval.app import plan_of
 from clara_eval.challenges.replay import OFFLINE, check_trace
 from clara_eval.challenges.venue import CHALLENGE, round_of
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.core.errors import BadTrace
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.devnet.demo.lifecycle import write_trace
 from clara_eval.devnet.demo.round import data_uri, entry, post_round
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain
 from clara_eval.evaluation.result import PLAN
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, SubmissionResult, TraceSources
-from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render
+from clara_eval.evaluation.trace import TraceWriter, read_entries, render
 
 
 async def test_a_trace_has_one_casing_and_only_numbers_that_a_double_holds(
@@ -241,7 +242,7 @@ async def test_a_check_says_what_it_leaves_open(local_chain: LocalChain, tmp_pat
     """Offline nothing is compared with the chain, and that is said; a plan with fewer games is not proven needed."""
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
-        await run(app, address, plan=replace(app.plan(), max_games=30))
+        await run(app, address, plan=replace(plan_of(app.settings), max_games=30))
         lines = (await write_trace(app, address)).read_text().splitlines(keepends=True)
         offline = (await check_trace(lines)).not_proven
         online = (await check_trace(lines, app.chain)).not_proven

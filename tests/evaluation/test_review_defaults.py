@@ -12,8 +12,7 @@ from tests.support.winners import account, challenge
 
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.flags import Flag
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Flag, Submission
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison
 from clara_eval.evaluation.result import EvaluationResult
@@ -29,7 +28,7 @@ from clara_eval.evaluation.review_rules import (
     giving_way,
     place,
 )
-from clara_eval.evaluation.scoring_window import Window
+from clara_eval.evaluation.round import Window
 from clara_eval.evaluation.sources import Received, SubmissionResult
 from clara_eval.judge.comparison import JudgeVector
 from clara_eval.ranking import rank, tally
@@ -100,7 +99,7 @@ def paid(found: EvaluationResult) -> list[int]:
     [
         (a_round(), [0, 1]),
         (a_round({0: facts("speaks_to_judge")}), [1, 2]),
-        (a_round({1: facts("canary"), 2: facts("canary")}), [0, 3]),
+        (a_round({0: facts("canary"), 1: facts("canary")}), [0, 1]),
         (a_round({0: facts("all_best")}), [0, 1]),
         (a_round({0: facts("claims_stand_out"), 1: facts("outlier")}), [0, 1]),
         (a_round({0: facts("all_best", "views_disagree")}), [1, 2]),

@@ -22,16 +22,9 @@ from tests.support.evm import HEAD, PLAIN, submission
 from clara_eval.actions.harness import check_harness
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.devnet.anvil import Anvil
-from clara_eval.harness import (
-    Executed,
-    Harness,
-    HarnessSubmission,
-    Machine,
-    MissingEngine,
-    RunLimits,
-    solc,
-)
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine, MissingEngine, solc
 from clara_eval.harness.evm import WORLD
+from clara_eval.harness.model import RunLimits
 from clara_eval.harness.solc import CompileCache, compile_solidity, compiled, find_compiler
 from clara_eval.submissions.files import pack_files, read_archive
 
@@ -67,8 +60,17 @@ CHEAP = submission("unchecked { uint256 n = xs.length; for (uint256 i; i < n; ++
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    found = Machine(cache=tmp_path_factory.mktemp("cache"))
+def machine(solc: str | None) -> Iterator[Machine]:
+    """A machine whose compiler is loaded once; it gives the same code as the npm package (tested below)."""
+    found = Machine(solc=solc)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def npm() -> Iterator[Machine]:
+    """A machine with the npm package, for what is about the compiler's own process."""
+    found = Machine(workers=1)
     yield found
     found.close()
 
@@ -316,7 +318,9 @@ def test_the_world_is_fixed_and_empty(machine: Machine) -> None:
     assert run(machine, PLAIN, harness).outcome == "passed"
 
 
-def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_world_outside(
+    machine: Machine, npm: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No file is read or written, no variable told, no port reached; what cannot be fixed is the same every time."""
     canary, target = tmp_path / "canary", tmp_path / "written"
     canary.write_text("canary-4711", encoding="utf-8")
@@ -344,9 +348,7 @@ def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch
             'import "./Submission.sol"; contract Harness { function metric_world() external returns (uint256) '
             "{ return new Submission().sum(new uint256[](0)); } }"
         )
-        other = Machine(workers=1)
-        first, second = run(machine, source, harness), run(other, source, harness)
-        other.close()
+        first, second = run(machine, source, harness), run(npm, source, harness)
         with pytest.raises(TimeoutError):
             listening.accept()
     assert first.outcome == "passed", (first.detail, first.logs)
@@ -354,18 +356,18 @@ def test_there_is_no_world_outside(machine: Machine, tmp_path: Path, monkeypatch
     assert not target.exists()
 
 
-def test_a_hard_nut_for_the_compiler_is_only_its_own_problem(machine: Machine) -> None:
+def test_a_hard_nut_for_the_compiler_is_only_its_own_problem(npm: Machine) -> None:
     """Text made to break the compiler is the submission's own outcome, and the next one is measured as before."""
-    before = run(machine, PLAIN)
+    before = run(npm, PLAIN)
     for name, source in COMPILER_BOMBS.items():
-        found = run(machine, source, loose(HARNESS))
+        found = run(npm, source, loose(HARNESS))
         assert (name, found.outcome) == (name, "does_not_compile")
         assert found.features["tests_passed"] == 0.0
         assert found.features["compiles"] is False
-    assert run(machine, PLAIN) == before
+    assert run(npm, PLAIN) == before
 
 
-def test_what_the_compiler_may_use_is_bounded(machine: Machine) -> None:
+def test_what_the_compiler_may_use_is_bounded() -> None:
     """More memory than the compiler may use, or more of the processor, is the text's own outcome, not an outage."""
     compiler = find_compiler(None)
     assert compiler is not None
@@ -389,10 +391,10 @@ def test_the_clock_only_ever_says_infrastructure(machine: Machine) -> None:
     assert run(machine, PLAIN).outcome == "passed"
 
 
-def test_the_worker_has_no_secrets_and_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_has_no_secrets_and_no_files(solc: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment of the service nor its folder reaches the process that runs submissions."""
     monkeypatch.setenv("CLARA_EVALUATOR_KEY", "canary-4711")
-    machine = Machine(cache=tmp_path, workers=1)
+    machine = Machine(solc=solc, workers=1)
     try:
         assert run(machine, PLAIN).outcome == "passed"
         (worker,) = machine._workers._idle
@@ -404,12 +406,12 @@ def test_the_worker_has_no_secrets_and_no_files(tmp_path: Path, monkeypatch: pyt
         machine.close()
 
 
-def test_an_import_reads_no_file_even_where_one_is(machine: Machine, tmp_path: Path) -> None:
+def test_an_import_reads_no_file_even_where_one_is(npm: Machine, tmp_path: Path) -> None:
     """A file that exists is not found by the compiler: only the given sources are."""
     canary = tmp_path / "Canary.sol"
     canary.write_text(HEAD + "contract Canary { string public word = 'canary-4711'; }", encoding="utf-8")
     for path in (str(canary), f"file://{canary}", os.path.relpath(canary)):
-        found = run(machine, submission("s = 1;", before=f'import "{path}";'), loose(HARNESS))
+        found = run(npm, submission("s = 1;", before=f'import "{path}";'), loose(HARNESS))
         assert found.outcome == "forbidden_import"
         assert "4711" not in found.detail
 
@@ -423,24 +425,14 @@ def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, monkeypatch: pyt
         run(Machine(), PLAIN)
 
 
-def test_a_native_compiler_gives_the_same_code(machine: Machine, tmp_path: Path) -> None:
+def test_a_native_compiler_gives_the_same_code(machine: Machine, npm: Machine, solc: str | None) -> None:
     """A program that speaks like solc, named by CLARA_SOLC, is used and gives what the npm package gives."""
-    compiler = find_compiler(None)
-    assert compiler is not None
-    program = tmp_path / "solc"
-    program.write_text(
-        f"#!{compiler.node}\nconst solc = require({json.dumps(compiler.package)});\n"
-        "if (process.argv.includes('--version')) console.log('Version: ' + solc.version());\n"
-        "else if (!process.argv.includes('--no-import-callback')) process.exit(3);\n"
-        "else process.stdout.write(solc.compile(require('fs').readFileSync(0, 'utf8')));\n",
-        encoding="utf-8",
-    )
-    program.chmod(0o755)
-    native = Machine(solc=str(program), cache=tmp_path / "cache")
-    try:
-        assert run(native, PLAIN) == run(machine, PLAIN)
-    finally:
-        native.close()
+    found, package = find_compiler(solc), find_compiler(None)
+    assert found is not None
+    assert package is not None
+    assert (found.native, package.native) == (solc, None)
+    for source in (PLAIN, CHEAP, "this is no code"):
+        assert run(machine, source) == run(npm, source)
 
 
 def test_the_cache_is_keyed_by_sources_compiler_and_settings() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.harness import Harness, hide, read_harness_document
-from clara_eval.harness.model import MAX_DOCUMENT_BYTES
+from clara_eval.harness import Harness
+from clara_eval.harness.model import MAX_DOCUMENT_BYTES, hide, read_harness_document
 
 SALT = "0x" + "5a" * 32
 

@@ -11,22 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.engines import RememberingMachine
 
 from clara_eval.actions.harness import check_harness
-from clara_eval.harness import (
-    Executed,
-    Harness,
-    HarnessSubmission,
-    Machine,
-    MissingEngine,
-    RunLimits,
-    RunOutcome,
-    cpython,
-)
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine, MissingEngine, RunOutcome, cpython
+from clara_eval.harness.model import RunLimits
 from clara_eval.harness.wasm import CLOCK_SECONDS, is_own
 from clara_eval.submissions.files import read_archive
 
-pytestmark = pytest.mark.xdist_group("python-engine")
 HARNESS = """
 def setUp(s):
     s.mark = 7
@@ -73,14 +65,8 @@ ONE = "def test_add(s):\n    assert s.add(1, 2) == 3\n"
 
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    """The engines are compiled once for this machine and kept beside other caches."""
+def machine(python_engine: None) -> Iterator[Machine]:
     found = Machine()
-    try:
-        found.require("python")
-    except MissingEngine as missing:
-        pytest.skip(str(missing))
-    found.prepare("python")
     yield found
     found.close()
 
@@ -381,17 +367,19 @@ def test_what_serves_the_submission_looks_up_no_name() -> None:
 
 def test_a_poster_is_warned_of_what_a_table_or_an_agreeing_object_gets(machine: Machine) -> None:
     """Before a harness is posted: an input that everybody knows, and tests that need no work, are told with a remedy."""
-    fixed = ONE + "def metric_sum(s):\n    assert s.add(2, 3) == 5\n    return 5\n"
+    known = RememberingMachine()
+    fixed = "def metric_sum(s):\n    assert s.add(2, 3) == 5\n    return 5\n"
     drawn = fixed.replace(
         "(s):\n    assert s.add(2, 3) == 5", "(s, seed):\n    n = int(seed, 16)\n    assert s.add(n, 3) == n + 3"
     )
-    found = check_harness(machine, Harness("python", fixed), ADD)
-    assert found.problems == ()
+    found = check_harness(known, Harness("python", fixed), ADD)
+    assert (found.problems, found.executed) == ((), run(machine, ADD, fixed))
     assert [warning.partition(":")[0] for warning in found.warnings] == ["metric_sum has an input that everybody knows"]
-    assert check_harness(machine, Harness("python", fixed), ADD, is_hidden=True).warnings == ()
-    assert check_harness(machine, Harness("python", drawn), ADD).warnings == ()
+    assert check_harness(known, Harness("python", fixed), ADD, is_hidden=True).warnings == ()
+    assert check_harness(known, Harness("python", drawn), ADD).warnings == ()
     weak = "def test_add(s): assert isinstance(s.add(1, 2), int)\n"
-    warned = check_harness(machine, Harness("python", weak), ADD).warnings
+    warned = check_harness(known, Harness("python", weak), ADD).warnings
+    known.close()
     assert warned == ("A submission whose functions all give True passes every test. Add one that it fails.",)
 
 

@@ -9,20 +9,20 @@ import pytest
 
 from clara_eval.actions.harness import starter_files
 from clara_eval.core.errors import BadInput
-from clara_eval.harness import Harness, HarnessSubmission, Machine, MissingEngine, RunOutcome
-from clara_eval.harness.model import LANGUAGES, Language
-from clara_eval.interfaces.cli.harness import init
+from clara_eval.harness import Harness, HarnessSubmission, Language, Machine, MissingEngine, RunOutcome
+from clara_eval.harness.model import LANGUAGES
+from clara_eval.interfaces.cli.config import init_harness as init
 
 WRONG = {"python": ("sorted(items)", "list(items)"), "javascript": (".sort(", ".concat("), "solidity": ("/ 2]", "- 1]")}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.xdist_group("python-engine")
+@pytest.mark.usefixtures("python_engine")
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_starter_passes_and_a_wrong_solution_does_not(language: Language) -> None:
+def test_a_starter_passes_and_a_wrong_solution_does_not(language: Language, solc: str | None) -> None:
     """In every language the two files fit, and a small mistake in the solution fails a test."""
     harness, solution = (content.decode() for content in starter_files(language).values())
-    with closing(Machine()) as machine:
+    with closing(Machine(solc=solc)) as machine:
         try:
             right = machine.run(Harness(language, harness), HarnessSubmission(language, solution))
         except MissingEngine as missing:

@@ -19,9 +19,8 @@ from tests.support.web3_chain import as_web3
 
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.challenge_index import read_document
-from clara_eval.challenges.evaluate import read_scores
 from clara_eval.config.settings import Settings
-from clara_eval.documents.store_keys import status_key
+from clara_eval.documents.store_keys import scores_key, status_key
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.engine import Engine
 
@@ -86,7 +85,7 @@ async def test_short_of_time_it_asks_less_and_posts_with_a_quarter_of_the_window
         await made.chain.move_time(quarter_line - 240 - await made.chain.now())
         async with service_of(made, CLARA_MAX_CONCURRENCY="2", CLARA_REVIEW_DOUBT_USD="none") as (engine, url):
             text = await metrics_at_the_end(made, engine, url)
-            scores = await read_scores(engine.app.store, engine.app.chain_id, made.addresses[0])
+            scores = await read_document(engine.app.store, engine.app.chain_id, scores_key(made.addresses[0]))
             posted = await as_web3(contract).functions.scorePostedAt().call()
     assert 'clara_degraded_total{how="fewer_pairs"} 1.0' in text
     assert scores is not None

@@ -14,10 +14,8 @@ from tests.support.model_calls import Book, Clock, Model
 
 from clara_eval.core.errors import BadAnswer, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.judge import cached_llm
-from clara_eval.judge.cached_llm import READ_AT_ONCE, CachedLlm, FallbackLlm
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import FREE, PriceCard
+from clara_eval.judge import structured_llm
+from clara_eval.judge.costs.budgets import FREE, PriceCard, RunBudget
 from clara_eval.judge.port import (
     Answer,
     JudgeDown,
@@ -29,7 +27,7 @@ from clara_eval.judge.port import (
     request_hash,
 )
 from clara_eval.judge.retrying_llm import CONTROL, MOST_BEYOND_LIMIT, CircuitBreaker, Gate, RetryingLlm, RetryPolicy
-from clara_eval.judge.structured_llm import StructuredLlm
+from clara_eval.judge.structured_llm import READ_AT_ONCE, CachedLlm, FallbackLlm, StructuredLlm
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
 
@@ -94,7 +92,7 @@ async def test_prefetch_needs_few_questions() -> None:
         await line.ask(_prompt(number))
     again, _, _ = _line(model, book)
     book.queries = 0
-    assert await again.look_up([_prompt(number) for number in range(100)]) == 50
+    again.expect([_prompt(number) for number in range(100)])
     await asyncio.gather(*(again.ask(_prompt(number)) for number in range(100)))
     assert book.queries == 1
     assert model.calls == 100
@@ -106,12 +104,12 @@ async def test_nothing_of_a_large_batch_stays_behind() -> None:
     line, _, _ = _line(Model())
     tracemalloc.start()
     try:
-        await line.look_up([_prompt(number) for number in range(count)])
+        line.expect([_prompt(number) for number in range(count)])
         for number in range(count):
             await line.ask(_prompt(number))
         gc.collect()
         own = tracemalloc.take_snapshot().filter_traces(
-            [tracemalloc.Filter(inclusive=True, filename_pattern=cached_llm.__file__)]
+            [tracemalloc.Filter(inclusive=True, filename_pattern=structured_llm.__file__)]
         )
     finally:
         tracemalloc.stop()
@@ -141,7 +139,7 @@ async def test_many_recorded_answers_are_read_as_their_turn_comes() -> None:
     counted = CountingBook()
     counted.kept = book.kept
     again, _, _ = _line(model, counted)
-    assert await again.look_up([_prompt(number) for number in range(2 * count)]) == count
+    again.expect([_prompt(number) for number in range(2 * count)])
     waiting = iter(range(count))
 
     async def work() -> None:
@@ -157,9 +155,9 @@ async def test_many_recorded_answers_are_read_as_their_turn_comes() -> None:
 async def test_a_second_look_finds_what_others_answered_since() -> None:
     """What was missing at the first bulk look-up and is there at the second is not paid for again."""
     line, book, _ = _line(model := Model())
-    assert await line.look_up([_prompt()]) == 0
+    line.expect([_prompt()])
     theirs = await _line(Model(), book)[0].ask(_prompt())
-    assert await line.look_up([_prompt()]) == 1
+    line.expect([_prompt()])
     assert await line.ask(_prompt()) == theirs
     assert model.calls == 0
 

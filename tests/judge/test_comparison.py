@@ -27,8 +27,8 @@ from clara_eval.judge.comparison import (
     make_vector,
 )
 from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt
+from clara_eval.judge.reading import prompt_files, template
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.templates import prompt_files, template
 
 SCHEMA = FeatureSchema(
     (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from html import unescape
 from typing import Any
 
 import pytest
@@ -24,9 +25,9 @@ from clara_eval.judge.extraction import (
     read_claims,
     split,
     token_weight,
-    without_numbers,
 )
-from clara_eval.judge.templates import escaped, prompt_view, unescaped
+from clara_eval.judge.reading import escaped, prompt_view
+from clara_eval.redteam.simulators import without_numbers
 
 SCHEMA = FeatureSchema(
     (
@@ -60,7 +61,7 @@ def test_the_view_has_nothing_invisible_and_is_stable(text: str) -> None:
     assert not [char for char in view if unicodedata.category(char) in FORBIDDEN and char not in "\n\t"]
     assert prompt_view(view).text == view
     assert unicodedata.is_normalized("NFKC", view)
-    assert unescaped(escaped(view)) == view
+    assert unescape(escaped(view)) == view
     assert not set("<>") & set(escaped(view))
 
 

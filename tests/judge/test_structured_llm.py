@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
 
 from clara_eval.core.errors import BadAnswer
-from clara_eval.judge.completion import read_completion
+from clara_eval.judge.costs.budgets import EntryShare
 from clara_eval.judge.port import Answer, AnswerCut, Prompt, request_hash
-from clara_eval.judge.reading import TokenLimits, is_cut, without_thinking
+from clara_eval.judge.reading import TokenLimits, is_cut, read_completion, without_thinking
 from clara_eval.judge.structured_llm import StructuredLlm
 
 LIMITS = TokenLimits(thinking=4_096, most=16_384)
@@ -117,7 +117,7 @@ async def test_all_answers_about_one_entry_are_bounded_together() -> None:
         return said(out=prompt.max_tokens)
 
     shared = growing(long_thought)
-    entry = shared.about_one_entry(None)
+    entry = replace(shared, share=EntryShare(None, 0, 0))
     for number in range(10):
         assert (await entry.ask(replace(PROMPT, user=f"part {number}"), json.loads)).value
     cut = await entry.ask(replace(PROMPT, user="part 10"), json.loads)

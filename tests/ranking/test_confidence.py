@@ -7,7 +7,7 @@ from random import Random
 
 from tests.support.judge_confidence import measure_confidence
 
-from clara_eval.core.constants import Winner
+from clara_eval.core.model import Winner
 from clara_eval.evaluation.play import Comparison
 from clara_eval.ranking import rank, tally
 

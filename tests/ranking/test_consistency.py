@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.core.constants import Winner
+from clara_eval.core.model import Winner
 from clara_eval.ranking import Result, rank, tally
 from clara_eval.ranking.consistency import count_cycles, net_wins
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import permutations
 
-from clara_eval.core.constants import Winner
+from clara_eval.core.model import Winner
 from clara_eval.ranking import Ranking, Result, rank, tally
 
 ITEMS = [f"i{k}" for k in range(7)]

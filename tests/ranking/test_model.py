@@ -11,7 +11,7 @@ from tests.support.simulated_jury import draw_jury, jury_table
 from tests.support.simulation import Model, SimulatedWorld, draw_world
 from threadpoolctl import ThreadpoolController
 
-from clara_eval.core.constants import Winner
+from clara_eval.core.model import Winner
 from clara_eval.ranking import Group, Result, tally
 from clara_eval.ranking.model import Strengths, fit, normals, one_thread
 from clara_eval.ranking.results import Floats

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.simulation import TOP3, Model, draw_world, play
 
-from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.evaluation.entries import canonical_order
+from clara_eval.core.model import Winner
+from clara_eval.evaluation.run import canonical_order
 from clara_eval.ranking import Group, Pairing, Result, Schedule, choose_schedule
 from clara_eval.ranking.results import Field, connected_groups
 from clara_eval.ranking.schedule import Adaptive, Fixed

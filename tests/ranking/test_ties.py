@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.simulation import draw_world, play
 
-from clara_eval.core.constants import Winner
-from clara_eval.evaluation.ranking_flags import ranking_flags
+from clara_eval.core.model import Winner
+from clara_eval.evaluation.review_rules import ranking_flags
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.ranking.results import Field, equal_records
 from clara_eval.ranking.schedule import Fixed

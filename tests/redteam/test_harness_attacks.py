@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from clara_eval.harness import Executed, Language, Machine, MissingEngine
-from clara_eval.redteam.harness_attacks import HARNESSES, HarnessAttack, gain_of
+from clara_eval.redteam.machine_attacks import HARNESSES, HarnessAttack, gain_of
 
-pytestmark = pytest.mark.xdist_group("python-engine")
 ATTACKS = {(language, attack.name): attack for language, one in HARNESSES.items() for attack in one.attacks}
 SOLIDITY = HARNESSES["solidity"].attacks
 REFUSED = {
@@ -25,8 +24,8 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    found = Machine(cache=tmp_path_factory.mktemp("cache"))
+def machine(python_engine: None, solc: str | None) -> Iterator[Machine]:
+    found = Machine(solc=solc)
     for language in HARNESSES:
         try:
             found.require(language)

@@ -14,14 +14,23 @@ from clara_eval.core.errors import BadInput
 from clara_eval.core.syntax import parse
 from clara_eval.evaluation.features.extract import extract_features
 from clara_eval.judge.comparison import RulesJudge
-from clara_eval.redteam import copying, lies, names, placing
+from clara_eval.redteam import copying, lies, placing
 from clara_eval.redteam.copying import default_folders, real_files
-from clara_eval.redteam.corpus import READING, Payload, own_payloads, payloads_in, solution_of
 from clara_eval.redteam.injection import measure_denial, measure_injection, measure_own, planned_prompts
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.report import Figure, RedteamReport, interval, number, share
 from clara_eval.redteam.run import Attack, run_attack
-from clara_eval.redteam.simulators import ScriptedLlm, compromised_extractor, honest_reader, in_memory
+from clara_eval.redteam.simulators import (
+    READING,
+    Payload,
+    ScriptedLlm,
+    compromised_extractor,
+    honest_reader,
+    in_memory,
+    own_payloads,
+    payloads_in,
+    solution_of,
+)
 from clara_eval.redteam.translation import python_to_javascript
 
 
@@ -41,7 +50,7 @@ def test_words_reach_nobody_who_decides() -> None:
 
 def test_names_and_unreached_code_lift_nobody() -> None:
     """In every carrier and language neither an obedient nor a credulous reader lifts or pays the worst entry."""
-    figures = asyncio.run(names.measure_names(seed=3))
+    figures = asyncio.run(lies.measure_names(seed=3))
     assert {figure.name for figure in figures} >= {"obedient_paid", "credulous_paid", "unnamed_large_paid"}
     for figure in figures:
         assert figure.met, figure.to_json()
@@ -50,20 +59,20 @@ def test_names_and_unreached_code_lift_nobody() -> None:
 
 async def test_the_red_team_sees_readers_that_names_lift() -> None:
     """Without a second view both readers put the worst entry first: the carriers carry, the figures would say missed."""
-    for make, words in names.READERS.values():
-        for language, carrier, program in names.carried():
-            held = names.NameRound(language, f"{language}{carrier}")
+    for make, words in lies.READERS.values():
+        for language, carrier, program in lies.carried():
+            held = lies.NameRound(language, f"{language}{carrier}")
             prose = replace(READING, language=None)
             asker = in_memory(ScriptedLlm(make(held.honest)))
             text = program(held.marks[0], words)
-            seen = await extract_features(asker, names.SCHEMA, solution_of(text, language=None), prose)
+            seen = await extract_features(asker, lies.NAMED, solution_of(text, language=None), prose)
             true = await extract_features(
                 in_memory(ScriptedLlm(make(held.honest))),
-                names.SCHEMA,
-                solution_of(names.plain_program(language, held.marks[0]), language=None),
+                lies.NAMED,
+                solution_of(lies.plain_program(language, held.marks[0]), language=None),
                 prose,
             )
-            rules = RulesJudge(names.SCHEMA)
+            rules = RulesJudge(lies.NAMED)
             assert rules.merit(seen.vector) > rules.merit(true.vector) + 0.1, (language, carrier)
 
 
@@ -105,7 +114,7 @@ def test_disguised_copies_of_real_files_are_found() -> None:
 
 def test_the_red_team_sees_a_detector_that_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """With bounds that nothing reaches, the figures say missed."""
-    asleep = [replace(measure, min_evidence=10**9) for measure in similarity.MEASURES]
+    asleep = [(kind, 10**9) for kind, _ in similarity.MEASURES]
     monkeypatch.setattr(similarity, "MEASURES", tuple(asleep))
     files = real_files(default_folders(), count=3, seed=11, languages=("python",))
     figures = by_name(copying.measure_copies(files))

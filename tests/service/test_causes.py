@@ -17,8 +17,8 @@ from tests.support.service import due_round, eventually, raised, settings_of, tu
 from clara_eval.core.errors import RanOut, as_ours
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.service.attempt_runner import ending_of
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.metrics import Alert, Alerts, Metrics, ServiceHealth, Webhook
-from clara_eval.service.options import EngineOptions
 from clara_eval.store.open import opened_store
 
 
@@ -61,7 +61,7 @@ async def test_a_full_disk_is_named(tmp_path: Path) -> None:
 def test_what_runs_out_never_ends_a_round(error: Exception) -> None:
     """A machine without descriptors, disk, memory or threads is waited for, in words, and is no bug."""
     ending = ending_of(error, "0xa", failures=0, now=100.0, options=EngineOptions())
-    assert (ending.outcome, ending.status, ending.is_bug) == ("temporary", "pending", False)
+    assert (ending.outcome, ending.status) == ("temporary", "pending")
     assert ending.retry_at is not None
     assert "This machine has no more" in str(ending.reason)
     assert as_ours(other := ValueError("x")) is other

@@ -183,7 +183,7 @@ async def world_of(chain: LocalChain, place: Path) -> AsyncIterator[World]:
         async with open_app(settings_of(chain, place, **asked), pace=PACE) as app:
             app.models.patience = RetryPolicy(tries=2, first_pause_seconds=0.01)
             fetch = UriFetch(gateway.url, hostile.web(FetchLimits(max_bytes=20_000, total_seconds=0.4)))
-            reaching = replace(app, ports=replace(app.ports, fetch=fetch))
+            reaching = replace(app, fetch=fetch)
             metrics = Metrics()
             options = replace(FAST, worker_evaluations=12)
             async with Engine(reaching, metrics, Alerts(metrics), options=options).running() as engine:

@@ -12,16 +12,8 @@ import pytest
 from dbos import DBOS, SetEnqueueOptions, SetWorkflowID
 
 from clara_eval.core.errors import ConfigError
-from clara_eval.service.options import EngineOptions
-from clara_eval.service.queue import (
-    EVALUATIONS,
-    JsonSerializer,
-    Orphans,
-    launched,
-    step_apart,
-    system_url,
-    take_over,
-)
+from clara_eval.service.due import EngineOptions
+from clara_eval.service.queue import EVALUATIONS, JsonSerializer, Takeovers, launched, system_url
 from clara_eval.store.sqlite import SqliteStore
 
 FAST = EngineOptions(poll_seconds=0.05, worker_evaluations=1, lease_seconds=1)
@@ -32,7 +24,7 @@ async def test_the_earliest_deadline_goes_first_and_an_id_runs_once(tmp_path: Pa
     ran: list[str] = []
 
     async def note(name: str) -> None:
-        await step_apart("note", _append, ran, name)
+        ran.append(name)
 
     url = f"sqlite:///{tmp_path}/d.db"
     async with launched(url, "w1", {"note": note}, FAST, listens=False) as registered:
@@ -42,10 +34,6 @@ async def test_the_earliest_deadline_goes_first_and_an_id_runs_once(tmp_path: Pa
     async with launched(url, "w2", {"note": note}, FAST):
         await _until(lambda: len(ran) == 3)
     assert ran == ["soon", "middle", "late"]
-
-
-async def _append(ran: list[str], name: str) -> None:
-    ran.append(name)
 
 
 async def _until(holds: Any) -> None:
@@ -62,7 +50,8 @@ async def test_what_a_dead_worker_left_is_taken_over_once(tmp_path: Path) -> Non
     store = await SqliteStore.open(tmp_path / "leases.db")
 
     async def hang() -> None:
-        await step_apart("hang", _hang, started)
+        started.append("once")
+        await asyncio.Event().wait()
 
     url = f"sqlite:///{tmp_path}/d.db"
     await store.take_lease("worker:first", "first", 60)
@@ -72,17 +61,13 @@ async def test_what_a_dead_worker_left_is_taken_over_once(tmp_path: Path) -> Non
         await _until(lambda: started)
     await store.take_lease("worker:second", "second", 60)
     async with launched(url, "second", {"hang": hang}, FAST):
-        assert await take_over(store, "second", 60, is_alone=False) == 0
+        takeovers = Takeovers(store, "second", 60, is_alone=False)
+        assert await takeovers.put_back() == 0
         await store.drop_lease("worker:first", "first")
-        assert await take_over(store, "second", 60, is_alone=False) == 1
-        assert await take_over(store, "third", 60, is_alone=False) == 0
+        assert await takeovers.put_back() == 1
+        assert await Takeovers(store, "third", 60, is_alone=False).put_back() == 0
         await _until(lambda: len(started) == 2)
     await store.close()
-
-
-async def _hang(started: list[str]) -> None:
-    started.append("once")
-    await asyncio.Event().wait()
 
 
 def test_only_json_is_stored() -> None:
@@ -116,7 +101,7 @@ async def test_what_belongs_to_a_living_worker_and_runs_nowhere_is_queued_again(
     ran: list[str] = []
 
     async def note(name: str) -> None:
-        await step_apart("note", _append, ran, name)
+        ran.append(name)
 
     url = f"sqlite:///{tmp_path}/d.db"
     async with launched(url, "w1", {"note": note}, FAST, listens=False) as registered:
@@ -124,7 +109,8 @@ async def test_what_belongs_to_a_living_worker_and_runs_nowhere_is_queued_again(
             await DBOS.enqueue_workflow_async(EVALUATIONS, registered["note"], "lost")
         _give_out(tmp_path / "d-engine.db", "lost", "w1")
         now = 0.0
-        orphans = Orphans("w1", 5, clock=lambda: now)
+        store = await SqliteStore.open(tmp_path / "leases.db")
+        orphans = Takeovers(store, "w1", 10, is_alone=False, clock=lambda: now)
         assert await orphans.put_back() == 0
         now = 4.9
         assert await orphans.put_back() == 0
@@ -132,6 +118,7 @@ async def test_what_belongs_to_a_living_worker_and_runs_nowhere_is_queued_again(
         assert await orphans.put_back() == 1
         now = 99.0
         assert await orphans.put_back() == 0
+        await store.close()
     assert ran == []
     async with launched(url, "w2", {"note": note}, FAST):
         await _until(lambda: ran)
@@ -150,17 +137,20 @@ async def test_what_runs_is_never_taken_for_an_orphan(tmp_path: Path) -> None:
     started: list[str] = []
 
     async def hang() -> None:
-        await step_apart("hang", _hang, started)
+        started.append("once")
+        await asyncio.Event().wait()
 
     async with launched(f"sqlite:///{tmp_path}/d.db", "w1", {"hang": hang}, FAST) as registered:
         with SetWorkflowID("long"):
             await DBOS.enqueue_workflow_async(EVALUATIONS, registered["hang"])
         await _until(lambda: started)
         now = 0.0
-        orphans = Orphans("w1", 1, clock=lambda: now)
+        store = await SqliteStore.open(tmp_path / "leases.db")
+        orphans = Takeovers(store, "w1", 2, is_alone=False, clock=lambda: now)
         assert await orphans.put_back() == 0
         now = 100.0
         assert await orphans.put_back() == 0
+        await store.close()
     assert started == ["once"]
 
 

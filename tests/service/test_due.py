@@ -26,18 +26,16 @@ from clara_eval.core.errors import (
     Temporary,
     Unscorable,
 )
-from clara_eval.evaluation.scoring_window import (
+from clara_eval.evaluation.round import (
     Window,
     all_comparisons,
     expected_speed,
     how_degraded,
-    most_comparisons,
     needed_seconds,
 )
 from clara_eval.service.attempt_runner import ending_of
-from clara_eval.service.due import ALARM_SHARE, DueAction, Memory, due
+from clara_eval.service.due import ALARM_SHARE, DueAction, EngineOptions, Memory, due
 from clara_eval.service.metrics import ServiceHealth
-from clara_eval.service.options import EngineOptions
 
 OURS = Address("0x" + "22" * 20)
 HOUR = 3600
@@ -210,12 +208,12 @@ def test_of_several_errors_the_gravest_counts() -> None:
 def test_everything_fits_into_a_day() -> None:
     """25 submissions, one judge, a day's window: nothing is left out."""
     window = Window(0, 86_400, 60)
-    assert most_comparisons(window, 25, 1, expected_speed(64)) is None
+    assert window.most_comparisons(25, 1, expected_speed(64)) is None
 
 
 def test_rules_need_no_time() -> None:
     """Without models there is nothing to plan for."""
-    assert most_comparisons(Window(0, 60, 59), 1000, 0, 0.001) is None
+    assert Window(0, 60, 59).most_comparisons(1000, 0, 0.001) is None
 
 
 @given(
@@ -228,7 +226,7 @@ def test_rules_need_no_time() -> None:
 def test_planned_games_fit_or_are_the_least_that_rank(n: int, judges: int, rate: float, used: float, size: int) -> None:
     """What is planned ends in time by the speed seen, unless it is already the thinnest possible round."""
     window, speed = Window(0, size, int(size * used)), rate
-    games = most_comparisons(window, n, judges, speed)
+    games = window.most_comparisons(n, judges, speed)
     if games is None:
         assert needed_seconds(n, judges, speed) <= window.seconds_left
         return

@@ -46,27 +46,14 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, ConfigError, NotFound, NotYet
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.devnet.demo.round import (
-    CONFIG,
-    data_uri,
-    entry,
-    post_round,
-    submit_round,
-)
-from clara_eval.devnet.local_chain import (
-    HOUR,
-    USDC,
-    Handed,
-    LocalChain,
-    PostedTerms,
-)
+from clara_eval.devnet.demo.round import CONFIG, data_uri, entry, post_round, submit_round
+from clara_eval.devnet.local_chain import HOUR, USDC, Handed, LocalChain, PostedTerms
 from clara_eval.documents.results import Created, PrizeClaims, RoundResult, read
 from clara_eval.documents.store_keys import claims_key, created_key, result_key, scores_key
-from clara_eval.service.duty import LAST_TICK, read_report, save_report
+from clara_eval.service.due import LAST_TICK, EngineOptions, read_report, save_report
 from clara_eval.service.engine import only_process
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics, ServiceHealth
-from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import UNCLAIMED
 from clara_eval.store.leases import Busy, held
 

@@ -17,7 +17,7 @@ from clara_eval.challenges.challenge_index import summaries
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms, create
 from clara_eval.documents.store_keys import index_key
-from clara_eval.service.duty import read_report
+from clara_eval.service.due import read_report
 
 TOKENS = {
     "burns all gas": "0x5b600056",

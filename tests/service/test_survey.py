@@ -15,15 +15,15 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import known_results, summaries
 from clara_eval.challenges.review import Review
-from clara_eval.challenges.status import StatusWriter, failed_key
+from clara_eval.challenges.status import FAILED, StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.documents.store_keys import review_key
-from clara_eval.service.duty import ANNOUNCED, OVER, TickReport
+from clara_eval.service.due import OVER, TickReport
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
-from clara_eval.service.survey import PLACE
+from clara_eval.service.survey import ANNOUNCED, PLACE
 
 MANY = 10_000
 MOST_CALLS = 20
@@ -279,7 +279,7 @@ async def test_what_another_version_ended_as_failed_is_tried_again(local_chain: 
         for address in (theirs, ours, rejected):
             await StatusWriter(app.store, app.chain_id, address).say("failed", reason="The step 'digest' differs.")
         for address in (theirs, rejected):
-            await app.store.put(app.chain_id, failed_key(address), "1 0.1 rules 1 000000000000")
+            await app.store.put(app.chain_id, FAILED + address, "1 0.1 rules 1 000000000000")
         review = Review(rejected, "0x00", "rejected", (), requested_at=1)
         await app.store.put(app.chain_id, review_key(rejected), plain_json(asdict(review)))
         _, due = await ticked(app)

@@ -43,7 +43,7 @@ from clara_eval.core.errors import BadTrace
 from clara_eval.core.version import code_version
 from clara_eval.devnet.local_chain import DAY
 from clara_eval.documents.results import EvalStatus
-from clara_eval.evaluation.trace.document import Restart
+from clara_eval.evaluation.trace import Restart
 from clara_eval.store.trace_archive import stream_trace
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("upgrades")]

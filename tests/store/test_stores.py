@@ -71,7 +71,7 @@ async def test_answers_are_kept_whole_and_once(store: SqlStore) -> None:
     many = [f"0x{n}" for n in range(1200)]
     found = await store.answers(many)
     assert found == {"0x1": first, "0x2": replace(paid("0x2"), cost_micro_usd=None)}
-    assert [p.request async for p in store.answers_of(RUN)] == ["0x1", "0x2"]
+    assert [request for request, _, _ in await store.calls_of(RUN)] == ["0x1", "0x2"]
 
 
 async def test_public_keys_are_per_network(store: SqlStore) -> None:
@@ -401,7 +401,8 @@ async def test_what_an_earlier_version_wrote_is_read(written: Path, tmp_path: Pa
         made.executescript(text)
     store, run = await SqliteStore.open(tmp_path / "store.db"), "31337:0x" + "ab" * 20
     try:
-        (paid,) = [one async for one in store.answers_of(run)]
+        ((request, _, _),) = await store.calls_of(run)
+        paid = (await store.answers([request]))[request]
         (signed,) = await store.transactions(run, "post_scores")
         status = await store.get(31337, f"challenges:0x{'ab' * 20}:eval-status")
         applied = {row[0] for row in await store.driver.fetch("SELECT name FROM migrations")}

@@ -12,7 +12,7 @@ from tests.support.collecting import collect_solution
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.submissions.files import estimate_tokens
 from clara_eval.submissions.model import (
     MAX_BYTES,

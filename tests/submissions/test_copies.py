@@ -13,11 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clara_eval.code.similarity import MIN_COPY_WINDOWS, FeatureSet, SimilarKind, common_features, shared_by
-from clara_eval.code.tokens import Coded, token_stream
+from clara_eval.code.similarity import (
+    MIN_COPY_WINDOWS,
+    Coded,
+    FeatureSet,
+    SimilarKind,
+    common_features,
+    shared_by,
+    token_stream,
+)
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.submission import Submission, Version
+from clara_eval.core.model import Submission, Version
 from clara_eval.redteam.copying import honest_round
 from clara_eval.redteam.mutations import Program, disguise
 from clara_eval.submissions.copies import CONTESTED_SECONDS, Cluster, CopyKind, find_likeness
@@ -261,7 +268,7 @@ def test_each_language_has_its_own_fixed_words() -> None:
         ("python", "map = from_pool(string, match)\nstring = map + match\n", "a = b(c, d)\nc = a + d\n"),
         ("javascript", "let len = print(str, int); str = len + int;", "let a = b(c, d); c = a + d;"),
     ):
-        first, second = (Coded.of(token_stream(one, language), b"").abstract_windows(6) for one in (text, renamed))
+        first, second = (Coded.of(*token_stream(one, language), b"").abstract_windows(6) for one in (text, renamed))
         assert len(first) > 0
         assert first.tolist() == second.tolist()
 
@@ -469,8 +476,8 @@ def test_repeated_features_are_counted_as_often_as_they_occur(numbers: list[int]
 @given(st.text(max_size=300))
 def test_any_text_has_a_token_stream(text: str) -> None:
     """Tokens come from the text in order; noise never fails."""
-    stream = token_stream("def f():\n" + text)
-    assert all(isinstance(token, str) and token for token in stream.tokens)
+    tokens, _ = token_stream("def f():\n" + text)
+    assert all(isinstance(token, str) and token for token in tokens)
 
 
 def test_hostile_texts_are_read_in_linear_time() -> None:
@@ -497,7 +504,7 @@ def test_hostile_texts_are_read_in_linear_time() -> None:
         "contract a",
         "const a:",
     ):
-        assert token_stream("def f():\n pragma solidity\n" + unit * (200_000 // len(unit))).language
+        assert token_stream("def f():\n pragma solidity\n" + unit * (200_000 // len(unit)))[1]
 
 
 def test_a_program_hidden_behind_a_long_comment_is_found() -> None:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.submission import Submission
-from clara_eval.redteam.archives import ATTACKS, measure_archives, tarred, zipped
+from clara_eval.core.model import Submission
+from clara_eval.redteam.machine_attacks import ATTACKS, measure_archives, tarred, zipped
 from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.files import MOST_BYTES, pack_folder, read_archive
 from clara_eval.submissions.model import Fetched, Rejected, Solution, check_submission

@@ -12,8 +12,8 @@ from clara_eval.config.eval_config.model import SubmissionFormat
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.model import Submission
 from clara_eval.core.strict_json import json_shape
-from clara_eval.core.submission import Submission
 from clara_eval.evaluation.features.measured import measure
 from clara_eval.submissions.model import Fetched, Rejected, Solution, check_submission
 
@@ -93,13 +93,13 @@ def test_every_json_has_a_shape(value: object) -> None:
         inner = one.values() if isinstance(one, dict) else one if isinstance(one, list) else None
         return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
-    assert json_shape(json.dumps(value)).depth == depth(value)
+    assert json_shape(json.dumps(value))[0] == depth(value)
 
 
 @given(st.text(max_size=200))
 def test_anything_else_is_refused_and_nothing_raises(text: str) -> None:
     """Whatever the text, it has a shape or a reason."""
     try:
-        assert json_shape(text).depth <= 64
+        assert json_shape(text)[0] <= 64
     except BadSubmission as bad:
         assert bad.code == "not_json"  # noqa: PT017 - most texts are none

@@ -33,7 +33,7 @@ from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import RECEIVED, Received
-from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.evaluation.trace import read_entries
 from clara_eval.harness import Machine
 from clara_eval.store.open import opened_store
 from clara_eval.store.sql_store import SqlStore

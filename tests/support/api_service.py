@@ -26,7 +26,7 @@ from clara_eval.documents.store_keys import (
     scores_key,
     status_key,
 )
-from clara_eval.evaluation.trace.document import TraceWriter, render
+from clara_eval.evaluation.trace import TraceWriter, render
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.api.limits import Rates

@@ -29,7 +29,7 @@ from tests.support.together import submit_together
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.app import App, open_app
-from clara_eval.chain.winners import scoring_function
+from clara_eval.chain.model import scoring_function
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, config_hash

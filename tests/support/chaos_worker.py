@@ -23,8 +23,8 @@ from tests.support.kill_points import die_with_parent, kill_at
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
 from clara_eval.interfaces.serve import run_service
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import Mode
-from clara_eval.service.options import EngineOptions
 
 FAST = EngineOptions(
     tick_cron="*/3 * * * * *",

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.fake_endpoint import Seen
 
-from clara_eval.judge.extraction import without_numbers
+from clara_eval.redteam.simulators import without_numbers
 
 CLAIMS = ("quality", "clarity", "care")
 

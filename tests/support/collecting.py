@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.submissions.model import RETRY_SECONDS, Fetch, Rejected, Solution, check_submission, fetch_submission
 
 

@@ -23,11 +23,8 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
-from clara_eval.harness import (
-    Harness,
-    HarnessDocument,
-    hide,
-)
+from clara_eval.harness import Harness
+from clara_eval.harness.model import HarnessDocument, hide
 
 CRITERIA = "The submission that passes every test of the harness with the least work is the best one."
 

@@ -1,4 +1,4 @@
-"""Pytest fixtures with a real node: `anvil` (one a session) and `local_chain` (a clean deployment for each test).
+"""Pytest fixtures: `anvil` (a node, one a session), `local_chain` (a clean deployment for each test), `shell`.
 
 Named in the root `conftest.py` as a plugin. Each test starts from the same deployed state: what it did is undone by a
 snapshot. Under several test workers each has its own node.
@@ -6,12 +6,14 @@ snapshot. Under several test workers each has its own node.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
+import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.support.receiver import Receiver
+from tests.support.shell import Shell, opened_shell
 
 from clara_eval.devnet.anvil import Anvil, AnvilOptions
 from clara_eval.devnet.local_chain import LocalChain
@@ -32,7 +34,7 @@ async def deployed_chain(anvil: Anvil) -> AsyncIterator[LocalChain]:
     """Everything deployed once on that node; tests take `local_chain` instead."""
     chain = await LocalChain.deploy(anvil.rpc_url)
     yield chain
-    await chain.close()
+    await chain.aclose()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -41,6 +43,13 @@ async def local_chain(deployed_chain: LocalChain) -> AsyncIterator[LocalChain]:
     snapshot = await deployed_chain.snapshot()
     yield deployed_chain
     await deployed_chain.revert(snapshot)
+
+
+@pytest.fixture(scope="session")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A shell in which `clara-eval` starts at once, for tests that are not about how it starts."""
+    with opened_shell(tmp_path_factory.mktemp("programs")) as opened:
+        yield opened
 
 
 @pytest_asyncio.fixture

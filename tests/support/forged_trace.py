@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clara_eval.evaluation.trace.document import TraceWriter, read_entries, render
+from clara_eval.evaluation.trace import TraceWriter, read_entries, render
 
 Entries = dict[str, Any]
 Change = Callable[[Entries], None]

@@ -25,14 +25,15 @@ from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.challenges.venue import ChallengeVenue, round_of
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.devnet.demo.round import CONFIG, PROBLEM, TITLE, data_uri
 from clara_eval.evaluation.result import Entry, EvaluationResult, entries
 from clara_eval.evaluation.round import EvaluationPlan, Round, Stage
 from clara_eval.evaluation.run import evaluate_round
-from clara_eval.evaluation.sources import RECEIVED, Received, TraceSources
-from clara_eval.evaluation.trace.document import TraceWriter, render
+from clara_eval.evaluation.sources import Received, TraceSources
+from clara_eval.evaluation.trace import TraceWriter, render
 from clara_eval.submissions.model import Fetched, read_data_uri
 
 PLAN_BY_RULES = EvaluationPlan(("rules",))
@@ -142,8 +143,8 @@ def _behind(sent: bytes) -> dict[str, object]:
     if found is None:
         return {}
     if not found[1].isdigit():
-        return {"linked": RECEIVED.body(Received(None, code="not_found", reason="Nothing is there."))}
-    return {"linked": RECEIVED.body(Received.of(Fetched(program(int(found[1])).encode(), "", immutable=False)))}
+        return {"linked": to_camel_json(Received(None, code="not_found", reason="Nothing is there."))}
+    return {"linked": to_camel_json(Received.of(Fetched(program(int(found[1])).encode(), "", immutable=False)))}
 
 
 def _lower(*names: str) -> list[dict[str, str]]:
@@ -172,7 +173,7 @@ def evidence_of(challenge: Challenge) -> dict[str, Any]:
     found: dict[str, Any] = {"metadata": {"content": metadata.content}, "rulings": []}
     for submission in challenge.submissions:
         came = read_data_uri(submission.solution_uri, len(submission.solution_uri))
-        received = RECEIVED.body(Received.of(came))
+        received = to_camel_json(Received.of(came))
         found[f"solution/{submission.submitter}"] = {"received": received, **_behind(came.content)}
     return found
 

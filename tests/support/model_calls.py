@@ -38,10 +38,6 @@ class Book:
         self.queries += 1
         return {request: self.kept[request] for request in requests if request in self.kept}
 
-    async def answered(self, requests: Sequence[str]) -> set[str]:
-        self.queries += 1
-        return {request for request in requests if request in self.kept}
-
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         if self.stumbles:
             self.stumbles -= 1

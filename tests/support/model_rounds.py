@@ -25,11 +25,10 @@ from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.attestation import KeyReport
-from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.budgets import FREE, RunBudget
 from clara_eval.judge.port import Answer, Llm, Prompt
 from clara_eval.judge.retrying_llm import RetryingLlm, RetryPolicy
+from clara_eval.judge.structured_llm import CachedLlm
 
 CONFIG = {
     "version": 1,
@@ -99,10 +98,9 @@ class ScriptedModels(ModelPool):
 async def judged(
     app: App, address: Address, llms: dict[str, Llm], *, dry_run: bool = True, in_turn: bool = False
 ) -> Evaluation:
-    ports = replace(app.ports, models=ScriptedModels(app, llms))
     plan = EvaluationPlan(tuple(llms), jury="in-turn" if in_turn else None)
     request = EvaluationRequest(plan=plan, dry_run=dry_run)
-    return await evaluate(replace(app, ports=ports), address, request)
+    return await evaluate(replace(app, models=ScriptedModels(app, llms)), address, request)
 
 
 @dataclass

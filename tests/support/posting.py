@@ -15,17 +15,16 @@ from pydantic import SecretStr
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.contracts.abi import abi
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Challenge, Winners, choose_winners
 from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.sender import Receipt, SendTimeouts, TransactionSender
-from clara_eval.chain.transaction import StoredTransaction
-from clara_eval.chain.wallet import Wallet, evaluator_policy
-from clara_eval.chain.winners import Winners, choose_winners
+from clara_eval.chain.transaction import StoredTransaction, evaluator_policy
+from clara_eval.chain.wallet import Wallet
 from clara_eval.challenges.calls import publish
 from clara_eval.challenges.venue import look_at_challenge
-from clara_eval.config.networks import NETWORKS
+from clara_eval.config.settings import NETWORKS
 from clara_eval.core.address import Address
-from clara_eval.core.submission import Placed
+from clara_eval.core.model import Placed
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
@@ -73,9 +72,7 @@ class World:
         return TransactionSender(self.account, self.store, self.clock.pace())
 
     async def post(self, sender: TransactionSender | None = None) -> Receipt:
-        return await publish(
-            self.challenge, self.winners, DIGEST, sender=sender or self.sender, results=self.chain.results
-        )
+        return await publish(self.challenge, self.winners, DIGEST, sender=sender or self.sender)
 
     async def posts(self) -> int:
         """How many ScoresPosted events stand in the chain."""
@@ -214,7 +211,7 @@ async def post_together(
 
         clock.on_wait = meanwhile
         sender = TransactionSender(w.account, w.store, clock.pace())
-        receipt = await publish(challenge, decide(challenge), DIGEST, sender=sender, results=w.chain.results)
+        receipt = await publish(challenge, decide(challenge), DIGEST, sender=sender)
         clocks.remove(clock)
         await pass_time_if_all_wait()
         return receipt
@@ -240,8 +237,8 @@ from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.challenges.calls import publish
 from clara_eval.chain.sender import TransactionSender
 from clara_eval.config.settings import Settings
-from clara_eval.chain.winners import choose_winners
-from clara_eval.core.submission import Placed
+from clara_eval.chain.model import choose_winners
+from clara_eval.core.model import Placed
 
 url, key, factory, address, database, digest, last_step = sys.argv[1:]
 names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
@@ -269,7 +266,7 @@ async def main():
         challenge = await look_at_challenge(app.chain, to_address(address))
         placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
         sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
-        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender, results=app.chain.results)
+        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender)
 
 
 asyncio.run(main())

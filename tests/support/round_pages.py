@@ -16,8 +16,8 @@ from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.flags import Flag
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.model import Flag
 from clara_eval.documents.results import Entrant, PaidWinner, RoundResult, Token
 from clara_eval.documents.store_keys import (
     features_key,
@@ -26,8 +26,8 @@ from clara_eval.documents.store_keys import (
     scores_key,
     status_key,
 )
-from clara_eval.evaluation.trace.document import TraceWriter, render
-from clara_eval.judge.templates import prompt_files
+from clara_eval.evaluation.trace import TraceWriter, render
+from clara_eval.judge.reading import prompt_files
 from clara_eval.service.record import result_pairs
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import save_trace
@@ -136,7 +136,8 @@ def _scores(accounts: list[Address], digest: str, winners: int, *, posted: bool,
     return {
         "rankings": rows,
         "winners": [{"account": row["address"], "prizeAmount": row["prizeAmount"]} for row in rows[:winners]],
-        "margin": {"place": winners, "probability": 0.83, "word": "uncertain", "item": accounts[winners - 1],
+        "margin": {"place": winners, "probability": 0.9, "setChance": 0.83, "word": "uncertain",
+                   "item": accounts[winners - 1],
                    "nextItem": accounts[winners], "sentence": strange or "The pay line is uncertain."},
         "consistency": {"swapConsistency": 0.96, "swaps": 120, "cycles": 2, "decidedTriples": 400, "coverage": 0.6,
                         "judges": [{"judge": strange or "rules", "firstShare": 0.52, "games": 240, "agreement": 0.9,

@@ -30,10 +30,11 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.model import scoring_function
 from clara_eval.chain.rpc import NodeRetries, Rpc
 from clara_eval.chain.sender import SendOutcome, SendTimeouts, TransactionSender
-from clara_eval.chain.wallet import evaluator_policy, open_wallet
-from clara_eval.chain.winners import scoring_function
+from clara_eval.chain.transaction import evaluator_policy
+from clara_eval.chain.wallet import open_wallet
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import ClaraError
@@ -41,9 +42,9 @@ from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.local_chain import HOUR, LocalChain, PostedTerms, create
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.attempt_runner import ending_of
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import Engine
 from clara_eval.service.metrics import Alerts, Metrics
-from clara_eval.service.options import EngineOptions
 from clara_eval.store.trace_archive import stream_trace
 
 PATIENCE_SECONDS = 90.0
@@ -140,7 +141,7 @@ async def opened(chain: LocalChain, place: Path, rpc_url: str, *, confirmations:
         account = EthereumAccount(node, wallet, factory=to_address(settings.factory))
         sender = TransactionSender(account, app.store, _PACE)
         try:
-            yield replace(app, chain=node, sender=sender, ports=replace(app.ports, chain=node, sender=sender))
+            yield replace(app, chain=node, sender=sender)
         finally:
             await node.close()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.fake_endpoint import Seen, sample
 
-from clara_eval.judge.extraction import without_numbers
+from clara_eval.redteam.simulators import without_numbers
 
 _CHECK = re.compile(r"The value of check is (\d+)")
 _DATA = re.compile(r"<submission-([^>]+)>\n(.*)\n</submission-\1>", re.DOTALL)

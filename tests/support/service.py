@@ -23,12 +23,12 @@ from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
 from clara_eval.documents.results import Summary, Token
 from clara_eval.documents.store_keys import index_key, status_key
-from clara_eval.service.duty import ANNOUNCED, TickReport
+from clara_eval.service.due import EngineOptions, TickReport
 from clara_eval.service.engine import Engine
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
-from clara_eval.service.options import EngineOptions
 from clara_eval.service.record import RECORDED
+from clara_eval.service.survey import ANNOUNCED
 
 FAST = EngineOptions(
     tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,

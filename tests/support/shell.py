@@ -38,6 +38,7 @@ class Shell:
 
     def __init__(self, programs: Path) -> None:
         self.programs = programs
+        self.program = str(programs / "clara-eval")
         self.path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
 
     def run(self, script: str, place: Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -71,7 +72,7 @@ def opened_shell(place: Path) -> Iterator[Shell]:
 
 
 def _serve(address: str) -> None:
-    from clara_eval.interfaces.cli.commands import COMMANDS, load
+    from clara_eval.interfaces.cli import COMMANDS, load
 
     for entry in COMMANDS.values():
         if entry.target and not entry.target.startswith("clara_eval.redteam"):

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator, default_rng
 
-from clara_eval.core.constants import Winner
+from clara_eval.core.model import Winner
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally, rate
 from clara_eval.ranking.results import Floats, Ints
 

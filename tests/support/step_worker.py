@@ -1,8 +1,8 @@
 """Processes that do one piece of work each and may be killed on the way, without loading everything anew for each.
 
-`StepWorkers` starts one process that has loaded the product; for every piece of work it forks a child that really runs
-it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`, `evaluate ADDRESS`,
-`sync ADDRESS`, or `object ADDRESS ABOUT REASON SIGNATURE`, with settings of its own.
+`StepWorkers` starts one process a session that has loaded the product; for every piece of work it forks a child that
+really runs it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`,
+`evaluate ADDRESS`, `sync ADDRESS`, or `object ADDRESS ABOUT REASON SIGNATURE`, with settings of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import sys
 import traceback
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from tests.support.kill_points import die_with_parent, kill_at
 
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import object_to_draft
-from clara_eval.actions.publication import publish_named
+from clara_eval.actions.publication import publish_missing
 from clara_eval.app import open_app
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import SendTimeouts
@@ -32,6 +33,7 @@ from clara_eval.store.open import existing_store
 PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
 KILLED = -9
 _PASSED = ("PATH", "PYTHONPATH")
+_LOADED: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.subprocess.Process] = WeakKeyDictionary()
 
 
 class StepWorkers:
@@ -42,27 +44,35 @@ class StepWorkers:
         self.told = ""
         """What the last one had to say."""
         self._process: asyncio.subprocess.Process | None = None
+        self._is_waiting = False
 
     async def __aenter__(self) -> Self:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.step_worker",
-            env={"HOME": str(Path.home()), **{name: os.environ[name] for name in _PASSED if name in os.environ}},
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        if loop not in _LOADED:
+            _LOADED[loop] = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.support.step_worker",
+                env={"HOME": str(Path.home()), **{name: os.environ[name] for name in _PASSED if name in os.environ}},
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+        self._process = _LOADED[loop]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.kill()
-        await self._process.wait()
+        """The process stays for the next test, and ends with ours; one that has not answered is killed."""
+        if self._is_waiting:
+            process = _LOADED.pop(asyncio.get_running_loop())
+            process.kill()
+            await process.wait()
 
     async def run(self, *words: str, kill: str = "") -> int:
         """The exit code of one piece of work; -9 where it was killed."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._is_waiting = True
         self._process.stdin.write(json.dumps([words, kill, self.environ]).encode() + b"\n")
         answer = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 150))
+        self._is_waiting = False
         self.told = answer["told"]
         if answer["code"] == KILLED:
             await expire_leases(self.environ["CLARA_DATABASE_URL"])
@@ -83,10 +93,10 @@ async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
             await evaluate(app, Address(words[1]))
             return []
         if words[0] == "sync":
-            return [told.problem async for told in publish_named(app, [Address(words[1])]) if told.problem]
+            return [told.problem async for told in publish_missing(app, only=[Address(words[1])]) if told.problem]
         if words[0] == "object":
             address, about, reason, signature = words[1:]
-            await object_to_draft(app, Address(address), about, reason, signature)
+            await object_to_draft(app.store, app.chain, Address(address), about, reason, signature)
             return []
 
         async def nothing(_challenge: Challenge) -> None:

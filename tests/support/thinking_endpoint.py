@@ -19,8 +19,6 @@ from tests.support.fake_endpoint import (
     message_body,
 )
 
-from clara_eval.judge.costs.prices import Tokens
-
 Where = Literal["hidden", "field", "tags"]
 """Thinking that is only counted, that stands in a field or block of its own, or between tags in the answer's text."""
 FALSE_ANSWER = '{"winner": "A", "confidence": 1, "reason": "a thought"}'
@@ -48,7 +46,7 @@ class ThinkingEndpoint(FakeEndpoint):
     ) -> None:
         super().__init__(words=words, script=self._refusal)
         self.think, self.inside, self.where, self.refuses, self.context = think, inside, where, refuses, context
-        self.charged: list[Tokens] = []
+        self.charged: list[tuple[int, int]] = []
 
     def _refusal(self, seen: Seen) -> Fault | None:
         sent = {**seen.body, **seen.body.get("output_config", {})}
@@ -82,7 +80,7 @@ class ThinkingEndpoint(FakeEndpoint):
         usage = self._body(seen, fault)["usage"]
         sent = ("prompt_tokens", "input_tokens", "cache_read_input_tokens")
         came = usage.get("completion_tokens") or usage["output_tokens"]
-        self.charged.append(Tokens(sum(usage.get(name, 0) for name in sent), came))
+        self.charged.append((sum(usage.get(name, 0) for name in sent), came))
         return response
 
     def _openai(self, body: dict[str, Any], said: str, thought: int, spoken: int) -> None:

@@ -23,7 +23,7 @@ from tests.support.chaos import CountingEndpoint
 from tests.support.fake_endpoint import Seen
 from tests.support.faulty_node import FaultyNode
 
-from clara_eval.chain.winners import scoring_function
+from clara_eval.chain.model import scoring_function
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
@@ -102,7 +102,7 @@ async def loaded_chain(stopped: Stopped, place: Path) -> AsyncIterator[LocalChai
             await node.move_to(await node.now() + 30)  # else new blocks would tell the real time
             yield LocalChain(node, Deployment(**stopped.deployment))
         finally:
-            await node.close()
+            await node.aclose()
 
 
 async def posts_by_round(chain: LocalChain, rounds: dict[str, Address]) -> Counter[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from clara_eval.challenges.replay import check_trace
 from clara_eval.core.errors import BadTrace
-from clara_eval.evaluation.trace.document import TraceFile
+from clara_eval.evaluation.trace import TraceFile
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import Quotes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.core.address import Address
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 
 
 def account(number: int) -> Address:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Literal
 
 from clara_eval.actions.verify import open_chain_of
@@ -19,18 +20,20 @@ from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_sch
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, Temporary
+from clara_eval.core.strict_json import json_rows
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.play import Comparison, RuledComparisons, compared
 from clara_eval.judge import calibration_gate as gate
-from clara_eval.judge.calibration_gate import LEAST_LABELS, Calibration, Measured
 from clara_eval.judge.comparison import Decision, JudgeVector, ModelJudge, RulesJudge, comparison_prompt, make_vector
-from clara_eval.judge.costs.prices import Tokens, estimated_tokens
+from clara_eval.judge.costs.budgets import estimated_tokens
 from clara_eval.judge.provider import parse_jury, price_cards
 from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Result, rank, tally
 from clara_eval.store.sql_store import PublicKeys
 
-__all__ = ["LEAST_LABELS", "Calibration", "Measured"]
+LEAST_LABELS = gate.LEAST_LABELS
+Calibration = gate.Calibration
+Measured = gate.Measured
 Side = Literal["first", "second", "tie"]
 SIDES: tuple[Side, ...] = ("first", "second", "tie")
 MOST_LABELS = 100_000
@@ -61,12 +64,12 @@ class Labels:
 
 
 def read_labels(text: str) -> Labels:
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-    if not lines:
+    rows = list(islice(json_rows("the labels", text), MOST_LABELS + 1))
+    if not rows:
         raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair a line.')
-    if len(lines) > MOST_LABELS:
+    if len(rows) > MOST_LABELS:
         raise BadInput(f"There are more than {MOST_LABELS} lines.", remedy="Draw a sample.")
-    given = _object(*lines[0]).get("evalConfig")
+    given = rows[0][1].get("evalConfig")
     if not isinstance(given, dict | str):
         raise BadInput(
             "The first line of the labels holds no evalConfig.", remedy='Begin with {"evalConfig": {…the config…}}.'
@@ -78,7 +81,7 @@ def read_labels(text: str) -> Labels:
             f"The config leaves the type of {', '.join(untyped)} to a model, so vectors cannot be read.",
             remedy="Type every feature; `clara-eval config rehearse --write` does it.",
         )
-    pairs = tuple(_label(number, _object(number, line), schema) for number, line in lines[1:])
+    pairs = tuple(_label(number, row, schema) for number, row in rows[1:])
     if not pairs:
         raise BadInput("The labels hold no pair.", remedy="Add lines with first, second and winner.")
     return Labels(config, schema, pairs)
@@ -104,16 +107,6 @@ def _label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label
     if not isinstance(lengths, list) or len(lengths) != 2 or any(type(n) not in (int, float) or n < 0 for n in lengths):
         raise _wrong(number, "lengths is not a list of two numbers from 0 on")
     return Label(vectors[0], vectors[1], winner, (float(lengths[0]), float(lengths[1])))
-
-
-def _object(number: int, line: str) -> dict[str, object]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _wrong(number, "it is not JSON") from None
-    if not isinstance(found, dict):
-        raise _wrong(number, "it is not a JSON object")
-    return found
 
 
 def _wrong(number: int, reason: str) -> BadInput:
@@ -177,13 +170,18 @@ def _leader(shown_first: Side, shown_second: Side) -> tuple[str, float]:
 
 
 def proportion(hits: int, count: int) -> Measured:
-    """Return a share with Wilson's interval."""
     if not count:
         return Measured(None, None, None, 0)
+    low, high = wilson(hits, count)
+    return Measured(round(hits / count, 6), round(low, 6), round(high, 6), count)
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
     share = hits / count
     middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
     half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
-    return _rounded(share, max(0.0, middle - half), min(1.0, middle + half), count)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def mean(values: Sequence[float]) -> Measured:
@@ -194,11 +192,7 @@ def mean(values: Sequence[float]) -> Measured:
     middle = math.fsum(values) / count
     variance = math.fsum((value - middle) ** 2 for value in values) / (count - 1)
     half = max(Z * math.sqrt(variance / count), 1 / count)
-    return _rounded(middle, middle - half, middle + half, count)
-
-
-def _rounded(value: float, low: float, high: float, count: int) -> Measured:
-    return Measured(round(value, 6), round(low, 6), round(high, 6), count)
+    return Measured(round(middle, 6), round(middle - half, 6), round(middle + half, 6), count)
 
 
 def _kappa(decided: Sequence[Looked]) -> float | None:
@@ -283,14 +277,12 @@ class Rejudged:
 
 def draw(seed: str, count: int, wanted: int) -> list[int]:
     """Draw different numbers below `count`: a shuffle by SHA-256 over the seed and a counter."""
-    moved: dict[int, int] = {}
-    chosen: list[int] = []
+    numbers = list(range(count))
     for place in range(min(wanted, count)):
         digest = hashlib.sha256(bytes.fromhex(seed.removeprefix("0x")) + place.to_bytes(8)).digest()
         other = place + int.from_bytes(digest) % (count - place)
-        chosen.append(moved.get(other, other))
-        moved[other] = moved.get(place, place)
-    return chosen
+        numbers[place], numbers[other] = numbers[other], numbers[place]
+    return numbers[:wanted]
 
 
 async def rejudge(
@@ -310,8 +302,11 @@ async def rejudge(
     number = checked.posted.block_number + 1
     async with open_chain_of(checked.challenge.chain_id, settings, rpc) as chain:
         seed = (await chain.blocks.block_at(number)).hash
-    decided = decided_numbers(checked.result.comparisons)
-    chosen = [checked.result.comparisons[decided[place]] for place in draw(seed, len(decided), wanted)]
+    games = checked.result.comparisons
+    # A large round by rules has a verdict for each, made when it is asked for.
+    is_ruled = isinstance(games, RuledComparisons)
+    decided = range(len(games)) if is_ruled else [place for place, one in enumerate(games) if one.winner is not None]
+    chosen = [games[decided[place]] for place in draw(seed, len(decided), wanted)]
     cost = _foresee(checked, settings, judge, chosen)
     foreseen(cost)
     async with open_jury(settings, judge) as (askers, _store):
@@ -324,13 +319,6 @@ async def rejudge(
         judge, seed, number, len(decided), len(chosen), len(chosen) - len(answered), otherwise,
         proportion(len(otherwise), len(answered)), cost,
     )  # fmt: skip
-
-
-def decided_numbers(comparisons: Sequence[Comparison]) -> Sequence[int]:
-    """Which comparisons have a verdict; a large round by rules has one for each, made when asked for."""
-    if isinstance(comparisons, RuledComparisons):
-        return range(len(comparisons))
-    return [number for number, one in enumerate(comparisons) if one.winner is not None]
 
 
 def _vectors(checked: Checked, one: Comparison) -> tuple[JudgeVector, JudgeVector]:
@@ -346,5 +334,5 @@ def _foresee(checked: Checked, settings: Settings, judge: str, chosen: list[Comp
     criteria, schema = checked.result.given.config.criteria, checked.result.schema
     prompts = [comparison_prompt(criteria, schema, *_vectors(checked, one)) for one in chosen]
     counts = [estimated_tokens(prompt.system + prompt.user) for prompt in prompts]
-    cost = None if card is None else sum(card.cost(Tokens(count, ANSWER_TOKENS)) for count in counts)
+    cost = None if card is None else sum(card.price(count, ANSWER_TOKENS) for count in counts)
     return Foreseen(judge, len(prompts), cost)

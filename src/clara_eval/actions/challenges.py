@@ -13,17 +13,17 @@ from clara_eval.actions.amounts import show_amount
 from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.perform import sender_of
 from clara_eval.app import Caller
-from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken
-from clara_eval.chain.winners import WinnerPrize
+from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken, WinnerPrize
 from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.core.untrusted import SHORT_CHARS, TITLE_CHARS, fence
 from clara_eval.documents import actions as documents
-from clara_eval.documents.results import ChainStatus, EvaluatorRecord, ProvisionalBoard, Token, Value, read
+from clara_eval.documents.results import ChainStatus, D, EvaluatorRecord, ProvisionalBoard, Value, read
 from clara_eval.documents.store_keys import provisional_key
 
 FINALIZATION_SECONDS = 12 * 3600  # the contract's wait between the post and the claims
@@ -31,8 +31,8 @@ COOLDOWN_SECONDS = 3600
 UNSETTLED = 20  # the newest challenges are always read again: a reorg may have replaced them
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
-PAGES_SCANNED = 4  # a filter looks through at most this many pages of the newest challenges in one call
 KEPT_SECONDS = 10.0
+PAGES_SCANNED = 4  # a filter looks through at most this many pages of the newest challenges in one call
 
 
 async def addresses(caller: Caller) -> list[Address]:
@@ -159,20 +159,17 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> doc
     paid = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     winners = posted_winners(paid, challenge.token)
     yours = await _yours(caller, challenge, sender)
-    return documents.DetailResult(
+    return document_of(
+        documents.DetailResult,
+        to_camel_json(challenge),
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
         now=challenge.block.timestamp,
         challenge=summary(caller, challenge, words, await known_evaluator(caller)),
-        poster=challenge.poster,
         evaluatorAddress=challenge.evaluator,
         problemStatement=fence(_text(words, "problemStatement"), "poster"),
         evalConfig=None if config_text is None else fence(config_text, "poster"),
-        evalConfigHash=challenge.eval_config_hash,
         configProblem=problem,
-        scoringDeadline=challenge.scoring_deadline,
-        posterBond=str(challenge.poster_bond),
-        payoutBps=list(challenge.payout_bps),
         scorePostedAt=posted or None,
         claimableAt=posted + FINALIZATION_SECONDS if posted else None,
         pageUrl=caller.page(challenge.address),
@@ -186,12 +183,11 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> doc
 
 def posted_winners(paid: Sequence[WinnerPrize], token: PrizeToken) -> list[documents.PostedWinner]:
     return [
-        documents.PostedWinner(
+        document_of(
+            documents.PostedWinner,
+            to_camel_json(one),
             rank=rank,
             address=one.account,
-            agentId=str(one.agent_id),
-            score=one.score,
-            prizeAmount=str(one.prize_amount),
             prize=show_amount(one.prize_amount, token),
         )
         for rank, one in enumerate(paid, start=1)
@@ -234,13 +230,12 @@ def typed_facts(values: Mapping[str, Value]) -> list[documents.FeatureValue]:
 async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[documents.AgentStanding]:
     found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
     return [
-        documents.AgentStanding(
+        document_of(
+            documents.AgentStanding,
+            dict(record),
             agentId=str(record.agentId),
             name=fence(record.name, "agent", limit=SHORT_CHARS) if record.name else None,
-            entered=record.entered,
-            won=record.won,
             earned=[show_amount(int(one.amount), one.token) for one in record.earned],
-            averagePlace=record.averagePlace,
         )
         for record in found
         if record is not None and record.entered
@@ -253,13 +248,7 @@ async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> do
     if found is None or account is None:
         return None
     last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
-    return documents.OwnSubmission(
-        agentId=str(found.agent_id),
-        solutionHash=found.solution_hash,
-        submittedAt=found.submitted_at,
-        version=found.version,
-        mayResubmitAt=last + COOLDOWN_SECONDS,
-    )
+    return document_of(documents.OwnSubmission, to_camel_json(found), mayResubmitAt=last + COOLDOWN_SECONDS)
 
 
 def summary(
@@ -267,27 +256,23 @@ def summary(
 ) -> documents.ChallengeListing:
     left, most = challenge.deadline - challenge.block.timestamp, challenge.max_participants
     is_full = 0 < most <= challenge.submission_count
-    return documents.ChallengeListing(
-        address=challenge.address,
+    return document_of(
+        documents.ChallengeListing,
+        to_camel_json(challenge),
         title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
         skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
         status=STATUS[challenge.status],
         acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not is_full,
         evaluator=evaluator_kind(challenge, clara),
-        token=token_document(challenge.token),
-        prizePool=str(challenge.prize_pool),
         prize=show_amount(challenge.prize_pool, challenge.token),
-        winnerCount=challenge.winner_count,
-        submissionCount=challenge.submission_count,
-        maxParticipants=challenge.max_participants,
-        deadline=challenge.deadline,
         secondsLeft=max(0, left),
         explorerUrl=caller.explorer("address", challenge.address),
     )
 
 
-def token_document(token: PrizeToken) -> Token:
-    return Token(address=token.address, symbol=token.symbol, decimals=token.decimals, isKnown=token.is_known)
+def document_of(kind: type[D], told: Mapping[str, object], **more: object) -> D:
+    """Make a document of the fields that it shares with `told`, and more."""
+    return kind.model_validate({name: told[name] for name in kind.model_fields if name in told} | more)
 
 
 def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:

@@ -12,11 +12,10 @@ from clara_eval.actions.amounts import show_amount, show_moment, show_wait
 from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_winners, submission_of
 from clara_eval.actions.perform import Action, Plan, Transaction, sender_of, transaction, with_gas
 from clara_eval.app import Caller
-from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
+from clara_eval.chain.model import Challenge, ChallengeStatus, Winners, check_scorable, choose_winners, post_scores
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
-from clara_eval.core.submission import Placed
+from clara_eval.core.model import Placed
 
 HIGHEST_SCORE = 10_000
 _PRIZE = ("prize", "claimPrize", "finalize")
@@ -36,41 +35,32 @@ class NamedPlace:
 
 def read_places(text: str) -> tuple[NamedPlace, ...]:
     """Read places, best first: CSV with a header, JSON with `rankings` or a list, or ADDRESS=SCORE on each line."""
+    rows: object
     try:
         document = json.loads(text)
+        rows = document.get("rankings", document.get("ranking")) if isinstance(document, dict) else document
     except (ValueError, RecursionError):
-        header = text.lstrip().partition("\n")[0].lower()
-        if any(name in header.split(",") for name in _NAMES):
-            return _places(list(csv.DictReader(StringIO(text.lstrip()))))
-        return tuple(named_place(line) for line in text.splitlines() if line.strip())
-    rows = document.get("rankings", document.get("ranking")) if isinstance(document, dict) else document
+        header, lines = text.lstrip().partition("\n")[0].lower().split(","), text.splitlines()
+        is_table = any(name in header for name in _NAMES)
+        rows = list(csv.DictReader(StringIO(text.lstrip()))) if is_table else [line for line in lines if line.strip()]
     if not isinstance(rows, list):
         raise BadInput("The scores name no places.", path="scores", remedy=_REMEDY)
-    return _places(rows)
+    return tuple(map(named_place, rows))
 
 
-def named_place(text: str) -> NamedPlace:
-    """Read `0x…` or `0x…=9000`."""
-    account, _, score = text.strip().partition("=")
-    return NamedPlace(to_address(account.strip(), what="winner"), _score(score.strip() or None, account))
-
-
-def _places(rows: Sequence[object]) -> tuple[NamedPlace, ...]:
-    found = []
-    for row in rows:
-        if isinstance(row, str):
-            found.append(named_place(row))
-            continue
-        named = {str(key).strip().lower(): cell for key, cell in row.items()} if isinstance(row, dict) else {}
-        account = next((named[name] for name in _NAMES if named.get(name)), None)
-        if not isinstance(account, str):
-            raise BadInput(f"{str(row)[:80]} names no address.", path="scores", remedy=_REMEDY)
-        found.append(NamedPlace(to_address(account, what="winner"), _score(named.get("score"), account)))
-    return tuple(found)
+def named_place(row: object) -> NamedPlace:
+    """Read `0x…`, `0x…=9000`, or a row with an address and maybe a score."""
+    named = {str(key).strip().lower(): cell for key, cell in row.items()} if isinstance(row, dict) else {}
+    account, score = next((named[name] for name in _NAMES if named.get(name)), None), named.get("score")
+    if isinstance(row, str):
+        account, _, score = row.strip().partition("=")
+    if not isinstance(account, str):
+        raise BadInput(f"{str(row)[:80]} names no address.", path="scores", remedy=_REMEDY)
+    return NamedPlace(to_address(account.strip(), what="winner"), _score(score, account))
 
 
 def _score(value: object, account: str) -> int | None:
-    if value in (None, ""):
+    if value is None or not str(value).strip():
         return None
     try:
         score = round(float(str(value)))
@@ -145,8 +135,11 @@ async def _winners(caller: Caller, challenge: Challenge, places: Sequence[NamedP
             path="scores",
             remedy="Name at least as many as are paid, best first.",
         )
-    are_scored = all(one.score is not None for one in places)
-    ordered = sorted(places, key=lambda one: -(one.score or 0)) if are_scored else places
+    scores = [one.score for one in places if one.score is not None]
+    if len(scores) < len(places) and scores != sorted(scores, reverse=True):
+        told = f"{len(scores)} of {len(places)} submitters have a score, and the best are not named first."
+        raise BadInput(told, path="scores", remedy="Give each a score, or name the best first.")
+    ordered = sorted(places, key=lambda one: -(one.score or 0)) if len(scores) == len(places) else places
     submissions = []
     for one in ordered[: challenge.winner_count]:
         found = await submission_of(caller, challenge, one.account)

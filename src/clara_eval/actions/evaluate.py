@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from clara_eval.actions.publication import publish_after_post, published_live
-from clara_eval.app import App, Options
+from clara_eval.app import App, Options, plan_of
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.calls import record_posted
@@ -26,9 +26,8 @@ from clara_eval.core.errors import CannotPublish, NotFound, NotOurs, NotYet, Tem
 from clara_eval.documents.results import EvalStatus, Scores, read
 from clara_eval.documents.store_keys import index_key, scores_key
 from clara_eval.evaluation.result import PLAN
-from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.evaluation.scoring_window import Window, all_comparisons, expected_speed, how_degraded, most_comparisons
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.round import EvaluationPlan, Window, all_comparisons, expected_speed, how_degraded
+from clara_eval.evaluation.trace import Journal
 from clara_eval.judge.costs.budgets import check_prize
 from clara_eval.store.leases import evaluation_lease, held
 
@@ -113,7 +112,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     try:
         async with budget:
             is_open = state.status is ChallengeStatus.OPEN
-            run = evaluate_challenge(challenge, app.ports, options, status, is_open=is_open, now=head.timestamp)
+            run = evaluate_challenge(challenge, app, options, status, is_open=is_open, now=head.timestamp)
             done = await _while_there(address, run)
     except TimeoutError:
         if not budget.expired():
@@ -141,12 +140,11 @@ async def _read(app: App, address: Address, head: Block, deadline: int, *, resta
         await Journal(app.store, f"{app.chain_id}:{address}").forget()
     try:
         return await pin_challenge(app.chain, app.store, address, head, deadline)
-    except NotYet:
+    except (NotYet, NotFound) as bad:
         await _look(app, address)
-        raise
-    except NotFound as missing:
-        await _look(app, address)
-        raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from missing
+        if isinstance(bad, NotYet):
+            raise
+        raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from bad
 
 
 async def _look(app: App, address: Address) -> None:
@@ -205,15 +203,15 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
 
 
 async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
-    plan = request.plan or app.plan()
+    plan = request.plan or plan_of(app.settings)
     speed = request.speed or expected_speed(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)
-    more = most_comparisons(window, count, judges, speed)
+    more = window.most_comparisons(count, judges, speed)
     how = how_degraded(more, count, judges)
     if more is None or how is None:
         return plan
     # What is paid for already costs no more time.
-    games = more + sum([paid.purpose == "comparison" async for paid in app.store.answers_of(challenge.run)])
+    games = more + sum(purpose == "comparison" for _, purpose, _ in await app.store.calls_of(challenge.run))
     everything = plan.max_games or all_comparisons(count, judges)
     if games >= everything:
         return plan

@@ -16,7 +16,7 @@ from clara_eval.core.errors import BadSubmission
 from clara_eval.documents.results import AgentTotals, Earned, EvaluatorRecord, Scores
 from clara_eval.documents.store_keys import draft_key, scores_key
 from clara_eval.judge.comparison import VectorPrompts, make_vector
-from clara_eval.judge.templates import prompt_files
+from clara_eval.judge.reading import prompt_files
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.files import is_archive, read_archive
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,25 +17,26 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clara_eval.actions.published import ResultReader
+from clara_eval.actions.rank import LARGEST_TEXT, read_rows
 from clara_eval.challenges.public_documents import leaderboard_rows, public_keys, result_document
 from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput, BadSubmission, NotFound
 from clara_eval.core.hashing import plain_json
-from clara_eval.core.strict_json import json_rows
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents.results import EvalStatus, Summary, Token
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
 from clara_eval.evaluation.folder import CheckedFolder, FolderVenue, NamedContent, check_folder
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.trace.document import TraceFile
+from clara_eval.evaluation.trace import TraceFile
 from clara_eval.store.open import opened_store
 from clara_eval.store.trace_archive import save_trace
 from clara_eval.submissions.files import pack_folder, read_archive
 
 MOST_ENTRIES = 10_000
-MOST_BYTES = 16 * 1024 * 1024  # of one entry before it is checked; the evaluation itself reads far less
 LONGEST_ID = 120
 _FORM = "Each entry has an id, and content or path; submittedAt is optional."
+_REMEDY = "Give an id, and exactly one of content and path; begin a CSV file with id,content or id,path."
+_LARGE = OSError(f"it has more than {LARGEST_TEXT:,} bytes")
 _ACCOUNT = re.compile("0x[0-9a-f]{40}(?![0-9a-f])")
 _COLUMNS = ("rank", "id", "winner", "score", "elo", "low", "high", "wins", "losses", "ties", "status", "reason")
 _FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")  # how a cell begins that a spreadsheet would run
@@ -45,24 +45,16 @@ NO_CHAIN = 0  # the chain's id in documents about a folder
 
 def read_entries(source: str) -> list[NamedContent]:
     """Read every entry of a folder, a JSON Lines or CSV file, or standard input; BadInput names the first bad one."""
-    path, is_piped = Path(source), source == "-"
-    if not is_piped and path.is_dir():
-        try:
-            visible = sorted(one for one in path.iterdir() if not one.name.startswith("."))
-        except OSError as bad:
-            raise _unreadable(path, bad) from None
-        return checked_entries([_entry_at(one, one.name) for one in visible], source)
-    content = sys.stdin.buffer.read() if is_piped else _bytes(path, "the entries")
-    name = "standard input" if is_piped else source
+    path = Path(source)
+    if source == "-" or not path.is_dir():
+        if source != "-" and path.is_file() and path.stat().st_size > LARGEST_TEXT:
+            raise _unreadable(path, _LARGE, " (the entries)")
+        return checked_entries(list(_listed(source)), source)
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as bad:
-        raise BadInput(
-            f"{_shown(name)} is not text in UTF-8 (byte {bad.start}).",
-            value=name,
-            remedy="Name a folder, or a JSON Lines or CSV file in UTF-8.",
-        ) from None
-    return checked_entries(list(_listed(text, Path() if is_piped else path.parent, name)), source)
+        visible = sorted(one for one in path.iterdir() if not one.name.startswith("."))
+    except OSError as bad:
+        raise _unreadable(path, bad) from None
+    return checked_entries([_entry_at(one, one.name) for one in visible], source)
 
 
 def sample_entries(files: Sequence[Path]) -> list[NamedContent]:
@@ -100,13 +92,19 @@ def entries_of(contents: Mapping[str, str | bytes]) -> list[NamedContent]:
 
 
 def _entry_at(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
-    entry_id = _id(name, str(path))
-    if not path.is_dir():
-        return NamedContent(entry_id, _bytes(path, f"the entry {_shown(name)}"), path.name, submitted_at)
+    entry_id, what, is_folder = _id(name, str(path)), f" (the entry {_shown(name)})", path.is_dir()
     try:
-        content = pack_folder(path)
+        if is_folder:
+            content = pack_folder(path)
+        else:
+            with path.open("rb") as file:
+                content = file.read(LARGEST_TEXT + 1)
     except OSError as bad:
-        raise _unreadable(path, bad, f"the entry {_shown(name)}") from None
+        raise _unreadable(path, bad, what) from None
+    if len(content) > LARGEST_TEXT:
+        raise _unreadable(path, _LARGE, what)
+    if not is_folder:
+        return NamedContent(entry_id, content, path.name, submitted_at)
     try:
         read_archive(content)
     except BadSubmission as bad:
@@ -116,39 +114,21 @@ def _entry_at(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
     return NamedContent(entry_id, content, submitted_at=submitted_at, media_type="application/gzip")
 
 
-def _listed(text: str, beside: Path, source: str) -> Iterator[NamedContent]:
-    is_json = text.lstrip()[:1] in {"{", ""}
-    for number, row in json_rows(_shown(source), text) if is_json else _csv_rows(text, source):
-        where = f"{'Line' if is_json else 'Row'} {number} of {_shown(source)}"
+def _listed(source: str) -> Iterator[NamedContent]:
+    source, rows = read_rows(source)
+    for line, row in rows:
+        where = f"Line {line} of {_shown(source)}"
         name, content, path = row.get("id"), row.get("content"), row.get("path")
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
         if not isinstance(name, str) or not isinstance(content or path, str) or bool(content) == bool(path):
-            remedy = "Give an id, and exactly one of content and path."
-            raise BadInput(f"{where} is not an entry. {_FORM}", path=where, remedy=remedy)
-        submitted_at = _moment(row.get("submittedAt"), where)
+            named = ", ".join(_shown(key) for key in row)[:200]
+            raise BadInput(f"{where} is not an entry. {_FORM} It has {named}.", path=where, remedy=_REMEDY)
+        submitted_at = _moment(row.get("submittedat"), where)
         if isinstance(content, str) and content:
             yield NamedContent(_id(name, where), content.encode(), submitted_at=submitted_at)
         else:
-            yield _entry_at(beside / str(path), name, submitted_at)
-
-
-def _csv_rows(text: str, source: str) -> Iterator[tuple[int, dict[str, object]]]:
-    csv.field_size_limit(MOST_BYTES)
-    table = csv.DictReader(StringIO(text, newline=""))
-    columns = set(table.fieldnames or ())
-    if "id" not in columns or not columns & {"content", "path"}:
-        named = ", ".join(_shown(name) for name in table.fieldnames or ()) or "none"
-        raise BadInput(
-            f"{_shown(source)} has no columns id and content (or path); its first line names {named[:200]}.",
-            value=source,
-            remedy="Begin a CSV file with id,content or id,path; else write one JSON object a line.",
-        )
-    try:
-        yield from enumerate(table, start=1)
-    except csv.Error as bad:
-        remedy = "Quote fields that hold line ends or quotes."
-        raise BadInput(f"{_shown(source)} cannot be read as CSV: {bad}.", remedy=remedy) from None
+            yield _entry_at(Path(source).parent / str(path), name, submitted_at)
 
 
 def _moment(value: object, where: str) -> int:
@@ -179,21 +159,10 @@ def _id(name: str, where: str) -> str:
     return name
 
 
-def _bytes(path: Path, what: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as bad:
-        raise _unreadable(path, bad, what) from None
-    if len(content) > MOST_BYTES:
-        raise _unreadable(path, OSError(f"it has more than {MOST_BYTES:,} bytes"), what)
-    return content
-
-
 def _unreadable(path: Path, bad: OSError, what: str = "") -> BadInput:
-    told = f"{_shown(str(path))} ({what})" if what else _shown(str(path))
     remedy = "Make it readable, or take it out; then run it again."
-    return BadInput(f"{told} cannot be read: {bad.strerror or bad}.", value=str(path), remedy=remedy)
+    told = f"{_shown(str(path))}{what} cannot be read: {bad.strerror or bad}."
+    return BadInput(told, value=str(path), remedy=remedy)
 
 
 def _shown(text: str) -> str:
@@ -268,14 +237,12 @@ def judged(venue: FolderVenue, result: EvaluationResult, digest: str, cost: floa
 
 def _reasons(result: EvaluationResult, order: Sequence[str]) -> dict[str, str]:
     """By account, what was said about it and its neighbour: the next one below, of the last the one above."""
-    near = {frozenset((one, other)) for one, other in pairwise(order)}
-    said: dict[frozenset[str], str] = {}
+    near, said = set(map(frozenset, pairwise(order))), dict[frozenset[str], str]()
     for game in result.comparisons:
         pair = frozenset((game.first, game.second))
         if pair in near and pair not in said and game.winner is not None:
-            better = {"first": game.first, "second": game.second}.get(game.winner)
-            other = game.second if better == game.first else game.first
-            head = f"{better} before {other}" if better else f"{game.first} and {game.second} are equal"
+            one, other = (game.second, game.first) if game.winner == "second" else (game.first, game.second)
+            head = f"{one} and {other} are equal" if game.winner == "tie" else f"{one} before {other}"
             said[pair] = f"{head}: {game.reason}"
     pairs = [*pairwise(order), *([(order[-1], order[-2])] if len(order) > 1 else [])]
     return {one: said.get(frozenset((one, other)), "") for one, other in pairs}

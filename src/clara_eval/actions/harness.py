@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.service_client import send_to_service, sign_text
+from clara_eval.actions.objections import send_to_service, sign_text
 from clara_eval.app import open_app, open_machine
 from clara_eval.challenges.context import Ports
 from clara_eval.challenges.venue import look_at_challenge
@@ -28,19 +28,19 @@ from clara_eval.documents.store_keys import harness_key
 from clara_eval.evaluation.execution import ProgramSource, program_of, revealed_document, run_here
 from clara_eval.evaluation.features.extract import executed_values
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.harness import (
-    Executed,
-    Harness,
+from clara_eval.harness import Executed, Harness, HarnessSubmission, Language, Machine, RunOutcome
+from clara_eval.harness.machine import look_at
+from clara_eval.harness.model import (
+    LANGUAGES,
+    MAX_DOCUMENT_BYTES,
+    NO_SEED,
+    SUFFIXES,
     HarnessDocument,
-    HarnessSubmission,
-    Language,
-    Machine,
-    RunOutcome,
+    feature_name,
     hide,
+    language_of,
     read_harness_document,
 )
-from clara_eval.harness.machine import look_at
-from clara_eval.harness.model import LANGUAGES, MAX_DOCUMENT_BYTES, NO_SEED, SUFFIXES, feature_name, language_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -122,8 +122,7 @@ def _body(function: Node, body: Node, language: Language, answer: str) -> str:
 class HarnessCheck:
     executed: Executed
     problems: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-    """What lets a submission be paid for work that it does not do, each with its remedy."""
+    warnings: tuple[str, ...] = ()  # What lets a submission be paid for work that it does not do, each with its remedy
 
 
 def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidden: bool = False) -> HarnessCheck:
@@ -283,9 +282,12 @@ def _text(file: Path) -> str:
 def _bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as handle:
-            return handle.read(MAX_FILE_BYTES)
+            content = handle.read(MAX_FILE_BYTES + 1)
     except OSError as bad:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a file.") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise BadInput(f"{file} has more than {MAX_FILE_BYTES:,} bytes.", remedy="Name a shorter file.")
+    return content
 
 
 def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:
@@ -330,7 +332,7 @@ async def reveal_document(settings: Settings, address: Address, document: Harnes
     text, signature = document.content.decode(), sign_text(settings.wallet_key, message)
     if settings.api_url is None:
         async with open_app(settings) as app:
-            await reveal_harness(app.ports, address, text, signature)
+            await reveal_harness(app, address, text, signature)
     else:
         body = {"document": text, "signature": signature}
         await send_to_service(settings.api_url, address, "harness", body, "reveal")

@@ -1,27 +1,29 @@
-"""Judge entries without a chain, with results as files; a second run into the folder pays only for what is new."""
+"""Judge entries without a chain: results are files, and a second run pays only for what is new; rehearse a config."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from clara_eval.actions.folder import Judged, JudgedEntry, judged, write_results, write_whole
 from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_config
-from clara_eval.app import open_fetch, open_machine
+from clara_eval.app import open_fetch, open_machine, plan_of
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.config.eval_config import EvalConfig, compile_schema, parse_eval_config
+from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.results import EvalStatus
-from clara_eval.evaluation.folder import FolderFetch, FolderVenue, NamedContent
-from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.evaluation.folder import FolderFetch, FolderVenue, NamedContent, account_of
 from clara_eval.evaluation.run import evaluate_round
+from clara_eval.judge.comparison import describe
 from clara_eval.judge.port import ConnectedLlm
-from clara_eval.judge.provider import parse_jury
+from clara_eval.judge.provider import models_of, parse_jury
 from clara_eval.judge.providers.callable import CallableLlm, JudgeFunction
 from clara_eval.ranking.results import checked_payout
 from clara_eval.store.open import opened_store
@@ -29,6 +31,7 @@ from clara_eval.store.trace_archive import drafted
 
 __all__ = ["JudgeFunction", "Judged", "JudgedEntry"]
 USUAL_WINNERS = 3
+_ONLY_FOR = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 MOST_SECONDS = 12 * 3600.0  # how long the models may take in one run: a night. What is answered then is kept.
 
 
@@ -84,13 +87,10 @@ async def judge_entries(
             pool = ModelPool(settings, store, _llms=dict(request.llms or {}))
             stack.push_async_callback(pool.close)
             status = StatusWriter(store, 0, venue.given.name, listener=progress)
-            names = tuple(judge.text for judge in parse_jury(settings.judges))
-            planned = EvaluationPlan(names, elo="literal" if settings.elo == "literal" else None)
-            planned = replace(planned, jury="in-turn") if settings.jury == "in-turn" else planned
-            plan = pool.affordable(venue, config, planned)
+            plan = pool.affordable(venue, config, plan_of(settings))
             async with pool.open_run(venue, config, plan, MOST_SECONDS) as models:
                 status.meter = models.meter
-                status.expect(models.estimate_usd)
+                status.note(estimateUsd=models.estimate_usd)
                 with closing(open_machine(settings)) as machine:
                     fetch = FolderFetch({one.uri: one for one in request.contents}, open_fetch(settings))
                     sources = venue.sources(fetch, store, models, machine)
@@ -150,3 +150,61 @@ def _alone(out: Path) -> Iterator[None]:
                 f"Another process judges into {str(out)!r} now.", remedy="Wait for it, or choose another --out."
             ) from None
         yield
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    judged: Judged
+    document: dict[str, object]  # what `--json` prints
+    descriptions: list[str]  # each feature as the judge is told about it
+    typed_config: str  # the poster's document with every feature typed; reading it again gives this very schema
+
+
+async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings) -> Rehearsal:
+    """Judge the samples of a request, whose config may hold a harness that `config` hides; nothing is kept."""
+    judges = request.judges or settings.judges
+    with TemporaryDirectory(prefix="clara-rehearsal-") as folder:
+        found = await judge_entries(replace(request, is_rehearsal=True), settings, Path(folder))
+    result, warnings = found.result, missing_model(config, judges)
+    typed_by = {name: models_of(parse_jury(judges))[0].text for name in result.typed_by_model}
+    is_ranked = len(request.contents) > 1 and not warnings
+    runs, readings = result.execution.executed if result.execution else {}, []
+    for file in (one.id for one in request.contents):
+        facts, run = result.features.get(account_of(file)), runs.get(account_of(file))
+        readings.append(
+            {
+                "file": file,
+                "facts": facts.vector.as_dict() if facts else {},
+                "texts": dict(facts.text) if facts else {},
+                "flags": [flag.sentence for flag in facts.flags] if facts else [],
+                "tests": [call.to_json() for call in run.calls if call.kind != "setUp"] if run else [],
+                "said": [*([run.detail] if run.detail else []), *run.logs] if run else [],
+            }
+        )
+    document = {
+        **result.schema.to_json(),
+        "typedBy": typed_by,
+        "readings": readings,
+        "ranking": [asdict(row) for row in found.ranking if is_ranked],
+        "warnings": warnings,
+    }
+    told = {one.name: describe(one) for one in result.schema.features}
+    lines = [text + (f"  (typed by {typed_by[name]})" if name in typed_by else "") for name, text in told.items()]
+    return Rehearsal(found, document, lines, typed_config(config, result.schema))
+
+
+def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
+    document = json.loads(config.canonical)
+    document["features"] = [
+        {
+            key: value
+            for key, value in feature.to_json().items()
+            if feature.type in _ONLY_FOR.get(key, (feature.type,)) and value is not None and value != []
+        }
+        for feature in schema.features
+    ]
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    again, untyped = compile_schema(parse_eval_config(text.encode()))
+    if again != schema or untyped:
+        raise BadInput("The typed config does not read back as the same schema.", remedy="Type the features by hand.")
+    return text

@@ -1,31 +1,38 @@
-"""Keep objections to an announced result, signed by a submitter, before it is posted."""
+"""Objections to an announced result, and what else a person signs and sends to a running service."""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Literal
 
+import aiohttp
+from pydantic import SecretStr
+
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.service_client import ask_service, send_to_service, sign_text
-from clara_eval.app import Caller, Connections
+from clara_eval.app import Caller
+from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.challenges import review as objections
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.challenges.venue import look_at_challenge
+from clara_eval.core.accounts import Account, encode_defunct
 from clara_eval.core.address import Address, normal_signature, signer_of, to_address
-from clara_eval.core.errors import BadInput, NotFound, NotYet, Temporary
+from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped
+from clara_eval.core.web import TooLong, read_at_most
 from clara_eval.documents.rest import DraftPlaceRecord
 from clara_eval.documents.results import Document
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.leases import evaluation_lease, held
-from clara_eval.store.sql_store import PublicKeys
+from clara_eval.store.sql_store import PublicKeys, SqlStore
 
 MAX_PLACES = 50
+MAX_ANSWER_BYTES = 4 * 2**20  # more than the draft of ten thousand submitters has
 
 
 class ObjectionResult(Document):
@@ -92,8 +99,7 @@ async def object_or_show(
         body = {"about": about, "reason": wanted.reason, "signature": signature}
         await send_to_service(caller.settings.api_url or "", address, "objections", body, "objection")
     else:
-        where = Connections(caller.settings, caller.chain, await caller.store.opened())
-        await object_to_draft(where, address, about, wanted.reason, signature)
+        await object_to_draft(await caller.store.opened(), caller.chain, address, about, wanted.reason, signature)
     return found
 
 
@@ -135,37 +141,44 @@ async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> obje
 
 
 async def object_to_draft(
-    where: Connections, address: Address, about: str, reason: str, signature: str
+    store: SqlStore, chain: EthereumChain, address: Address, about: str, reason: str, signature: str
 ) -> objections.Objection:
     """Keep the first objection of its signer; raise with the reason if it is refused."""
-    about = about.lower()
-    digest, ours = await _checked(where, address, about, reason, signature)
-    run, key = f"{where.chain_id}:{address}", objections.raised_key(digest, ours.submitter)
-    if (earlier := await where.store.entry(run, key)) is not None:
-        return _same(objections.OBJECTION_FORM.read_text(earlier), ours)
-    # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
-    # strangers could hold it all the time, and the result would never be posted.
-    holder = f"{os.getpid()}:{uuid.uuid4().hex}"
-    async with held(where.store, evaluation_lease(where.chain_id, address), holder, 30):
-        _, ours = await _checked(where, address, about, reason, signature)
-        kept = await where.store.add_entry(run, key, objections.OBJECTION_FORM.text(ours))
-    return _same(objections.OBJECTION_FORM.read_text(kept), ours)
+    given, run = (store, chain, address, about.lower(), reason, signature), f"{chain.chain_id}:{address}"
+    digest, ours = await _checked(*given)
+    key = objections.raised_key(digest, ours.submitter)
+    kept = await store.entry(run, key)
+    if kept is None:
+        # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
+        # strangers could hold it all the time, and the result would never be posted.
+        holder = f"{os.getpid()}:{uuid.uuid4().hex}"
+        async with held(store, evaluation_lease(chain.chain_id, address), holder, 30):
+            _, ours = await _checked(*given)
+            kept = await store.add_entry(run, key, objections.OBJECTION_FORM.text(ours))
+    found = objections.OBJECTION_FORM.read_text(kept)
+    if (found.about, found.reason) != (ours.about, ours.reason):
+        raise BadInput(
+            f"{ours.submitter} has objected already, about {found.about}.",
+            path="signature",
+            remedy="One objection each counts.",
+        )
+    return found
 
 
 async def _checked(
-    where: Connections, address: Address, about: str, reason: str, signature: str
+    store: SqlStore, chain: EthereumChain, address: Address, about: str, reason: str, signature: str
 ) -> tuple[str, objections.Objection]:
     """Check words, window, signer and subject of an objection, and return it with the digest of the draft."""
     _check_words(about, reason)
-    draft = await read_draft(where.store, where.chain_id, address)
-    challenge = await look_at_challenge(where.chain, address)
+    draft = await read_draft(store, chain.chain_id, address)
+    challenge = await look_at_challenge(chain, address)
     if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
         raise NotYet(
             f"Objections to the result of {address} were taken until {show_moment(draft.until)}.",
             remedy="Nothing is to be done: the window is over.",
         )
     signed = normal_signature(signature)
-    message = objections.objection_message(where.chain_id, address, draft.digest, about, reason)
+    message = objections.objection_message(chain.chain_id, address, draft.digest, about, reason)
     signer = signer_of(message, signed) if signed is not None else None
     places: dict[str, objections.DraftPlace] = {place.address: place for place in draft.places}
     if signed is None or signer is None or signer not in places:
@@ -195,12 +208,38 @@ def _check_words(about: str, reason: str) -> None:
         )
 
 
-def _same(kept: objections.Objection, ours: objections.Objection) -> objections.Objection:
-    """Return what is kept if it is repeated; refuse a second objection."""
-    if (kept.about, kept.reason) != (ours.about, ours.reason):
-        raise BadInput(
-            f"{ours.submitter} has objected already, about {kept.about}.",
-            path="signature",
-            remedy="One objection each counts.",
-        )
-    return kept
+def sign_text(key: SecretStr, text: str) -> str:
+    """Sign as a wallet does (EIP-191)."""
+    return "0x" + bytes(Account.sign_message(encode_defunct(text=text), key.get_secret_value()).signature).hex()
+
+
+def refusal(what: str, status: int, text: str) -> ClaraError:
+    """The service's own reason, as an error of the same kind; its answer may be anything."""
+    try:
+        problem = json.loads(text)
+        detail, remedy = str(problem["detail"])[:1000], str(problem.get("remedy") or "")[:300]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return BadInput(f"The service refuses the {what} ({status}).", remedy="Check CLARA_API_URL.")
+    message = f"The service refuses the {what}: {detail}"
+    if status in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
+        return (NotYet if status == HTTPStatus.CONFLICT else NotFound)(message, remedy=remedy)
+    return BadInput(message, remedy=remedy)
+
+
+async def ask_service(api_url: str, address: Address, path: str, body: dict[str, str] | None = None) -> tuple[int, str]:
+    """Return status and text of a GET, or of a POST if there is a body."""
+    url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/{path}"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
+            session.request("GET" if body is None else "POST", url, json=body, allow_redirects=False) as answer,
+        ):
+            return answer.status, (await read_at_most(answer, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
+    except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
+        raise Temporary(f"The service at {api_url} does not answer ({type(bad).__name__}).") from bad
+
+
+async def send_to_service(api_url: str, address: Address, path: str, body: dict[str, str], what: str) -> None:
+    status, text = await ask_service(api_url, address, path, body)
+    if status != HTTPStatus.OK:
+        raise refusal(what, status, text)

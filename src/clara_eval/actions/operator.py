@@ -7,7 +7,6 @@ import os
 import resource
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -17,10 +16,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import Evaluation, EvaluationRequest, evaluate
-from clara_eval.actions.published import SpendReport, spend_report
+from clara_eval.actions.published import SpendLine, spend_report
 from clara_eval.app import App, check_judges, open_app
 from clara_eval.chain.account import posts_covered
-from clara_eval.chain.sender import SendOutcome
 from clara_eval.chain.wallet import new_keystore
 from clara_eval.challenges.challenge_index import read_document, summaries
 from clara_eval.challenges.status import evaluation_status
@@ -179,70 +177,37 @@ async def known_status(settings: Settings, address: Address) -> tuple[EvalStatus
     return await service.status(address), await service.scores(address)
 
 
-async def spending(settings: Settings, since: int) -> SpendReport:
+async def spending(settings: Settings, since: int) -> dict[str, list[SpendLine]]:
     async with existing_store(settings.database_url) as store:
         return spend_report(await store.spends(since=since) if store else [])
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationReport:
-    outcome: str  # `review`, or how the transaction ended
-    detail: str
-    is_done: bool  # whether nothing is left to wait for: a person, the chain or a new attempt
-    waits_for: tuple[str, ...]
-    scores: dict[str, object]
-
-
 async def evaluate_now(
-    settings: Settings,
-    address: Address,
-    *,
-    dry_run: bool,
-    restart: bool,
-    schedule: str,
-    max_games: int | None,
-    progress: Callable[[EvalStatus], None],
-) -> EvaluationReport:
+    settings: Settings, address: Address, request: EvaluationRequest
+) -> tuple[Evaluation, dict[str, object]]:
+    """Evaluate a challenge: how that ended, and the document about it."""
     async with open_app(settings) as app:
-        plan = app.plan(schedule=schedule, max_games=max_games)
-        request = EvaluationRequest(is_named=True, plan=plan, dry_run=dry_run, restart=restart, progress=progress)
         done = await evaluate(app, address, request)
         scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
-    return report_of(done, scores)
+    return done, {"challenge": address, "status": done.outcome, **scores}
 
 
-def report_of(done: Evaluation, scores: dict[str, object]) -> EvaluationReport:
-    receipt, review = done.receipt, done.review
-    waits = (review.unless_decided, *review.reasons) if review is not None and receipt is None else ()
-    outcome = "review" if receipt is None else receipt.outcome.value
-    is_done = receipt is not None and receipt.outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN}
-    document = {"challenge": done.challenge.address, "status": outcome, **scores}
-    return EvaluationReport(outcome, receipt.detail if receipt else "", is_done, waits, document)
+def list_settings(settings: Settings) -> tuple[list[dict[str, str | None]], list[str]]:
+    """Every setting, and a warning for each CLARA_… name that is none.
 
-
-@dataclass(frozen=True, slots=True)
-class SettingRow:
-    """A setting; a secret's value is hidden, and of an address that may hold one only the host is shown."""
-
-    name: str
-    value: str | None
-    default: str | None
-    source: str
-
-
-def list_settings(settings: Settings) -> tuple[list[SettingRow], list[str]]:
-    """Every setting, and a warning for each CLARA_… name that is none."""
-    given, known = given_names(), {str(field.alias): name for name, field in Settings.model_fields.items()}
-    rows = []
-    for alias, name in known.items():
-        value, field = getattr(settings, name), Settings.model_fields[name]
+    A secret's value is hidden, and of an address that may hold one only the host is shown.
+    """
+    given, rows = given_names(), list[dict[str, str | None]]()
+    for name, field in Settings.model_fields.items():
+        value, alias = getattr(settings, name), str(field.alias)
         source = given.get(alias) or (f"{alias}_FILE" if f"{alias}_FILE" in given else "default")
         if isinstance(value, SecretStr):
             value = "(hidden)"
         elif not field.repr and value and source != "default":
             value = _host_of(value)
-        default = None if field.default is None else str(field.default)
-        rows.append(SettingRow(alias, None if value is None else str(value), default, source))
+        told = {"value": value, "default": field.default}
+        shown = {key: None if one is None else str(one) for key, one in told.items()}
+        rows.append({"name": alias, **shown, "source": source})
     return rows, unknown_settings()
 
 

@@ -24,7 +24,8 @@ from clara_eval.chain.transaction import ContractCall, StoredTransaction
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, CannotAct, CannotPublish, ClaraError, Temporary
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.untrusted import fence, is_text
+from clara_eval.core.strict_json import is_encodable
+from clara_eval.core.untrusted import fence
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
 from clara_eval.store.sql_store import SqlStore
 
@@ -105,7 +106,7 @@ def sender_of(caller: Caller, sender: str | None) -> Address | None:
 
 
 def require_text(text: str, path: str) -> None:
-    if not is_text(text):
+    if not is_encodable(text):
         raise BadInput(f"The {path} is not text: it holds bytes that are not UTF-8.", path=path, remedy="Write UTF-8.")
 
 
@@ -168,7 +169,8 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
 
 
 async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[Sent]:
-    """Send every step and wait for it; limit and ether are checked before the first."""
+    """Publish the content, send every step and wait for it; limit and ether are checked before the first."""
+    await _publish(caller, plan)
     account = caller.account
     if account is None:
         remedy = "Set CLARA_WALLET_KEY, or sign the transactions yourself."
@@ -330,13 +332,11 @@ async def perform(
         return _document(caller, plan, "declined" if confirmed == "no" else "needs_confirmation")
     async with caller.sending:
         plan = await prepare(caller, action)
-        await _publish(caller, plan)
         sent = await send_plan(caller, action, plan, report)
         if plan.is_first_part:
             with naming_sent(sent):
                 plan = await _second_part(caller, action, plan, sent)
-                await _publish(caller, plan)
-                sent = sent + await send_plan(caller, action, plan, report)
+                sent += await send_plan(caller, action, plan, report)
     return _document(caller, plan, "sent", sent)
 
 

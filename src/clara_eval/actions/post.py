@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from clara_eval.actions import amounts, perform
 from clara_eval.actions.challenges import addresses, challenges_at, known_evaluator
@@ -18,8 +18,8 @@ from clara_eval.challenges.fees import Fee, fee
 from clara_eval.config.eval_config import EvalConfig, build_metadata, collect_problems, config_hash, parse_eval_config
 from clara_eval.config.settings import listed
 from clara_eval.core.address import ZERO_ADDRESS, Address, to_address
-from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import BadInput, CannotAct, ConfigError, NotFound
+from clara_eval.core.model import MICRO
 from clara_eval.harness import Harness, MissingEngine
 
 NO_HASH = "0x" + "00" * 32
@@ -62,15 +62,10 @@ class Posting:
 @dataclass(frozen=True, slots=True)
 class ChallengeTerms:
     token: PrizeToken
-    evaluator: Address
     fee: Fee
     bond: int
-    deadline: int
-    scoring_deadline: int
-    uri: str
-    config_hash: str
-    payout_bps: tuple[int, ...]
     quote_micro_usd: int | None
+    on_chain: dict[str, Any]  # what the factory takes, by the contract's names
 
     @property
     def escrow(self) -> int:
@@ -82,9 +77,10 @@ class ChallengeTerms:
 
 
 def _details(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:
-    quote = terms.quote_micro_usd
+    quote, chain = terms.quote_micro_usd, terms.on_chain
+    repeated = ("deadline", "scoringDeadline", "winnerCount", "payoutBps", "evalConfigHash", "challengeURI")
     return {
-        "evaluator": terms.evaluator,
+        "evaluator": chain["evaluator"],
         "evaluatorKind": posting.evaluator,
         "token": {"address": terms.token.address, "symbol": terms.token.symbol, "decimals": terms.token.decimals},
         "prizePool": str(terms.fee.escrow),
@@ -93,18 +89,13 @@ def _details(posting: Posting, terms: ChallengeTerms) -> dict[str, object]:
         "feeMode": terms.fee.mode,
         "total": str(terms.total),
         "quoteUsd": None if quote is None else quote / 1e6,
-        "deadline": terms.deadline,
-        "scoringDeadline": terms.scoring_deadline,
-        "winnerCount": len(terms.payout_bps),
-        "payoutBps": list(terms.payout_bps),
-        "evalConfigHash": terms.config_hash,
-        "challengeURI": terms.uri,
+        **{name: chain[name] for name in repeated},
     }
 
 
-def _warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms: ChallengeTerms) -> tuple[str, ...]:
+def _warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms: ChallengeTerms) -> list[str]:
     found = [str(problem) for problem in collect_problems(posting.eval_config)] if config else []
-    places, entries = len(terms.payout_bps), posting.expected_entries
+    places, entries = terms.on_chain["winnerCount"], posting.expected_entries
     if entries is not None and places > entries:
         found.append(
             f"{places} winners need {places} submitters, but {entries} are expected: no result could be posted, and "
@@ -117,13 +108,9 @@ def _warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms
         )
     if entries is not None and entries >= places > 1 and places * 2 > entries:
         found.append(f"{places} of {entries} expected entries would win: pay fewer places to reward the best work.")
-    if posting.evaluator == "clara":
-        found += _service_warnings(caller, terms)
-    return tuple(found)
-
-
-def _service_warnings(caller: Caller, terms: ChallengeTerms) -> list[str]:
-    settings, found = caller.settings, []
+    if posting.evaluator != "clara":
+        return found
+    settings = caller.settings
     worth = worth_micro_usd(terms.token, terms.fee.escrow, settings.network)
     if settings.min_prize_usd and (worth is None or worth < settings.min_prize_usd * MICRO):
         found.append(f"The service evaluates prizes from ${settings.min_prize_usd:g}; this one would be deferred.")
@@ -190,13 +177,13 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
     unchecked = await checked_harness(caller, posting, config)
     terms = await _terms(caller, posting, config, poster)
     await _refuse_twice(caller, posting, terms, poster)
-    transactions = await _transactions(caller, posting, terms, poster)
+    transactions = await _transactions(caller, terms, poster)
     lacking = await missing_model_of(caller.records, caller.settings, config) if config and is_for_clara else []
     total, prize, bond, charged = (
         amounts.show_amount(units, terms.token)
         for units in (terms.total, terms.fee.escrow, terms.bond, terms.fee.amount)
     )
-    winners = amounts.show_count(len(terms.payout_bps), "winner")
+    winners = amounts.show_count(terms.on_chain["winnerCount"], "winner")
     judge = f"Clara evaluates. {terms.fee.shown}" if is_for_clara else "The poster scores alone."
     quote = f" Quoted evaluation cost: ${terms.quote_micro_usd / 1e6:.4f}." if terms.quote_micro_usd else ""
     return perform.Plan(
@@ -260,25 +247,29 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
     charged = _fee(caller, posting, token, quote)
     rate = await caller.chain.challenges.factory(caller.factory).one(head, "posterBondRate")
-    return ChallengeTerms(
-        token=token,
-        evaluator=evaluator,
-        fee=charged,
-        bond=charged.escrow * rate // 10_000,
-        deadline=deadline,
-        scoring_deadline=deadline + window,
-        uri=build_metadata(
-            title=posting.title,
-            problem_statement=posting.problem_statement,
-            skills=posting.skills,
-            config_text=posting.eval_config if posting.eval_config.strip() else None,
-            posted_by=poster or "",
-            timestamp=now,
-        ),
-        config_hash=config_hash(posting.eval_config.encode()) if config else NO_HASH,
-        payout_bps=shares,
-        quote_micro_usd=quote,
+    uri = build_metadata(
+        title=posting.title,
+        problem_statement=posting.problem_statement,
+        skills=posting.skills,
+        config_text=posting.eval_config if posting.eval_config.strip() else None,
+        posted_by=poster or "",
+        timestamp=now,
     )
+    on_chain = {
+        "token": token.address,
+        "evaluator": evaluator,
+        "prizePool": charged.escrow,
+        "deadline": deadline,
+        "scoringDeadline": deadline + window,
+        "challengeURI": uri,
+        "evalConfigHash": config_hash(posting.eval_config.encode()) if config else NO_HASH,
+        "privateSetHash": posting.private_set_hash,
+        "winnerCount": len(shares),
+        "payoutBps": list(shares),
+        "maxParticipants": posting.max_participants,
+        "skillTags": posting.skills,
+    }
+    return ChallengeTerms(token, charged, charged.escrow * rate // 10_000, quote, on_chain)
 
 
 def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None) -> Fee:
@@ -296,7 +287,7 @@ def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None)
 
 async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
     """The token at this address, or with this symbol: the dollar, Base's WETH, or one of CLARA_WALLET_TOKENS."""
-    wanted, network = posting.token or caller.settings.usdc, caller.settings.network_name
+    wanted, network = posting.token or caller.settings.network.usdc, caller.settings.network_name
     if wanted is None:
         raise BadInput(
             f"No prize token is named, and {network} has no fixed dollar token.",
@@ -310,7 +301,7 @@ async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
             remedy = "Give the address of an ERC-20 token on this network."
             raise NotFound(f"No token stands at {address} on {network}.", remedy=remedy)
         return found
-    for place in filter(None, (caller.settings.usdc, WETH, *listed(caller.settings.wallet_tokens))):
+    for place in filter(None, (caller.settings.network.usdc, WETH, *listed(caller.settings.wallet_tokens))):
         found = await caller.chain.challenges.token_at(to_address(place), head)
         if found is not None and found.symbol.lower() == wanted.strip().lower():
             return found
@@ -327,41 +318,28 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms,
     newest = (await addresses(caller))[-NEWEST:]
     posters = await caller.chain.challenges.posters_of(newest)
     own = [address for address, found in zip(newest, posters, strict=True) if found == poster]
+    ours = terms.on_chain
     for found in await challenges_at(caller, own[-OWN:]):
         if (
             found.status is ChallengeStatus.OPEN
-            and (found.poster, found.evaluator, found.token.address) == (poster, terms.evaluator, terms.token.address)
-            and (found.prize_pool, found.payout_bps) == (terms.fee.escrow, terms.payout_bps)
-            and found.eval_config_hash == terms.config_hash
-            and abs(found.deadline - terms.deadline) < 3600
+            and (found.poster, found.evaluator, found.token.address) == (poster, ours["evaluator"], ours["token"])
+            and (found.prize_pool, list(found.payout_bps)) == (ours["prizePool"], ours["payoutBps"])
+            and found.eval_config_hash == ours["evalConfigHash"]
+            and abs(found.deadline - ours["deadline"]) < 3600
         ):
             said = f"You already posted this: {found.address} is open with the same config and prize."
             raise CannotAct(said, see="duplicate", about=found.address)
 
 
 async def _transactions(
-    caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None
+    caller: Caller, terms: ChallengeTerms, poster: Address | None
 ) -> tuple[perform.Transaction, ...]:
     escrow = amounts.show_amount(terms.escrow, terms.token)
     allow = abi("TestUSDC").function("approve").call(caller.factory, terms.escrow)
     approve = perform.transaction(terms.token.address, allow, f"Allow the challenge factory to take {escrow}")
-    terms_on_chain = {
-        "token": terms.token.address,
-        "evaluator": terms.evaluator,
-        "prizePool": terms.fee.escrow,
-        "deadline": terms.deadline,
-        "scoringDeadline": terms.scoring_deadline,
-        "challengeURI": terms.uri,
-        "evalConfigHash": terms.config_hash,
-        "privateSetHash": posting.private_set_hash,
-        "winnerCount": len(terms.payout_bps),
-        "payoutBps": terms.payout_bps,
-        "maxParticipants": posting.max_participants,
-        "skillTags": posting.skills,
-    }
-    data = caller.chain.challenges.factory(caller.factory).encode("createChallenge", terms_on_chain)
+    data = caller.chain.challenges.factory(caller.factory).encode("createChallenge", terms.on_chain)
     create = perform.transaction(caller.factory, data, f"Create the challenge and escrow {escrow}")
-    paid = abi("TestUSDC").function("transfer").call(terms.evaluator, terms.fee.amount)
+    paid = abi("TestUSDC").function("transfer").call(terms.on_chain["evaluator"], terms.fee.amount)
     charged = f"Pay the evaluation fee of {amounts.show_amount(terms.fee.amount, terms.token)}"
     pay = [perform.transaction(terms.token.address, paid, charged)] if terms.fee.amount else []
     if poster is None:

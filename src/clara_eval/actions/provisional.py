@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from clara_eval.actions.harness import measure_public
 from clara_eval.chain.model import Block, Challenge
 from clara_eval.challenges.challenge_index import METADATA_BYTES
@@ -11,7 +9,7 @@ from clara_eval.challenges.context import Ports
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, read_metadata
 from clara_eval.core.errors import BadInput, BadSubmission
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.documents.results import ProvisionalBoard, ProvisionalEntry, read
 from clara_eval.documents.store_keys import provisional_key
 from clara_eval.harness import Machine
@@ -36,21 +34,26 @@ async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: in
     old = await read(ports.store, challenge.chain_id, ProvisionalBoard, key)
     known = {row.hash: row for row in old.entries} if old else {}
     current = await ports.chain.challenges.challenge_at(challenge.address, head)
+    entries: list[Submission | None] = [None] if config.harness and config.harness.reference is not None else []
+    entries += sorted(current.submissions, key=lambda one: one.submitted_at)[:MOST_ENTRIES]
     rows, done, left = list[ProvisionalEntry](), 0, False
 
     async def save() -> None:
         board = ProvisionalBoard(entries=sorted(rows, key=lambda row: _order(row, schema)), at=head.timestamp)
         await ports.store.put(challenge.chain_id, key, board.model_dump_json())
 
-    for row, submission in _listed(current, config):
+    for one in entries:
+        who = {"address": one.submitter, "agentId": one.agent_id} if one else {}
+        place = keccak_hex(one.solution_uri.encode()) if one else "reference"
+        row = ProvisionalEntry.model_validate({**who, "hash": place})
         if row.hash in known:
-            rows.append(known[row.hash].model_copy(update={"address": row.address, "agentId": row.agentId}))
-        elif submission is not None and not is_data_uri(submission.solution_uri):
+            rows.append(known[row.hash].model_copy(update=who))
+        elif one and not is_data_uri(one.solution_uri):
             rows.append(row.model_copy(update={"problem": NOT_ON_CHAIN}))
         elif done < most:
             rows.append(row.model_copy(update={"problem": TOO_SLOW}))
             await save()  # a run that is cut off is not tried again
-            rows[-1] = await _measured(ports.machine, config, schema, row, submission)
+            rows[-1] = row.model_copy(update=await _measured(ports.machine, config, schema, one))
             done += 1
         else:
             left = True
@@ -59,30 +62,21 @@ async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: in
 
 
 async def _measured(
-    machine: Machine, config: EvalConfig, schema: FeatureSchema, row: ProvisionalEntry, submission: Submission | None
-) -> ProvisionalEntry:
-    """Add what tools say; without a submission it is the reference. Inputs that the final run draws are others here."""
+    machine: Machine, config: EvalConfig, schema: FeatureSchema, submission: Submission | None
+) -> dict[str, object]:
+    """What tools say; without a submission about the reference. Inputs that the final run draws are others here."""
     text, source = (config.harness and config.harness.reference) or "", None
     if submission is not None:
         try:
             fetched = read_data_uri(submission.solution_uri, MAX_BYTES)
         except BadSubmission as bad:
-            return row.model_copy(update={"problem": str(bad)})
+            return {"problem": str(bad)}
         found = check_submission(submission, fetched, language=config.language, form=config.submission_format)
         if isinstance(found, Rejected):
-            return row.model_copy(update={"problem": found.reason})
+            return {"problem": found.reason}
         text, source = found.code, found.program
     _, known = await measure_public(machine, config, schema, text, source)
-    facts = {one.name: known.get(one.name) for one in schema.judged if one.source == "measured"}
-    return row.model_copy(update={"facts": facts})
-
-
-def _listed(current: Challenge, config: EvalConfig) -> Iterator[tuple[ProvisionalEntry, Submission | None]]:
-    if config.harness and config.harness.reference is not None:
-        yield ProvisionalEntry(hash="reference"), None
-    for one in sorted(current.submissions, key=lambda one: one.submitted_at)[:MOST_ENTRIES]:
-        place = keccak_hex(one.solution_uri.encode())
-        yield ProvisionalEntry(address=one.submitter, agentId=one.agent_id, hash=place), one
+    return {"facts": {one.name: known.get(one.name) for one in schema.judged if one.source == "measured"}}
 
 
 def _order(row: ProvisionalEntry, schema: FeatureSchema) -> list[tuple[bool, float]]:

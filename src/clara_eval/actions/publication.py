@@ -125,12 +125,38 @@ async def _live_pairs(app: App, address: Address) -> dict[str, str]:
     return {**dict(facts), status_key(address): plain_json(shown_to_all(status).model_dump())}
 
 
-async def publish_missing(app: App, seconds: float | None = None, *, again: bool = False) -> AsyncIterator[Published]:
-    """Publish what we posted and a place lacks, within so many seconds; `again` rewrites everything."""
-    index = await summaries(app.store, app.chain_id) if app.places else {}
-    posted = [address for address, summary in index.items() if summary.postedBy == "evaluator"]
-    async for told in publish_named(app, posted, seconds, again=again):
-        if not isinstance(told.error, NotFound):
+async def publish_missing(
+    app: App, seconds: float | None = None, *, only: Sequence[str] = (), again: bool = False
+) -> AsyncIterator[Published]:
+    """Publish what we posted and a place lacks, or only these challenges, known to the service or not.
+
+    All places together get so many seconds, in equal shares; `again` rewrites everything.
+    """
+    index = await summaries(app.store, app.chain_id) if app.places and not only else {}
+    addresses = only or [address for address, summary in index.items() if summary.postedBy == "evaluator"]
+    down, ends = set[str](), dict[str, float]()
+    if again:
+        wanted = [(place, address) for place in app.places for address in addresses]
+    else:
+        wanted = await unpublished(app.store, app.places, app.chain_id, addresses, traces_public=_is_public(app))
+    for place, found in wanted:
+        address = Address(found)
+        if place.name in down:
+            yield Published(place.name, address, NotTried(f"Not tried: {place.name} does not work now."))
+            continue
+        lease, holder = evaluation_lease(app.chain_id, address), f"{os.getpid()}:{uuid.uuid4().hex}"
+        end = ends.setdefault(place.name, time.monotonic() + (seconds or 0.0) / len(app.places))
+        try:
+            async with held(app.store, lease, holder, _LEASE_SECONDS):
+                if again:
+                    await forget_published(app.store, place, app.chain_id, address)
+                left = None if seconds is None else max(0.0, end - time.monotonic())
+                told = await _within(left, app, place, address)
+        except Busy as busy:  # the evaluation that holds the lease publishes it
+            told = Published(place.name, address, busy)
+        if told.is_outage:
+            down.add(place.name)
+        if only or not isinstance(told.error, NotFound):
             yield told
 
 
@@ -144,40 +170,8 @@ async def publish_all(
                 "No place of publication is set.",
                 remedy="Set CLARA_KV_ACCOUNT, _NAMESPACE and _TOKEN, or CLARA_IPFS_API.",
             )
-        found = publish_named(app, wanted, again=again) if wanted else publish_missing(app, again=again)
-        return [place.name for place in app.places], [one async for one in found]
-
-
-async def publish_named(
-    app: App, addresses: Sequence[str], seconds: float | None = None, *, again: bool = False
-) -> AsyncIterator[Published]:
-    """Publish these challenges, known to the service or not."""
-    down: set[str] = set()
-    share = seconds / len(app.places) if seconds is not None and app.places else None
-    left = {place.name: share for place in app.places}
-    if again:
-        wanted = [(place, address) for place in app.places for address in addresses]
-    else:
-        wanted = await unpublished(app.store, app.places, app.chain_id, addresses, traces_public=_is_public(app))
-    for place, found in wanted:
-        address = Address(found)
-        if place.name in down:
-            yield Published(place.name, address, NotTried(f"Not tried: {place.name} does not work now."))
-            continue
-        lease, holder = evaluation_lease(app.chain_id, address), f"{os.getpid()}:{uuid.uuid4().hex}"
-        began = time.monotonic()
-        try:
-            async with held(app.store, lease, holder, _LEASE_SECONDS):
-                if again:
-                    await forget_published(app.store, place, app.chain_id, address)
-                told = await _within(left[place.name], app, place, address)
-        except Busy as busy:  # the evaluation that holds the lease publishes it
-            told = Published(place.name, address, busy)
-        rest = left[place.name]
-        left[place.name] = None if rest is None else max(0.0, rest - (time.monotonic() - began))
-        if told.is_outage:
-            down.add(place.name)
-        yield told
+        found = [one async for one in publish_missing(app, only=wanted, again=again)]
+        return [place.name for place in app.places], found
 
 
 async def _within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
@@ -268,7 +262,7 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
 
 async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan) -> Receipt:
     agent = str(earned.agent_id)
-    receipt = await give_feedback(earned, sender=app.sender, agents=app.chain.agents)
+    receipt = await give_feedback(earned, sender=app.sender)
     if receipt.outcome in (SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE):
         plan.given[agent] = receipt.tx_hash
         plan.last_block, plan.is_settled = max(plan.last_block, receipt.block_number or 0), False

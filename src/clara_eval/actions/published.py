@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,13 +17,12 @@ from clara_eval.challenges.status import evaluation_status, shown_to_all, status
 from clara_eval.challenges.stored_results import comparisons_among, comparisons_of
 from clara_eval.config.eval_config.model import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.constants import Winner
-from clara_eval.core.dollars import usd
 from clara_eval.core.errors import NotFound, NotPublic
+from clara_eval.core.model import Winner, usd
 from clara_eval.documents import results, store_keys
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
 from clara_eval.documents.results import Played, Scores
-from clara_eval.evaluation.trace.document import FORMAT
+from clara_eval.evaluation.trace import FORMAT
 from clara_eval.judge.costs.budgets import Spend
 from clara_eval.ranking import Result, rate, tally
 from clara_eval.store.sql_store import SqlStore
@@ -262,47 +261,35 @@ class SpendLine:
     evaluations: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpendReport:
-    total: SpendLine
-    by_challenge: tuple[SpendLine, ...]
-    by_poster: tuple[SpendLine, ...]
-    by_month: tuple[SpendLine, ...]
+def spend_report(spends: Iterable[Spend]) -> dict[str, list[SpendLine]]:
+    """Lines by challenge, poster and month, and one for the total: the dearest first, and the latest month."""
+    groups: dict[str, dict[str, list[Spend]]] = {"total": {"total": []}, "challenge": {}, "poster": {}, "month": {}}
+    for spend in spends:
+        month = datetime.fromtimestamp(spend.at, UTC).strftime("%Y-%m")
+        names = {"total": "total", "challenge": spend.run, "poster": spend.poster, "month": month}
+        for kind, name in names.items():
+            groups[kind].setdefault(name, []).append(spend)
+    found = {kind: [_line(*group) for group in named.items()] for kind, named in groups.items()}
+    for lines in found.values():
+        lines.sort(key=lambda line: (-line.micro_usd, line.name))
+    found["month"].sort(key=lambda line: line.name, reverse=True)
+    return found
 
 
-def spend_report(spends: Iterable[Spend]) -> SpendReport:
-    lines = list(spends)
-    by_month = _grouped(lines, lambda spend: datetime.fromtimestamp(spend.at, UTC).strftime("%Y-%m"))
-    return SpendReport(
-        total=_line("total", lines),
-        by_challenge=_grouped(lines, lambda spend: spend.run),
-        by_poster=_grouped(lines, lambda spend: spend.poster),
-        by_month=tuple(sorted(by_month, key=lambda line: line.name, reverse=True)),
-    )
-
-
-def spend_document(report: SpendReport) -> dict[str, object]:
+def spend_document(report: Mapping[str, Sequence[SpendLine]]) -> dict[str, object]:
     """Return the document of `clara-eval spend --json`: dollars as decimal strings."""
 
-    def row(line: SpendLine, name: str) -> dict[str, object]:
-        money = {"usd": usd(line.micro_usd), "openUsd": usd(line.open_micro_usd)}
-        return {name: line.name, **money, "evaluations": line.evaluations}
+    def rows(kind: str, name: str) -> list[dict[str, object]]:
+        names = (name, "usd", "openUsd", "evaluations")
+        found = [(one.name, usd(one.micro_usd), usd(one.open_micro_usd), one.evaluations) for one in report[kind]]
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     return {
-        "total": row(report.total, "name"),
-        "byChallenge": [row(line, "run") for line in report.by_challenge],
-        "byPoster": [row(line, "poster") for line in report.by_poster],
-        "byMonth": [row(line, "month") for line in report.by_month],
+        "total": rows("total", "name")[0],
+        "byChallenge": rows("challenge", "run"),
+        "byPoster": rows("poster", "poster"),
+        "byMonth": rows("month", "month"),
     }
-
-
-def _grouped(spends: list[Spend], key: Callable[[Spend], str]) -> tuple[SpendLine, ...]:
-    """Sum by this key, the dearest first."""
-    groups: dict[str, list[Spend]] = {}
-    for spend in spends:
-        groups.setdefault(key(spend), []).append(spend)
-    lines = [_line(name, group) for name, group in groups.items()]
-    return tuple(sorted(lines, key=lambda line: (-line.micro_usd, line.name)))
 
 
 def _line(name: str, spends: list[Spend]) -> SpendLine:

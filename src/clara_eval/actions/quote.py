@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -14,7 +14,6 @@ from clara_eval.config.eval_config.reading import is_hard_to_read
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.judge.costs.budgets import caps_of
-from clara_eval.judge.costs.prices import PriceCard
 from clara_eval.judge.costs.quote import GAS_MICRO_USD, Jury, Quote, Size, needs_model, to_json
 from clara_eval.judge.costs.quote import quote as quote_calls
 from clara_eval.judge.extraction import asked_features
@@ -47,9 +46,17 @@ def has_model(judges: str) -> bool:
     return bool(models_of(parse_jury(judges)))
 
 
-def missing_model(config: EvalConfig, judges: str) -> list[str]:
+def missing_model(config: EvalConfig, judges: str, lack: str = "CLARA_JUDGES names none") -> list[str]:
     """Warn before money is escrowed that a config needs a model which its evaluator lacks."""
-    return [] if has_model(judges) else _lacking(config, "CLARA_JUDGES names none")
+    if has_model(judges) or not needs_model(config):
+        return []
+    names = ", ".join(feature.name for feature in asked_features(compile_schema(config)[0])) or "the comparison"
+    sentence = (
+        f"This config needs a language model ({names}), and {lack}: it could not be evaluated, and after the scoring "
+        "deadline everybody would share the prize equally. Use features with source measured and a direction, or an "
+        "evaluator with a model."
+    )
+    return [sentence]
 
 
 async def missing_model_of(service: StoreRecords | ApiRecords, settings: Settings, config: EvalConfig) -> list[str]:
@@ -61,33 +68,15 @@ async def missing_model_of(service: StoreRecords | ApiRecords, settings: Setting
     except Temporary as away:
         unknown = f"Whether the service has a model for this config is not known. {away}"
         return [unknown] if needs_model(config) else []
-    return _lacking(config, f"the service at {settings.api_url} has none") if is_there is False else []
-
-
-def _lacking(config: EvalConfig, lack: str) -> list[str]:
-    if not needs_model(config):
-        return []
-    names = ", ".join(feature.name for feature in asked_features(compile_schema(config)[0])) or "the comparison"
-    sentence = (
-        f"This config needs a language model ({names}), and {lack}: it could not be evaluated, and after the scoring "
-        "deadline everybody would share the prize equally. Use features with source measured and a direction, or an "
-        "evaluator with a model."
-    )
-    return [sentence]
-
-
-def quote(
-    config: EvalConfig, entries: int, jury: Sequence[JudgeName], cards: Mapping[str, PriceCard | None]
-) -> int | None:
-    """Estimate all pairs in both orders, with the post; one card for each model of the jury."""
-    if needs_model(config) and not models_of(jury):
-        return None
-    return _quote(config, Size(entries, entries * (entries - 1)), jury, cards).total_micro_usd
+    return missing_model(config, "rules", f"the service at {settings.api_url} has none") if is_there is False else []
 
 
 def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
+    """Estimate all pairs in both orders, with the post; None if a model or its price is missing."""
     jury = parse_jury(settings.judges)
-    return quote(config, entries, jury, price_cards(settings, jury))
+    if needs_model(config) and not models_of(jury):
+        return None
+    return _quote(config, settings, Size(entries, entries * (entries - 1)), jury).total_micro_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +94,8 @@ class ScheduleQuote:
 def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
     """Quote an evaluation stage by stage; schedule `auto` is the one that it would choose within its cap."""
     jury = parse_jury(judges or settings.judges)
-    cards, limits = price_cards(settings, jury), token_limits(settings, jury)
-    all_looks = _quote(config, replace(size, looks=2 * comb(size.submissions, 2)), jury, cards, limits)
+    limits = token_limits(settings, jury)
+    all_looks = _quote(config, settings, replace(size, looks=2 * comb(size.submissions, 2)), jury, limits)
     affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
     items = [str(number) for number in range(size.submissions)]
     literal = settings.elo == "literal"
@@ -115,7 +104,8 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
     in_turn = settings.jury == "in-turn" and not literal and len(models_of(jury)) > 1
     near_the_money = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
     further = near_the_money.usual_questions if in_turn else None
-    found = _quote(config, replace(size, looks=chosen.usual_questions, further_looks=further), jury, cards, limits)
+    size = replace(size, looks=chosen.usual_questions, further_looks=further)
+    found = _quote(config, settings, size, jury, limits)
     notes = [IN_TURN_NOTE if in_turn else JURY_NOTE] if len(jury) > 1 else []
     if hard := [feature.name for feature in config.features if is_hard_to_read(feature)]:
         notes.append(f"A reader is mostly wrong about {', '.join(hard)} (docs/quality.md): measure it, if you can.")
@@ -123,13 +113,9 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
 
 
 def _quote(
-    config: EvalConfig,
-    size: Size,
-    jury: Sequence[JudgeName],
-    cards: Mapping[str, PriceCard | None],
-    limits: TokenLimits | None = None,
+    config: EvalConfig, settings: Settings, size: Size, jury: Sequence[JudgeName], limits: TokenLimits | None = None
 ) -> Quote:
-    models = models_of(jury)
+    models, cards = models_of(jury), price_cards(settings, jury)
     batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
     priced = {judge.text: cards[judge.text] for judge in models}
     return quote_calls(config, size, Jury(priced, batching, thinking_models(jury), limits))

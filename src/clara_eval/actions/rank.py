@@ -12,11 +12,10 @@ from sys import intern
 
 from clara_eval.challenges.plots import ratings_svg, win_matrix_svg
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
-from clara_eval.core.flags import Flag
+from clara_eval.core.model import Flag, Winner
 from clara_eval.core.strict_json import json_rows
-from clara_eval.evaluation.ranking_flags import ranking_flags
+from clara_eval.evaluation.review_rules import ranking_flags
 from clara_eval.ranking import Ranking, Result, Standing, rank, tally
 
 __all__ = ["Ranking", "Standing"]
@@ -25,6 +24,7 @@ VERDICTS |= {"tie": "tie", "draw": "tie", "tie (bothbad)": "tie"}
 COLUMNS = (("left", "right", "winner"), ("model_a", "model_b", "winner"), ("a", "b", "winner"))
 """The names of the columns that are known, in this order."""
 USUAL_TOP = 3
+LARGEST_TEXT = 16 * 1024 * 1024  # bytes of one cell of a table, or of one entry before it is checked
 CSV_FIELDS = ("rank", "item", "elo", "low", "high", "pTop", "wins", "losses", "ties")
 _FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))  # fields of a standing that `strength` sums up
 
@@ -98,60 +98,65 @@ def other_flags(ranking: Ranking) -> list[Flag]:
 
 
 def read_results(path: Path, columns: str = "") -> list[Result]:
-    """Read a file, or standard input for `-`: CSV or JSON lines, told apart by the first character."""
     gc.disable()  # a million rows are no garbage, and collecting among them takes a second
-    name = "standard input" if str(path) == "-" else str(path)
-    try:
-        content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except OSError as bad:
-        raise BadInput(f"{name} cannot be read: {bad.strerror}.", path=name, remedy="Check the name.") from bad
-    except UnicodeDecodeError as bad:
-        raise BadInput(f"{name} is not UTF-8 text (byte {bad.start}).", path=name, remedy="Save it as UTF-8.") from bad
     given = tuple(part.strip().lower() for part in columns.split(",")) if columns else ()
     if columns and len(given) != 3:
         raise BadInput(
             f"--columns {columns!r} does not name three columns.", remedy="Write --columns LEFT,RIGHT,WINNER."
         )
-    rows = _csv_rows(name, text)
-    if text.lstrip()[:1] == "{":
-        rows = (
-            (f"{name}:{number}", {key.lower(): cell for key, cell in row.items() if isinstance(cell, str)})
-            for number, row in json_rows(name, text)
-        )
-    results = list(_results(rows, [given] if given else list(COLUMNS)))
+    name, rows = read_rows(str(path))
+    results = list(_results(name, rows, [given] if given else list(COLUMNS)))
     if not results:
-        told = f"{name} has no results." if str(path) != "-" or text else "No file given, and nothing is piped in."
+        told = "No file given, and no results are piped in." if str(path) == "-" else f"{name} has no results."
         raise BadInput(told, path=name, remedy="Add rows under the header left,right,winner.")
     return results
 
 
-Row = tuple[str, Mapping[str, str]]  # where it is, and its cells by the name of their column
+Rows = Iterator[tuple[int, Mapping[str, object]]]  # the line of each row, and its cells by the column in small letters
 
 
-def _csv_rows(name: str, text: str) -> Iterator[Row]:
+def read_rows(source: str) -> tuple[str, Rows]:
+    """Read a file, or standard input for `-`: CSV or JSON lines, told apart by the first character."""
+    name = "standard input" if source == "-" else source
+    try:
+        text = (sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()).decode("utf-8-sig")
+    except OSError as bad:
+        raise BadInput(f"{name} cannot be read: {bad.strerror}.", path=name, remedy="Check the name.") from bad
+    except UnicodeDecodeError as bad:
+        remedy = "Save it as JSON Lines or CSV in UTF-8."
+        raise BadInput(f"{name} is not text in UTF-8 (byte {bad.start}).", path=name, remedy=remedy) from bad
+    if text.lstrip()[:1] != "{":
+        return name, _csv_rows(name, text)
+    return name, ((line, {key.lower(): cell for key, cell in row.items()}) for line, row in json_rows(name, text))
+
+
+def _csv_rows(name: str, text: str) -> Rows:
+    csv.field_size_limit(LARGEST_TEXT)
     rows = csv.reader(StringIO(text, newline=""))
     try:
         header = [cell.strip().lower() for cell in next(rows, [])]
         for row in rows:
             if row:
-                yield f"{name}:{rows.line_num}", dict(zip(header, row, strict=False))
+                yield rows.line_num, dict(zip(header, row, strict=False))
     except csv.Error as bad:
         raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
 
 
-def _results(rows: Iterable[Row], known: list[tuple[str, ...]]) -> Iterator[Result]:
+def _results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Iterator[Result]:
     chosen: tuple[str, ...] = ()
     words: dict[str, Winner] = {}
-    for where, row in rows:
+    for line, row in rows:
+        where = f"{name}:{line}"
         chosen = chosen or next((names for names in known if set(names) <= set(row)), ())
-        if lacking := [name for name in chosen or known[0] if name not in row]:
+        cells = [cell for column in chosen if isinstance(cell := row.get(column), str)]
+        if len(cells) < 3:
+            lacking = next(column for column in chosen or known[0] if not isinstance(row.get(column), str))
             wanted = " or ".join(",".join(names) for names in known)
             remedy = f"Give the columns {wanted} in every row, or name yours with --columns."
-            raise _bad(where, ",".join(map(str, row.values())), f"has no column {lacking[0]!r}", remedy)
+            raise _bad(where, ",".join(map(str, row.values())), f"has no column {lacking!r}", remedy)
         words = words or {chosen[0]: "first", chosen[1]: "second", **VERDICTS}
-        left, right, winner = (row[name] for name in chosen)
-        yield _result(where, left, right, winner, row.get("judge", "").strip(), words=words)
+        (left, right, winner), judge = cells, row.get("judge")
+        yield _result(where, left, right, winner, judge.strip() if isinstance(judge, str) else "", words=words)
 
 
 def _result(where: str, left: str, right: str, winner: str, judge: str = "", *, words: Mapping[str, Winner]) -> Result:

@@ -18,7 +18,7 @@ from clara_eval.challenges.stored_results import comparisons_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
-from clara_eval.core.flags import Flag
+from clara_eval.core.model import Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
 from clara_eval.documents import actions as documents
 from clara_eval.documents import results
@@ -41,7 +41,7 @@ _OVER = frozenset(("finalized", "cancelled", "expired"))
 _MAY_CHANGE = frozenset(("none", "pending", "extracting", "comparing", "publishing"))
 
 
-async def eval_status(caller: Caller, address: str) -> documents.StatusFound:
+async def eval_status(caller: Caller, address: str) -> documents.EvalStatusResult:
     challenge = await challenges.challenge_at(caller, address)
     found = await caller.records.status(challenge.address)
     if found is None and not challenge.score_posted_at:
@@ -61,7 +61,7 @@ async def eval_status(caller: Caller, address: str) -> documents.StatusFound:
         phase, moment = "posted", challenge.score_posted_at + challenges.FINALIZATION_SECONDS
     elif phase is None and now < challenge.deadline:
         phase, moment = "open", challenge.deadline - now
-    return documents.StatusFound(
+    return documents.EvalStatusResult(
         **known,
         network=caller.settings.network_name,
         address=challenge.address,
@@ -87,12 +87,12 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> docum
         raise BadInput(f"The limit is not 1 to {MAX_STANDINGS}.", path="limit")
     challenge = await challenges.challenge_at(caller, address)
     scores, standings = await _standings(caller, challenge)
-    return documents.LeaderboardResult(
+    return challenges.document_of(
+        documents.LeaderboardResult,
+        to_camel_json(challenge),
         network=caller.settings.network_name,
-        address=challenge.address,
         source="chain" if scores is None else "evaluation",
         postedBy=await challenges.posted_by(caller, challenge),
-        token=challenges.token_document(challenge.token),
         standings=standings[:limit],
         total=len(standings),
         traceDigest=scores.traceDigest if scores else None,
@@ -104,7 +104,7 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> docum
     )
 
 
-async def score(caller: Caller, address: str, submitter: str | None = None) -> documents.ScoreFound:
+async def score(caller: Caller, address: str, submitter: str | None = None) -> documents.ScoreResult:
     """Explain one submitter's place; without a submitter, the local wallet's own."""
     challenge = await challenges.challenge_at(caller, address)
     account = await _named(caller, challenge, submitter) if submitter else sender_of(caller, None)
@@ -128,13 +128,13 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> d
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
     games = await _comparisons(caller, challenge.address, standings, standing) if is_shown else []
-    return documents.ScoreFound(
+    return challenges.document_of(
+        documents.ScoreResult,
+        to_camel_json(challenge),
         network=caller.settings.network_name,
-        address=challenge.address,
         submitter=account,
         standing=standing,
         entries=max(len(standings), challenge.submission_count),
-        token=challenges.token_document(challenge.token),
         postedBy=await challenges.posted_by(caller, challenge),
         features=challenges.typed_facts(facts.features if facts else {}),
         notes=[

@@ -30,7 +30,7 @@ from clara_eval.documents import results
 from clara_eval.documents.rest import ReviewSheet, ShownComparison
 from clara_eval.documents.store_keys import features_key, index_key, scores_key, status_key
 from clara_eval.evaluation.round import RULINGS, Ruling, read_rulings
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.judge.provider import parse_jury
 from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.open import existing_store
@@ -38,7 +38,6 @@ from clara_eval.store.sql_store import SqlStore
 
 __all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
-Decide = Callable[[SqlStore, int], Awaitable[Review]]
 NEAR = 2  # how many places on either side of the pay line are laid side by side, beside all paid ones
 
 

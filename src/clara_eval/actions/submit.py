@@ -45,8 +45,7 @@ class SubmissionInput:
     content: str = ""
     file: str = ""
     uri: str = ""
-    solution_hash: str = ""
-    """Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here."""
+    solution_hash: str = ""  # Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here
     agent_id: int | None = None
     register: bool = False  # register the sender as an agent first if it is not one yet
 

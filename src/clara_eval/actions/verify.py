@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, closing
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from clara_eval.app import open_caller, open_chain, open_machine, trace_fetch
+from clara_eval.app import open_caller, open_chain, open_machine
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge, Posted
-from clara_eval.chain.winners import committed_digest
+from clara_eval.chain.model import Challenge, Posted, committed_digest
 from clara_eval.challenges.replay import Checked, JudgeEvidence, check_trace
+from clara_eval.challenges.stored_results import MAX_TRACE_BYTES, ApiRecords
 from clara_eval.challenges.venue import look_at_challenge
-from clara_eval.config.networks import network_of_chain
-from clara_eval.config.settings import Settings
+from clara_eval.config.settings import Settings, network_of_chain
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission, BadTrace, NotFound, Temporary
 from clara_eval.evaluation.folder import CheckedFolder, check_folder
-from clara_eval.evaluation.trace.document import TraceFile, read_entries
+from clara_eval.evaluation.trace import TraceFile, read_entries
 from clara_eval.store.open import existing_store
 from clara_eval.store.trace_archive import stream_trace
+from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 
 __all__ = ["Checked", "CheckedFolder", "JudgeEvidence"]
 Place = tuple[str, Callable[[], Awaitable[TraceFile | None]]]
@@ -43,22 +44,21 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
     except OSError as bad:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
     address = to_address(source)
-    found = await _stored(address, settings)
-    if found is None and settings.api_url is not None:
-        found = await _served(address, settings)
-    if found is None:
-        nor = f", nor at {settings.api_url}" if settings.api_url else ""
-        raise NotFound(
-            f"No trace of {address} is in this store{nor}.",
-            remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
-            "are public after the post.",
-        )
-    return found
+    for _, place in _recorded(address, settings):
+        if (found := await place()) is not None:
+            return found
+    nor = f", nor at {settings.api_url}" if settings.api_url else ""
+    raise NotFound(
+        f"No trace of {address} is in this store{nor}.",
+        remedy="Give a trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it; traces "
+        "are public after the post.",
+    )
 
 
 async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
+    limits = FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)  # a trace may be larger than any submission
     try:
-        fetched = await trace_fetch(settings).fetch(uri)
+        fetched = await UriFetch(settings.ipfs_gateway, Web(limits)).fetch(uri)
     except BadSubmission as bad:
         raise NotFound(
             f"The trace at {uri[:120]!a} cannot be read: {bad.message}", remedy="Check the CID and CLARA_IPFS_GATEWAY."
@@ -78,14 +78,33 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
     return found
 
 
-async def _stored(address: Address, settings: Settings) -> TraceFile | None:
-    async with existing_store(settings.database_url) as store:
-        return await TraceFile.of(stream_trace(store, settings.network.chain_id, address)) if store else None
+def _recorded(address: Address, settings: Settings) -> Iterator[Place]:
+    """The store here, and the service if one is set."""
+
+    async def stored() -> TraceFile | None:
+        async with existing_store(settings.database_url) as store:
+            return await TraceFile.of(stream_trace(store, settings.network.chain_id, address)) if store else None
+
+    yield "The store here", stored
+    if settings.api_url is not None:
+        service = ApiRecords(settings.api_url, settings.network.chain_id)
+        yield f"The service at {settings.api_url}", partial(service.trace_file, address)
 
 
-async def _served(address: Address, settings: Settings) -> TraceFile | None:
-    async with open_caller(settings) as caller:
-        return await caller.records.trace_file(address)
+def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
+    async def by_scores() -> TraceFile:
+        async with open_caller(settings) as caller:
+            scores = await caller.records.scores(address)
+        if scores is None or scores.traceCid is None:
+            raise NotFound("The scores name no CID.")
+        return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
+
+    yield from _recorded(address, settings)
+    yield "IPFS, by the scores,", by_scores
+    for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
+        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
+    for path in sorted(settings.trace_dir.glob(f"*{address}*.json")):
+        yield f"The file {path}", partial(find_trace, str(path), settings)
 
 
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
@@ -111,25 +130,6 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
         f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
     )
-
-
-def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
-    yield "The store here", partial(_stored, address, settings)
-    if settings.api_url is not None:
-        yield f"The service at {settings.api_url}", partial(_served, address, settings)
-    yield "IPFS, by the scores,", partial(_from_scores, address, settings)
-    for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
-        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
-    for path in sorted(settings.trace_dir.glob(f"*{address}*.json")) if settings.trace_dir.is_dir() else ():
-        yield f"The file {path}", partial(find_trace, str(path), settings)
-
-
-async def _from_scores(address: Address, settings: Settings) -> TraceFile:
-    async with open_caller(settings) as caller:
-        scores = await caller.records.scores(address)
-    if scores is None or scores.traceCid is None:
-        raise NotFound("The scores name no CID.")
-    return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
 
 
 async def verify_any(source: str, settings: Settings, *, rpc: str | None = None) -> Checked | CheckedFolder:
@@ -229,13 +229,7 @@ def verified_document(checked: Checked | CheckedFolder) -> dict[str, object]:
                 "answers": one.answers,
                 "signed": one.signed,
                 "keys": [
-                    {
-                        "key": key.name,
-                        "measurements": key.enclave.measurements,
-                        "status": key.enclave.status or None,
-                        "advisories": list(key.enclave.advisories),
-                    }
-                    for key in one.keys
+                    {"key": key.name, **asdict(key.enclave), "status": key.enclave.status or None} for key in one.keys
                 ],
             }
             for one in checked.judges

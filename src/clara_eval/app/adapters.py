@@ -5,34 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from clara_eval.chain.ethereum import EthereumChain
 from clara_eval.chain.rpc import NodeRetries, Rpc
-from clara_eval.chain.wallet import SigningPolicy, Wallet, evaluator_policy
-from clara_eval.challenges.stored_results import MAX_TRACE_BYTES
-from clara_eval.config.networks import Network
-from clara_eval.config.settings import Settings
+from clara_eval.chain.transaction import SigningPolicy, evaluator_policy
+from clara_eval.chain.wallet import Wallet
+from clara_eval.config.settings import Network, Settings, listed
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.harness import Machine
 from clara_eval.store.publication.cloudflare_kv import CloudflareKv
 from clara_eval.store.publication.ipfs import IpfsPublication
 from clara_eval.store.publication.publish_documents import Publication
-from clara_eval.store.sql_store import SqlStore
-from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
-
-
-@dataclass(frozen=True, slots=True)
-class Connections:
-    settings: Settings
-    chain: EthereumChain
-    store: SqlStore
-
-    @property
-    def chain_id(self) -> int:
-        return self.settings.network.chain_id
-
+from clara_eval.submissions.fetch import UriFetch
 
 SERVICE_RETRIES = NodeRetries()  # of the service's questions to nodes: each ends within a minute
 PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
@@ -40,7 +25,7 @@ PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
 
 
 def chain_of(settings: Settings, retries: NodeRetries) -> EthereumChain:
-    rpc = Rpc(settings.rpc_urls, chain_id=settings.network.chain_id, retries=retries)
+    rpc = Rpc(listed(settings.rpc_url), chain_id=settings.network.chain_id, retries=retries)
     return EthereumChain(rpc, settings.network, first_block=settings.first_block)
 
 
@@ -103,11 +88,6 @@ def publication_places(settings: Settings) -> tuple[Publication, ...]:
 
 def open_fetch(settings: Settings) -> UriFetch:
     return UriFetch(settings.ipfs_gateway)
-
-
-def trace_fetch(settings: Settings) -> UriFetch:
-    """A fetcher of traces from IPFS, which may be larger than any submission."""
-    return UriFetch(settings.ipfs_gateway, Web(FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)))
 
 
 def open_machine(settings: Settings) -> Machine:

@@ -1,4 +1,4 @@
-"""Models for calibration and attacks, with the cap of one challenge."""
+"""The jury of the settings: its plan, a check of every model, and models for calibration and attacks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
-from clara_eval.core.dollars import micro_usd
 from clara_eval.core.errors import Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.costs.budgets import RunBudget, caps_of
-from clara_eval.judge.costs.prices import FREE, no_price
+from clara_eval.core.model import micro_usd
+from clara_eval.evaluation.round import EvaluationPlan
+from clara_eval.judge.costs.budgets import FREE, RunBudget, caps_of, no_price
 from clara_eval.judge.port import Prompt
 from clara_eval.judge.provider import build_llm, models_of, parse_jury, price_cards, provider_of, token_limits
 from clara_eval.judge.reading import object_schema
@@ -23,6 +23,16 @@ from clara_eval.store.sql_store import SqlStore
 
 CHECK = Prompt("schema", "This only checks the connection.", CONTROL, plain_json(object_schema(ok={})), 16, "")
 CHECK_SECONDS = 30.0
+
+
+def plan_of(settings: Settings, *, schedule: str = "auto", max_games: int | None = None) -> EvaluationPlan:
+    return EvaluationPlan(
+        tuple(judge.text for judge in parse_jury(settings.judges)),
+        schedule,
+        max_games,
+        elo="literal" if settings.elo == "literal" else None,
+        jury="in-turn" if settings.jury == "in-turn" else None,
+    )
 
 
 async def check_judges(settings: Settings) -> int:

@@ -5,6 +5,7 @@ Invariant: nothing is signed for a challenge before the factory has said that it
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +19,13 @@ from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 from clara_eval.core.hashing import keccak_hex
 
-GAS_MARGIN = 50_000
-"""On top of a fifth more than the estimate: the state may change before the transaction is mined."""
+GAS_MARGIN = 50_000  # On top of a fifth more than the estimate: the state may change before the transaction is mined
 _MAY_STILL_LAND = {
     *(Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL),
     *(Meaning.REPLACEMENT_UNDERPRICED, Meaning.FEE_TOO_LOW),
-}
-"""Refusals of signed bytes that say nothing against the call: they are sent again at the next look."""
-POST_GAS = 600_000
-"""Of a post with several winners, when posts are counted in advance."""
-_MOST_COUNT = 2**48
-"""No account has sent so many transactions: a higher count is an error of the node."""
+}  # Refusals of signed bytes that say nothing against the call: they are sent again at the next look
+POST_GAS = 600_000  # Of a post with several winners, when posts are counted in advance
+_MOST_COUNT = 2**48  # No account has sent so many transactions: a higher count is an error of the node
 _LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
@@ -52,21 +49,10 @@ class EthereumAccount:
     ) -> None:
         """`confirmations` is how deep a success has to be; without it, as deep as the network demands."""
         self._confirmations = chain.blocks.network.confirmations if confirmations is None else confirmations
-        self._chain, self._blocks = chain, chain.blocks
-        self._wallet, self._factory = wallet, factory
+        self.chain, self._blocks, self.chain_id = chain, chain.blocks, chain.chain_id
+        self._wallet, self._factory, self.can_sign = wallet, factory, wallet is not None
         self._address = wallet.address if wallet else dry_address
-
-    @property
-    def address(self) -> Address:
-        return self._address or ZERO_ADDRESS
-
-    @property
-    def chain_id(self) -> int:
-        return self._chain.chain_id
-
-    @property
-    def can_sign(self) -> bool:
-        return self._wallet is not None
+        self.address = self._address or ZERO_ADDRESS
 
     def trust(self, challenge: Address) -> None:
         """Sign for this challenge although the factory may not know it: a person named it."""
@@ -74,18 +60,15 @@ class EthereumAccount:
             self._wallet.policy.targets.add(challenge)
 
     async def rehearse(self, call: ContractCall) -> None:
-        """Try the call without sending; raise CannotPublish or NotYet with the contract's reason.
+        """Try the call without sending; raise CannotPublish or NotYet with the contract's reason."""
 
-        It is tried from our address or, without one, from the evaluator that the contract names. A refusal counts only
-        if no newer block is known by then: otherwise that one is asked.
-        """
-
+        # From our address, else the contract's evaluator. A refusal counts only if no newer block is known by then.
         async def look() -> tuple[bool, Any]:
             head = await self._blocks.head()
-            contract = self._chain.challenges.contract(call.to)
+            contract = self.chain.challenges.contract(call.to)
             sender = self._address or (await contract.state(head, ("evaluator",)))["evaluator"]
-            tried = RpcCall("eth_call", (_request(call, sender), self._blocks.parameter(head)))
-            (answer,) = await self._blocks.rpc.ask_many([tried], retry_missing=True)
+            asked = (_request(call, sender), self._blocks.parameter(head))
+            answer = await self._blocks.rpc.answer("eth_call", *asked, retry_missing=True)
             is_said = not isinstance(answer, NodeRefusal)
             return is_said or (await self._blocks.head()).number <= head.number, answer
 
@@ -123,32 +106,32 @@ class EthereumAccount:
         """Count our transactions at this block, as most nodes tell it; the lower if they are divided."""
         asked, rpc = ("eth_getTransactionCount", self.address, block), self._blocks.rpc
         told = [answer for _, answer in await rpc.ask_every_node(*asked)] if len(rpc.nodes) > 1 else []
-        told = told or [await self._blocks.ask_present(*asked)]
-        counts = sorted(count for answer in told if (count := _count_or_none(answer)) is not None)
+        told = told or [await rpc.ask(*asked, retry_missing=True)]
+        counts = list[int]()
+        for answer in told:
+            with suppress(NodeDown):
+                counts.append(quantity(answer))
+        counts = sorted(count for count in counts if count <= _MOST_COUNT)
         if not counts:
-            raise Temporary(
-                f"A node counts {str(told[0])[:40]} transactions of {self.address}.",
-                remedy="Set another node in CLARA_RPC_URL, or a second one.",
-            )
+            remedy = "Set another node in CLARA_RPC_URL, or a second one."
+            raise Temporary(f"A node counts {str(told[0])[:40]} transactions of {self.address}.", remedy=remedy)
         return counts[(len(counts) - 1) // 2]
 
     async def prepare(
         self, call: ContractCall, *, attempt: int, nonce: int, recorded: Attempts, over: StoredTransaction | None = None
     ) -> StoredTransaction:
         """Sign the call; `recorded` counts towards the day's cap, and the fee is above that of `over`."""
-        await self._make_known(call.to)
-        gas = await estimate_gas(self._chain, call, self.address)
+        gas = await estimate_gas(self.chain, call, self.address)
         fees = (await self._raised_fees(over) if over else None) or await self.fees()
-        tx = TransactionToSign(self._chain.chain_id, nonce, call.to, call.data, 0, with_margin(gas), *fees)
-        return await _signed(self._signer(), tx, recorded, call, attempt)
+        tx = TransactionToSign(self.chain_id, nonce, call.to, call.data, 0, with_margin(gas), *fees)
+        return await self._sign(tx, recorded, call, attempt)
 
     async def bump(self, tx: StoredTransaction, *, attempt: int, recorded: Attempts) -> StoredTransaction | None:
         """Sign the same nonce and calldata with a higher fee; None if the bounds forbid it."""
         raised, signed = await self._raised_fees(tx), read_signed(tx.raw)
         if raised is None:
             return None
-        await self._make_known(signed.to)
-        return await _signed(self._signer(), replace(signed, value=0, **raised._asdict()), recorded, tx, attempt)
+        return await self._sign(replace(signed, value=0, **raised._asdict()), recorded, tx, attempt)
 
     async def _raised_fees(self, tx: StoredTransaction) -> Fees | None:
         signed = read_signed(tx.raw)
@@ -181,21 +164,26 @@ class EthereumAccount:
 
     async def fees(self) -> Fees:
         """Return what a new transaction offers now; a node may suggest no tip."""
-        block, tip = await self._blocks.rpc.ask_many(
-            [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
-        )
+        asked = [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
+        block, tip = await self._blocks.rpc.ask_many(asked)
         base_fee = quantity(required(block).get("baseFeePerGas", "0x0"))
         suggested = 0 if isinstance(tip, NodeRefusal) else quantity(tip)
         return Fees.first(base_fee, suggested, self._signer().policy.max_fee_per_gas)
 
-    async def _make_known(self, target: Address) -> None:
-        """Permit a challenge or the registry to the policy, once the factory has vouched for it."""
-        policy, factory = self._signer().policy, self._factory
-        if factory is None or target in {*policy.targets, *policy.spending, policy.own}:
-            return
-        registry = await self._chain.challenges.factory(factory).one(await self._blocks.head(), "identityRegistry")
-        if target == registry or await self._chain.challenges.is_challenge_of(factory, target):
-            policy.targets.add(target)
+    async def _sign(
+        self, tx: TransactionToSign, recorded: Attempts, call: ContractCall | StoredTransaction, attempt: int
+    ) -> StoredTransaction:
+        """Sign; the policy permits a challenge or the registry once the factory has vouched for it."""
+        wallet, factory, challenges = self._signer(), self._factory, self.chain.challenges
+        policy = wallet.policy
+        if factory is not None and tx.to not in {*policy.targets, *policy.spending, policy.own}:
+            registry = await challenges.factory(factory).one(await self._blocks.head(), "identityRegistry")
+            if tx.to == registry or await challenges.is_challenge_of(factory, tx.to):
+                policy.targets.add(tx.to)
+        raw = await wallet.sign(tx, recorded)
+        fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)
+        row = (wallet.address, tx.nonce, keccak_hex(bytes.fromhex(raw[2:])), raw, *fees, int(policy.now()))
+        return StoredTransaction(call.run, call.intention, attempt, *row)
 
     def permit_spending(self, token: Address, units: int) -> None:
         self._signer().policy.spending[token] = units
@@ -212,14 +200,6 @@ async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, in
     return balance, balance // (price * POST_GAS)
 
 
-def _count_or_none(answer: Any) -> int | None:
-    try:
-        count = quantity(answer)
-    except NodeDown:
-        return None
-    return count if count <= _MOST_COUNT else None
-
-
 def _request(call: ContractCall, sender: Address) -> dict[str, str]:
     return {"from": sender, "to": call.to, "data": "0x" + call.data.hex(), "value": "0x0"}
 
@@ -234,8 +214,7 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
     async def look() -> Any:
         # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
         for at in ([hex((await chain.blocks.head()).number)], []):
-            asked = RpcCall("eth_estimateGas", (_request(call, sender), *at))
-            (answer,) = await chain.blocks.rpc.ask_many([asked], retry_missing=True)
+            answer = await chain.blocks.rpc.answer("eth_estimateGas", _request(call, sender), *at, retry_missing=True)
             if not is_refused(answer, Meaning.UNSUPPORTED):
                 break  # else the node takes no block here
         return answer
@@ -247,23 +226,11 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
     return quantity(found)
 
 
-async def _signed(
-    wallet: Wallet, tx: TransactionToSign, recorded: Attempts, call: ContractCall | StoredTransaction, attempt: int
-) -> StoredTransaction:
-    raw = await wallet.sign(tx, recorded)
-    fees = (tx.max_fee_per_gas, tx.max_priority_fee_per_gas)
-    row = (wallet.address, tx.nonce, keccak_hex(bytes.fromhex(raw[2:])), raw, *fees, int(wallet.policy.now()))
-    return StoredTransaction(call.run, call.intention, attempt, *row)
-
-
 def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
-        return Stalled(
-            f"{what}: the wallet cannot pay the gas.",
-            cause="balance",
-            remedy="Send ETH to its address: it goes on then.",
-        )
+        remedy = "Send ETH to its address: it goes on then."
+        return Stalled(f"{what}: the wallet cannot pay the gas.", cause="balance", remedy=remedy)
     if refusal.meaning is not Meaning.REVERTED:
         return refusal
     reason = decode_refusal(refusal.data)

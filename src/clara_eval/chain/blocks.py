@@ -12,14 +12,12 @@ from typing import Any
 from clara_eval.chain.contracts.abi import View
 from clara_eval.chain.model import Block, Checkpoint
 from clara_eval.chain.rpc import Meaning, NodeRefusal, Rpc, RpcCall, is_refused, quantity, required
-from clara_eval.config.networks import Network
+from clara_eval.config.settings import Network
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
 
-LAG_BLOCKS = 3
-"""A node this far behind another is not the one to ask."""
-SECTIONS = 16
-"""Blocks asked for in one step of the search for a time."""
+LAG_BLOCKS = 3  # A node this far behind another is not the one to ask
+SECTIONS = 16  # Blocks asked for in one step of the search for a time
 
 
 class StateMissing(Temporary):
@@ -34,8 +32,7 @@ class TransactionReceipt:
     gas_used: int
     has_succeeded: bool
     logs: tuple[Mapping[str, Any], ...]
-    is_final: bool = False
-    """Whether it is known to be deep enough for this network."""
+    is_final: bool = False  # Whether it is known to be deep enough for this network
 
     @classmethod
     def read(cls, raw: Any) -> TransactionReceipt:
@@ -50,19 +47,17 @@ class Blocks:
     def __init__(self, rpc: Rpc, network: Network, *, first_block: int | None = None) -> None:
         self.rpc = rpc
         self.network = network
-        self.first = network.from_block if first_block is None else first_block
-        """The first block in which a challenge can be."""
+        self.first = network.from_block if first_block is None else first_block  # The first that can have a challenge
         self._can_pin_by_hash = True
         self._newest: Block | None = None
 
     async def head(self) -> Block:
         """Return the newest block: older than one seen before only if no node has a newer one for a while."""
         known = self._newest
-        block = await self.rpc.retries.until(
+        self._newest = await self.rpc.retries.until(
             lambda found: known is None or found.number >= known.number, self._head_of_best_node
         )
-        self._newest = block
-        return block
+        return self._newest
 
     async def _head_of_best_node(self) -> Block:
         """Return the newest block of the node that is ahead, and ask that node first from now on."""
@@ -85,7 +80,7 @@ class Blocks:
         head = head or await self.head()
         if self.network.finality_tag == "latest":
             return head
-        (raw,) = await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (self.network.finality_tag, False))])
+        raw = await self.rpc.answer("eth_getBlockByNumber", self.network.finality_tag, False)
         if is_refused(raw, Meaning.MISSING, Meaning.UNSUPPORTED, Meaning.OTHER):
             return await self.block_at(max(0, head.number - self.network.confirmations))
         return read_block(required(raw))
@@ -95,7 +90,7 @@ class Blocks:
         return (await self.block_at(block.number)).hash == block.hash
 
     async def block_at(self, number: int) -> Block:
-        (raw,) = await self.rpc.ask_many([RpcCall("eth_getBlockByNumber", (hex(number), False))], retry_missing=True)
+        raw = await self.rpc.answer("eth_getBlockByNumber", hex(number), False, retry_missing=True)
         if is_refused(raw, Meaning.MISSING):
             raise Temporary(f"No node has block {number}: they are behind.", remedy="Ask again when they are not.")
         return read_block(required(raw))
@@ -137,21 +132,14 @@ class Blocks:
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         for call, answer in zip(calls, answers, strict=True):
             if is_refused(answer, Meaning.MISSING):
-                raise StateMissing(
-                    f"No node has the state of block {block.number}: it was replaced, or is too old for them.",
-                    remedy="Read again; for old blocks use an archive node.",
-                )
+                said = f"No node has the state of block {block.number}: it was replaced, or is too old for them."
+                raise StateMissing(said, remedy="Read again; for old blocks use an archive node.")
             if not (call.is_foreign or is_refused(answer, Meaning.REVERTED)):
                 required(answer)
         return answers
 
     def parameter(self, block: Block) -> Any:
         return {"blockHash": block.hash, "requireCanonical": True} if self._can_pin_by_hash else hex(block.number)
-
-    async def ask_present(self, method: str, *params: Any) -> Any:
-        """Return one result about a named block, asked again while a node is late; raise a refusal."""
-        (answer,) = await self.rpc.ask_many([RpcCall(method, params)], retry_missing=True)
-        return required(answer)
 
 
 def read_block(raw: Any) -> Block:
@@ -171,14 +159,11 @@ def block_or_none(raw: Any) -> Block | None:
 FIRST_SPAN = 10_000
 LARGEST_SPAN = 50_000
 RANGES_AT_ONCE = 8
-GROWS_AFTER = 3
-"""Groups without a refusal before a larger span is tried again."""
-OUTAGE_DIVISOR = 8
-"""Of the span after an answer that is none: each one costs all retries, so few are to be needed."""
+GROWS_AFTER = 3  # Groups without a refusal before a larger span is tried again
+OUTAGE_DIVISOR = 8  # Of the span after an answer that is none: each one costs all retries, so few are to be needed
 _CURED_BY_SMALLER_RANGES = frozenset({Meaning.RANGE_TOO_LARGE, Meaning.UNSUPPORTED, Meaning.OTHER})
 """Providers have many words for a range that is too large: what they say is not trusted to be known."""
-Topics = Sequence[str | tuple[str, ...] | None]
-"""A tuple accepts any of its topics in its place, None accepts everything."""
+Topics = Sequence[str | tuple[str, ...] | None]  # A tuple accepts any of its topics in its place, None everything
 
 
 def split_range(first: int, last: int, span: int, *, backwards: bool = False) -> list[tuple[int, int]]:
@@ -225,14 +210,14 @@ class Logs:
             await self._rpc.ask("eth_blockNumber")
             if self.span == 1:
                 raise
-            self._narrow(OUTAGE_DIVISOR)
+            self.span, self._calm = max(1, self.span // OUTAGE_DIVISOR), 0
             return None
         refusal = next((answer for answer in found if isinstance(answer, NodeRefusal)), None)
         if refusal is not None:
             if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
                 self.span = max(self.span, FIRST_SPAN)
                 raise refusal
-            self._narrow(2)
+            self.span, self._calm = max(1, self.span // 2), 0
             return None
         if isinstance(block, NodeRefusal):
             raise Temporary(f"No node has block {last} yet.", remedy="Try again shortly.")
@@ -241,9 +226,6 @@ class Logs:
             self.span = min(LARGEST_SPAN, self.span + max(1, self.span // 4))
             self._calm = 0
         return found, Checkpoint(last, block["hash"])
-
-    def _narrow(self, divisor: int) -> None:
-        self.span, self._calm = max(1, self.span // divisor), 0
 
 
 def _in_chain_order(entries: Any, addresses: Sequence[Address], topics: Topics) -> list[Any]:
@@ -254,13 +236,12 @@ def _in_chain_order(entries: Any, addresses: Sequence[Address], topics: Topics) 
             isinstance(entry, dict)
             and (not addresses or str(entry.get("address", "")).lower() in addresses)
             and len(entry.get("topics", [])) >= len(topics)
-            and all(map(_fits, topics, entry["topics"]))
+            and all(
+                topic is None or str(word).lower() in ((topic,) if isinstance(topic, str) else topic)
+                for topic, word in zip(topics, entry["topics"], strict=False)
+            )
         )
         if not is_asked:
             raise Temporary("A node answered eth_getLogs with entries that were not asked for.")
     kept = [entry for entry in entries if not entry.get("removed")]
     return sorted(kept, key=lambda entry: (int(entry["blockNumber"], 16), int(entry["logIndex"], 16)))
-
-
-def _fits(topic: str | tuple[str, ...] | None, word: object) -> bool:
-    return topic is None or str(word).lower() in ((topic,) if isinstance(topic, str) else topic)

@@ -12,17 +12,15 @@ from clara_eval.chain.blocks import Blocks, Logs, block_or_none, read_block
 from clara_eval.chain.contracts import clients
 from clara_eval.chain.contracts.abi import contract_version
 from clara_eval.chain.rpc import NodeRefusal, Rpc, required
-from clara_eval.chain.winners import WinnerPrize, winner_of
-from clara_eval.config.networks import Network
+from clara_eval.config.settings import Network
 from clara_eval.core.address import Address
 from clara_eval.core.codec import camel
 from clara_eval.core.errors import NotFound, Temporary
-from clara_eval.core.submission import Version
+from clara_eval.core.model import Version
 
 _AS_TOLD = [one.name for one in fields(model.Challenge) if camel(one.name) in clients.ChallengeContract.GETTERS]
 """Fields of a challenge that are called as its contract's getters are."""
-LATE_SECONDS = 3_600
-"""From this distance on it is cheaper to look for the deadline's block than to read the blocks after it."""
+LATE_SECONDS = 3_600  # From here on it is cheaper to look for the deadline's block than to read the blocks after it
 
 
 class _Reader:
@@ -55,10 +53,8 @@ class ChallengeReader(_Reader):
     ) -> list[tuple[clients.ChallengeContract, clients.ChallengeGetters]]:
         """Read these getters of many challenges, in as few requests as the nodes allow."""
         contracts = [self.contract(address) for address in addresses]
-        answers = iter(await self.blocks.views([one.view(name) for one in contracts for name in names], block))
-        return [
-            (one, {name: clients.answered(one.view(name), next(answers))[0] for name in names}) for one in contracts
-        ]
+        said = iter(await self.blocks.views([one.view(name) for one in contracts for name in names], block))
+        return [(one, {name: clients.answered(one.view(name), next(said))[0] for name in names}) for one in contracts]
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         block, contract = await self.blocks.head(), self.factory(factory)
@@ -124,10 +120,8 @@ class ChallengeReader(_Reader):
             if len(versions) >= wanted and len(found) >= sum(versions.values()):
                 break
         if len(versions) < wanted:
-            raise Temporary(
-                f"{challenge.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}.",
-                remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.",
-            )
+            said = f"{challenge.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}."
+            raise Temporary(said, remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.")
         return found
 
 
@@ -169,12 +163,9 @@ class ChallengeEvents(_Reader):
         return [block.timestamp if (block := blocks[number]) else 0 for number in numbers]
 
 
-MOST_IDS = 500
-"""How many agents may have registered after the one whose id is looked for, if there are no events."""
-BLOCKS_AFTER_POST = 50
-"""Looked through from the first block with the time of the post, before the whole chain is."""
-MOST_LOOKS = 3
-"""For the event of a post, each at a newer block than the one before."""
+MOST_IDS = 500  # How many agents may have registered after the one whose id is looked for, if there are no events
+BLOCKS_AFTER_POST = 50  # Looked through from the first block with the time of the post, before the whole chain is
+MOST_LOOKS = 3  # For the event of a post, each at a newer block than the one before
 
 
 class PostedResults(_Reader):
@@ -208,14 +199,10 @@ class PostedResults(_Reader):
             raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
         raw = await self.blocks.rpc.ask("eth_getTransactionByHash", entry["transactionHash"])
         sender, number = Address(raw["from"].lower()), int(entry["blockNumber"], 16)
-        return model.Posted(
-            by=model.PostedBy.of(sender, evaluator=challenge.evaluator, poster=challenge.poster),
-            sender=sender,
-            tx_hash=entry["transactionHash"],
-            block_number=number,
-            calldata=bytes.fromhex(raw["input"].removeprefix("0x")),
-            is_final=head.number - number + 1 >= self.blocks.network.confirmations,
-        )
+        by = model.PostedBy.of(sender, evaluator=challenge.evaluator, poster=challenge.poster)
+        calldata = bytes.fromhex(raw["input"].removeprefix("0x"))
+        is_final = head.number - number + 1 >= self.blocks.network.confirmations
+        return model.Posted(by, sender, entry["transactionHash"], number, calldata, is_final)
 
     async def _post_until(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> Any | None:
         """Find the event of the post that was made at this time, if it is in a block up to this one."""
@@ -233,12 +220,12 @@ class PostedResults(_Reader):
 
     async def winners_on_chain(
         self, address: Address, count: int, block: model.Block | None = None
-    ) -> tuple[WinnerPrize, ...]:
+    ) -> tuple[model.WinnerPrize, ...]:
         contract, block = self.contract(address), block or await self.blocks.head()
         if (await contract.scoring_state(block)).score_posted_at == 0:
             return ()
         rows = await contract.values(block, [contract.view("winners", place) for place in range(count)])
-        return tuple(winner_of(contract.abi.function("winners").named_answer(row)) for row in rows)
+        return tuple(model.winner_of(contract.abi.function("winners").named_answer(row)) for row in rows)
 
     async def has_claimed(self, address: Address, accounts: Sequence[Address]) -> dict[Address, bool]:
         contract, block = self.contract(address), await self.blocks.head()
@@ -254,49 +241,41 @@ class AgentRegistries(_Reader):
         return clients.ReputationRegistryContract(self.blocks, address)
 
     async def agents_of(self, registry: Address, owner: Address, block: model.Block) -> list[int]:
-        """Return agent ids that the registry's events gave to an address and that it still owns, oldest first.
-
-        If the registry emits no events, or the nodes do not have them, the registry itself is asked.
-        """
+        """Return agent ids that an address owns, oldest first: by the registry's events, else by asking it."""
         contract = self.identity(registry)
-        whose = (tuple(event.topic for event in contract.OWNING_EVENTS), None, _topic(owner))
+        whose = (tuple(event.topic for event in contract.OWNING_EVENTS), None, f"0x{owner[2:]:0>64}")
         groups = self._logs.groups((registry,), whose, self.blocks.first, block.number, backwards=True)
         with suppress(NodeRefusal):  # not every node has old events
             async for entries, _ in groups:
-                ids = contract.agents_in(entries, registry, owner)
-                owners = await contract.owners_of(block, ids)
-                if owned := [number for number, found in zip(ids, owners, strict=True) if found == owner]:
+                if owned := await contract.owned_by(owner, block, contract.agents_in(entries, registry, owner)):
                     return owned
         request = {"from": owner, "to": registry, "data": "0x" + contract.encode("register(string)", "").hex()}
         try:
-            told = int(await self.blocks.ask_present("eth_call", request, self.blocks.parameter(block)), 16)
+            at = self.blocks.parameter(block)
+            told = int(await self.blocks.rpc.ask("eth_call", request, at, retry_missing=True), 16)
         except (NodeRefusal, ValueError):
             return []
         # A registry with one agent for each address gives back that one, any other the next that is free.
         for ids in ([told], list(range(told - 1, max(-1, told - MOST_IDS), -1)) if told < 2**64 else []):
-            owners = await contract.owners_of(block, ids)
-            if owned := [number for number, found in zip(ids, owners, strict=True) if found == owner]:
+            if owned := await contract.owned_by(owner, block, ids):
                 return owned[:1]
         return []
 
     async def feedback_since(
         self, registry: Address, agent_id: int, client: Address, since: int
-    ) -> tuple[clients.GivenFeedback, ...]:
+    ) -> list[model.GivenFeedback]:
         """Return what a client said about an agent, from events since that time; deep or not."""
         head = await self.blocks.head()
         if await self.reputation(registry).one(head, "getLastIndex", agent_id, client) == 0:
-            return ()
-        topic = clients.ReputationRegistryContract.ABI.event("NewFeedback").topic
-        about = (topic, f"0x{agent_id:064x}", _topic(client))
-        found: list[clients.GivenFeedback] = []
+            return []
+        event = clients.ReputationRegistryContract.ABI.event("NewFeedback")
+        about, found = (event.topic, f"0x{agent_id:064x}", f"0x{client[2:]:0>64}"), list[model.GivenFeedback]()
         first = (await self.blocks.first_block_at(since, head)).number
         async for entries, _ in self._logs.groups((registry,), about, first, head.number):
-            found += map(clients.ReputationRegistryContract.given, entries)
-        return tuple(found)
-
-
-def _topic(address: Address) -> str:
-    return "0x" + address[2:].rjust(64, "0")
+            for entry, said in zip(entries, map(event.read, entries), strict=True):
+                mined = str(entry["transactionHash"]), int(entry["blockNumber"], 16)
+                found.append(model.GivenFeedback(said["endpoint"], said["feedbackURI"], *mined))
+        return found
 
 
 class EthereumChain:
@@ -307,10 +286,7 @@ class EthereumChain:
         self.events = ChallengeEvents(self.blocks, logs)
         self.results = PostedResults(self.blocks, logs)
         self.agents = AgentRegistries(self.blocks, logs)
-
-    @property
-    def chain_id(self) -> int:
-        return self.blocks.rpc.chain_id
+        self.chain_id = rpc.chain_id
 
     async def close(self) -> None:
         await self.blocks.rpc.close()

@@ -1,15 +1,22 @@
-"""A challenge as read at one block, events about it, and who posted: lower-case addresses, base units, unix seconds."""
+"""A challenge as read at one block, events about it, who posted, and its winners as `postScores` calldata.
+
+Invariant: lower-case addresses, base units, unix seconds; the winners' prizes sum to the pool.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import Any
 
-from clara_eval.config.networks import Network
+from clara_eval.chain.contracts.abi import VERSIONS, Function, Undecodable, contract_version
+from clara_eval.config.settings import Network
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.codec import DECIMAL
-from clara_eval.core.dollars import MICRO
-from clara_eval.core.submission import Submission, Version
+from clara_eval.core.errors import BadInput, CannotPublish, Unscorable
+from clara_eval.core.model import MICRO, Placed, Submission, Version
 
 
 class ChallengeStatus(IntEnum):
@@ -38,8 +45,7 @@ class PrizeToken:
     address: Address
     symbol: str
     decimals: int
-    is_known: bool = True
-    """Whether it says its scale; otherwise amounts are base units."""
+    is_known: bool = True  # Whether it says its scale; otherwise amounts are base units
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +73,9 @@ class Challenge:
     submission_count: int
     score_posted_at: int
     submissions: tuple[Submission, ...]
-    replaced: tuple[Version, ...] = ()
-    """Replaced versions, oldest first: the first to submit some content is its author."""
-    contract_version: str = "1"
-    """A name in `contracts.versions`: how calldata is written."""
-    read_at: Block | None = None
-    """The later block whose state was read, if no node had the state of `block` any more."""
+    replaced: tuple[Version, ...] = ()  # Oldest first: the first to submit some content is its author
+    contract_version: str = "1"  # A name in `contracts.versions`: how calldata is written
+    read_at: Block | None = None  # The later block whose state was read, if no node had the state of `block` any more
 
     @property
     def is_scored_by_poster(self) -> bool:
@@ -88,8 +91,7 @@ class NewChallenge:
     address: Address
     block_number: int
     tx_hash: str = ""
-    created_at: int = 0
-    """The time of its block."""
+    created_at: int = 0  # The time of its block
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +101,21 @@ class NewClaim:
     amount: int
     tx_hash: str
     block_number: int
-    claimed_at: int = 0
-    """The time of its block."""
+    claimed_at: int = 0  # The time of its block
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFeedback:
+    endpoint: str
+    uri: str
+    tx_hash: str
+    block_number: int
 
 
 class PostedBy(StrEnum):
     EVALUATOR = "evaluator"
     POSTER = "poster"
-    OTHER = "other"
-    """Through another account, for example a contract wallet in front of one of the two."""
+    OTHER = "other"  # Through another account, for example a contract wallet in front of one of the two
 
     @classmethod
     def of(cls, sender: Address, *, evaluator: Address, poster: Address) -> PostedBy:
@@ -121,8 +129,7 @@ class Posted:
     tx_hash: str
     block_number: int
     calldata: bytes
-    is_final: bool
-    """Deep enough for this network."""
+    is_final: bool  # Deep enough for this network
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +147,104 @@ def is_dollar(token: Address, network: Network) -> bool:
 
 def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | None:
     return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None
+
+
+MIN_SUBMISSIONS = 2  # Of the contract: with fewer, `advanceToScoring` cancels
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerPrize:
+    account: Address
+    agent_id: int = field(metadata=DECIMAL)
+    score: int
+    prize_amount: int = field(metadata=DECIMAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Winners:
+    entries: tuple[WinnerPrize, ...]
+
+
+def prizes(prize_pool: int, payout_bps: Sequence[int]) -> list[int]:
+    """Return each place's share, rounded down; the last place takes what is left."""
+    shares = [prize_pool * bps // 10_000 for bps in payout_bps]
+    return [*shares[:-1], prize_pool - sum(shares[:-1])]
+
+
+def check_scorable(challenge: Challenge) -> None:
+    if challenge.submission_count < MIN_SUBMISSIONS:
+        said = f"{challenge.submission_count} submitters: below {MIN_SUBMISSIONS} the contract cancels the challenge."
+        raise Unscorable(said, remedy="Anybody may call advanceToScoring(), which refunds the poster.")
+    if challenge.submission_count < challenge.winner_count:
+        raise Unscorable(
+            f"{challenge.submission_count} submitters for {challenge.winner_count} winners: "
+            "the contract accepts exactly winnerCount winners, so no scores can be posted.",
+            remedy="After scoringDeadline anybody may call expire(); every submitter then claims an equal share.",
+        )
+
+
+def choose_winners(challenge: Challenge, placed: Sequence[Placed]) -> Winners:
+    """Return the top `winner_count` with the prizes that the contract will check."""
+    best = placed[: challenge.winner_count]
+    if len(best) < challenge.winner_count:
+        raise Unscorable(f"{len(best)} placed accounts for {challenge.winner_count} winners.")
+    if len({place.account for place in best}) != len(best):
+        raise CannotPublish("An account stands on two paid places.")
+    agents = {s.submitter: s.agent_id for s in challenge.submissions}
+    strangers = [place.account for place in best if place.account not in agents]
+    if strangers:
+        raise CannotPublish(f"{strangers[0]} is placed but did not submit.")
+    amounts = prizes(challenge.prize_pool, challenge.payout_bps)
+    pairs = zip(best, amounts, strict=True)
+    return Winners(tuple(WinnerPrize(one.account, agents[one.account], one.score, prize) for one, prize in pairs))
+
+
+MARK = b"CLR1"
+
+
+def scoring_function(name: str, version: str = "1") -> Function:
+    return contract_version(version).challenge.function(name)
+
+
+def post_scores(winners: Winners, version: str = "1") -> bytes:
+    """Encode the call alone, as it is in the trace: the digest of the trace cannot be inside it."""
+    rows = [
+        {"account": w.account, "agentId": w.agent_id, "score": w.score, "prizeAmount": w.prize_amount}
+        for w in winners.entries
+    ]
+    return scoring_function("postScores", version).call(rows)
+
+
+def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1") -> bytes:
+    if not re.fullmatch("(0x)?[0-9a-fA-F]{64}", trace_digest):
+        raise BadInput(f"The trace digest {trace_digest[:80]!r} is not 0x and 64 hex digits.", value=trace_digest)
+    return post_scores(winners, version) + MARK + bytes.fromhex(trace_digest.removeprefix("0x"))
+
+
+def read_calldata(data: bytes) -> tuple[Winners, str | None]:
+    """Decode winners and, with our mark, the digest of the trace; BadInput if it is no `postScores` call."""
+    version = next((name for name in VERSIONS if data[:4] == scoring_function("postScores", name).selector), None)
+    if version is None:
+        raise BadInput(f"The calldata starts with 0x{data[:4].hex()}, which is not postScores.", value=data[:4].hex())
+    try:
+        (entries,) = scoring_function("postScores", version).arguments(data)
+    except Undecodable as bad:
+        raise BadInput("The calldata is not a list of winners.", value=data[:100].hex()) from bad
+    winners = Winners(tuple(winner_of(entry) for entry in entries))
+    # Only right after the canonical encoding is the mark ours: further in, it could be part of a number.
+    call = post_scores(winners, version)
+    tail = data[len(call) :] if data.startswith(call) else b""
+    is_ours = len(tail) == 36 and tail.startswith(MARK)
+    return winners, "0x" + tail[4:].hex() if is_ours else None
+
+
+def committed_digest(calldata: bytes) -> str | None:
+    """The digest of the trace that posted scores commit to; None if they commit to none."""
+    try:
+        return read_calldata(calldata)[1]
+    except BadInput:
+        return None
+
+
+def winner_of(fields: Mapping[str, Any]) -> WinnerPrize:
+    return WinnerPrize(Address(fields["account"].lower()), fields["agentId"], fields["score"], fields["prizeAmount"])

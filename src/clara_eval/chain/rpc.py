@@ -85,12 +85,9 @@ _deadline: ContextVar[float | None] = ContextVar("node_deadline", default=None)
 class NodeRetries:
     pauses: tuple[float, ...] = (0.1, 0.3, 0.6, 2.0)
     """Seconds before each further round over all nodes, while none answers: 3 s bridge a restart or a rate limit."""
-    late_rounds: int = 3
-    """Further rounds while a node answers but is behind the others: a second, half of Base's block time."""
-    timeout_seconds: float = 20.0
-    """For one HTTP request."""
-    total_seconds: float = 60.0
-    """The longest wait for one question."""
+    late_rounds: int = 3  # Further rounds while a node is behind the others: a second, half of Base's block time
+    timeout_seconds: float = 20.0  # For one HTTP request
+    total_seconds: float = 60.0  # The longest wait for one question
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     @contextmanager
@@ -130,10 +127,8 @@ class NodeRetries:
 NULL_MEANS_MISSING = {"eth_getBlockByNumber", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
 MAX_ANSWER_BYTES = 64_000_000
 LARGEST_BATCH = 50
-SMALL_BATCH = 10
-"""What a node is offered after it refused a larger batch; after that, single calls."""
-GROWS_AFTER_EXCHANGES = 20
-"""Before a larger batch is tried again: a node that never takes one is bothered with a twentieth more requests."""
+SMALL_BATCH = 10  # What a node is offered after it refused a larger batch; after that, single calls
+GROWS_AFTER_EXCHANGES = 20  # Before a larger batch is tried again: at most a twentieth more requests
 SINGLES_AT_ONCE = 8
 
 
@@ -160,24 +155,22 @@ class Node:
     def __init__(self, url: str, retries: NodeRetries) -> None:
         place = place_of(url)
         if place is None:
-            raise ConfigError(
-                "The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.",
-                remedy="Write http://host:port; several with commas between them.",
-            )
+            remedy = "Write http://host:port; several with commas between them."
+            raise ConfigError("The node's address (CLARA_RPC_URL or --rpc) is not an http or https URL.", remedy=remedy)
         self.host, self.url = place, url
         self._retries = retries
         self.batch_size = LARGEST_BATCH
         self._exchanges_since_refusal = 0
         self.is_checked = False
-        self.wrong_chain: int | None = None
-        """The chain it is on, if that is not ours: such a node is left out."""
+        self.wrong_chain: int | None = None  # The chain it is on, if that is not ours: such a node is left out
         self._secrets = _secrets(url)
 
     async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
         # A node that refused a large batch may have been in trouble: after many exchanges it is offered one again.
         self._exchanges_since_refusal += 1
         if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < LARGEST_BATCH:
-            self._offer(SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH)
+            self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH
+            self._exchanges_since_refusal = 0
         results: list[Any] = []
         while len(results) < len(calls):
             part = calls[len(results) : len(results) + self.batch_size]
@@ -185,30 +178,24 @@ class Node:
                 return [*results, *await self._singles(session, calls[len(results) :])]
             answers = await self._batch(session, part)
             if answers is None:
-                self._offer(SMALL_BATCH if len(part) > SMALL_BATCH else 1)
+                self.batch_size, self._exchanges_since_refusal = SMALL_BATCH if len(part) > SMALL_BATCH else 1, 0
                 log.info("node %s refused a batch of %d; trying %d", self.host, len(part), self.batch_size)
             else:
                 results += answers
         return results
 
-    def _offer(self, size: int) -> None:
-        self.batch_size, self._exchanges_since_refusal = size, 0
-
     async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        gate = asyncio.Semaphore(SINGLES_AT_ONCE)
-
         async def one(call: RpcCall) -> Any:
-            async with gate:
-                return self._read(call, await self._post(session, _envelope(0, call)))
+            return self._read(call, await self._post(session, _envelope(0, call)))
 
-        return await gather_or_raise(one(call) for call in calls)
+        return await gather_or_raise((one(call) for call in calls), SINGLES_AT_ONCE)
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
         try:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
             # It may be the size that broke it: the next try is smaller.
-            self._offer(min(self.batch_size, SMALL_BATCH))
+            self.batch_size, self._exchanges_since_refusal = min(self.batch_size, SMALL_BATCH), 0
             raise
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
             answer = answer[0]
@@ -227,9 +214,14 @@ class Node:
     def _read(self, call: RpcCall, answer: Any) -> Any:
         if not isinstance(answer, dict):
             raise NodeDown("its answer is not a JSON-RPC object")
-        error = answer.get("error")
-        if error is not None:
-            return self._refusal(call, error)
+        if (error := answer.get("error")) is not None:
+            fields = error if isinstance(error, dict) else {"message": str(error)}
+            code, message = fields.get("code", 0), str(fields.get("message", ""))
+            code = code if isinstance(code, int) else 0
+            for secret in self._secrets:
+                message = message.replace(secret, "…")
+            meaning = meaning_of(call.method, code, message, fields.get("data"))
+            return NodeRefusal(self.host, call.method, meaning, f"{message} [{code}]", fields.get("data"))
         if "result" not in answer:
             raise NodeDown("its answer has neither result nor error")
         if answer["result"] is None:
@@ -237,16 +229,6 @@ class Node:
                 return NodeRefusal(self.host, call.method, Meaning.MISSING, "not found")
             raise NodeDown(f"it answered {call.method} with null")
         return answer["result"]
-
-    def _refusal(self, call: RpcCall, error: Any) -> NodeRefusal:
-        fields = error if isinstance(error, dict) else {"message": str(error)}
-        code = fields.get("code", 0)
-        code = code if isinstance(code, int) else 0
-        message = str(fields.get("message", ""))
-        for secret in self._secrets:
-            message = message.replace(secret, "…")
-        meaning = meaning_of(call.method, code, message, fields.get("data"))
-        return NodeRefusal(self.host, call.method, meaning, f"{message} [{code}]", fields.get("data"))
 
     async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
         # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
@@ -335,12 +317,15 @@ class Rpc:
             await self._session.close()
             self._session = None
 
-    async def ask(self, method: str, *params: Any) -> Any:
-        return required((await self.ask_many([RpcCall(method, params)]))[0])
+    async def answer(self, method: str, *params: Any, retry_missing: bool = False) -> Any:
+        return (await self.ask_many([RpcCall(method, params)], retry_missing=retry_missing))[0]
+
+    async def ask(self, method: str, *params: Any, retry_missing: bool = False) -> Any:
+        return required(await self.answer(method, *params, retry_missing=retry_missing))
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
         """Return one result, or None if no node has such a thing."""
-        (result,) = await self.ask_many([RpcCall(method, params)])
+        result = await self.answer(method, *params)
         return None if is_refused(result, Meaning.MISSING) else required(result)
 
     async def ask_many(
@@ -353,19 +338,14 @@ class Rpc:
         """
         size = self.nodes[self.first].batch_size
         size = max(len(calls), 1) if size == 1 or is_whole else size
-        gate = asyncio.Semaphore(PIECES_AT_ONCE)
-
-        async def piece(start: int) -> list[Any]:
-            async with gate:
-                part = calls[start : start + size]
-                return await self._ask_until_answered(part, retry_missing=retry_missing, is_whole=is_whole)
-
-        pieces = await gather_or_raise(piece(start) for start in range(0, len(calls), size))
+        parts = (calls[start : start + size] for start in range(0, len(calls), size))
+        pieces = await gather_or_raise(
+            (self._ask_until_answered(part, retry_missing=retry_missing, is_whole=is_whole) for part in parts),
+            PIECES_AT_ONCE,
+        )
         return [result for part in pieces for result in part]
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
-        """Return the result of each node that has one."""
-
         async def one(node: Node) -> tuple[Node, Any] | None:
             with suppress(NodeDown, NodeRefusal):
                 return node, required((await self._exchange(node, [RpcCall(method, params)]))[0])
@@ -423,9 +403,11 @@ class Rpc:
 
     async def _exchange(self, node: Node, calls: Sequence[RpcCall]) -> list[Any]:
         """Ask one node; NodeDown puts it behind the others, and it has to show its chain again."""
+        session = self._session = self._session or aiohttp.ClientSession()
         try:
-            await self._check(node)
-            return await node.exchange(self._open(), calls)
+            if not node.is_checked:
+                await self._check(node, session)
+            return await node.exchange(session, calls)
         except NodeDown as down:
             log.info("node %s failed: %s", node.host, down)
             node.is_checked = False
@@ -433,10 +415,8 @@ class Rpc:
                 self.first = (self.first + 1) % len(self.nodes)
             raise
 
-    async def _check(self, node: Node) -> None:
-        if node.is_checked:
-            return
-        answer = (await node.exchange(self._open(), [RpcCall("eth_chainId")]))[0]
+    async def _check(self, node: Node, session: aiohttp.ClientSession) -> None:
+        (answer,) = await node.exchange(session, [RpcCall("eth_chainId")])
         if isinstance(answer, NodeRefusal):
             raise NodeDown(answer.message)
         found = quantity(answer)
@@ -446,8 +426,3 @@ class Rpc:
             node.wrong_chain = found
             raise NodeDown(f"it is on chain {found}, not {self.chain_id}")
         node.is_checked, node.wrong_chain = True, None
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        return self._session

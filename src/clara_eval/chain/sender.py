@@ -30,21 +30,14 @@ from clara_eval.core.errors import CannotPublish, Disagrees, Stalled, Temporary
 
 log = logging.getLogger(__name__)
 
-MOST_NONCES = 3
-"""After so many reverted nonces a person has to look; after so many that others used, the sender waits."""
-REFUSALS = 3
-"""In a row, with a pause between, before the contract's no is believed: nodes that are behind say no, too."""
-EARLIER_NONCES_SECONDS = 10.0
-"""How often earlier nonces of other processes are sent again: they do it themselves, unless they are dead."""
-LOOK_FOR_LEASE_SECONDS = 0.25
-"""A lease is held for some requests to the node."""
-FILLED_AT_ONCE = 16
-"""Pools of common nodes keep at least so many transactions of one account."""
+MOST_NONCES = 3  # After so many reverted nonces a person has to look; after so many that others used, the sender waits
+REFUSALS = 3  # In a row, with a pause between, before the contract's no is believed: nodes that are behind say no, too
+EARLIER_NONCES_SECONDS = 10.0  # How often earlier nonces of other processes, which may be dead, are sent again
+LOOK_FOR_LEASE_SECONDS = 0.25  # A lease is held for some requests to the node
+FILLED_AT_ONCE = 16  # Pools of common nodes keep at least so many transactions of one account
 FILLING = "fill_nonce"
-MOST_LOOKED_AT = 64
-"""Of the transactions that seem to wait behind a gap, so many are looked for in blocks."""
-STALE_SECONDS = 1.0
-"""After a longer wait for the wallet, the contract is asked once more before anything is signed."""
+MOST_LOOKED_AT = 64  # Of the transactions that seem to wait behind a gap, so many are looked for in blocks
+STALE_SECONDS = 1.0  # After a longer wait for the wallet, the contract is asked once more before anything is signed
 
 
 class Intention(StrEnum):
@@ -54,14 +47,11 @@ class Intention(StrEnum):
 
 
 class SendOutcome(StrEnum):
-    DRY_RUN = "dry_run"
-    """No key: everything checked and rehearsed, nothing sent."""
+    DRY_RUN = "dry_run"  # No key: everything checked and rehearsed, nothing sent
     CONFIRMED = "confirmed"
     REVERTED = "reverted"
-    UNKNOWN = "unknown"
-    """Sent, not seen mined: the next call looks at the chain first and goes on from there."""
-    ALREADY_DONE = "already_done"
-    """Somebody else was first; for scores `posted_by` says who."""
+    UNKNOWN = "unknown"  # Sent, not seen mined: the next call looks at the chain first and goes on from there
+    ALREADY_DONE = "already_done"  # Somebody else was first; for scores `posted_by` says who
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +94,10 @@ class SendTimeouts:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-Notice = Callable[[str], Awaitable[None]]
-"""Takes a sentence about what keeps the wallet from sending, and what is done about it."""
+Notice = Callable[[str], Awaitable[None]]  # Takes what keeps the wallet from sending, and what is done about it
 IsDone = Callable[[Attempts], Awaitable[Receipt | None]]
 """Asks the contract: None is not done, so send; an UNKNOWN receipt is done but not yet deep enough, so wait."""
-_held: ContextVar[tuple[str, str] | None] = ContextVar("held_wallet", default=None)
-"""The lease that this task holds, and as whom."""
+_held: ContextVar[tuple[str, str] | None] = ContextVar("held_wallet", default=None)  # This task's lease, and its holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +107,7 @@ class TransactionSender:
     account: EthereumAccount
     log: TransactionLog
     timeouts: SendTimeouts = field(default_factory=SendTimeouts)
-    is_dry: bool = False
-    """Check and rehearse everything, sign nothing, although there may be a key."""
+    is_dry: bool = False  # Check and rehearse everything, sign nothing, although there may be a key
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
     """Within this process, one at a time looks for the wallet's lease, first come, first served."""
     notices: list[Notice] = field(default_factory=list, compare=False)
@@ -153,24 +140,21 @@ class TransactionSender:
         return find_gap(self.address, *await self.unmined()) if self.can_sign else None
 
     async def unmined(self) -> tuple[int, list[StoredTransaction]]:
-        """Return the chain's next nonce, and what is recorded from it on and not given up.
-
-        If transactions of ours seem to wait behind a gap and one of them is mined, the nodes' count is too low.
-        """
+        """Return the chain's next nonce, and what is recorded from it on and not given up."""
         mined = await self.account.next_nonce()
         recorded = await self.recorded(mined)
         missing = transaction.missing_before(mined, recorded)
         behind = [tx for tx in recorded if missing[tx.nonce]][:MOST_LOOKED_AT]
+        # If transactions of ours seem to wait behind a gap and one of them is mined, the nodes' count is too low.
         seen = await self.account.outcome(behind) if behind else None
         if seen is not None:
             mined = 1 + next(tx.nonce for tx in behind if tx.tx_hash == seen.tx_hash)
-        given_up = {tx.tx_hash for tx in behind if await self._is_given_up(tx)}
+        given_up = set[str]()  # their nonce was too far to be reached, and the call was signed again with a lower one
+        for tx in behind:
+            rows = await self.log.transactions(tx.run, tx.intention)
+            if any(row.sender == tx.sender and row.attempt > tx.attempt and row.nonce < tx.nonce for row in rows):
+                given_up.add(tx.tx_hash)
         return mined, [tx for tx in recorded if tx.nonce >= mined and tx.tx_hash not in given_up]
-
-    async def _is_given_up(self, tx: StoredTransaction) -> bool:
-        """Whether its nonce was too far to be reached, and the call was signed again with a lower one."""
-        rows = await self.log.transactions(tx.run, tx.intention)
-        return any(row.sender == tx.sender and row.attempt > tx.attempt and row.nonce < tx.nonce for row in rows)
 
     async def close_gap(self) -> None:
         """Fill missing nonces although nothing is to be sent now; wait for somebody's pending transaction."""
@@ -230,15 +214,10 @@ class TransactionSender:
 
 
 async def send_again(
-    chain: EthereumChain,
-    log: TransactionLog,
-    address: Address,
-    is_meant: Callable[[StoredTransaction], Awaitable[bool]],
+    chain: EthereumChain, log: TransactionLog, address: Address, is_meant: Callable[..., Awaitable[bool]]
 ) -> int:
-    """Send what an earlier key has signed, if it is not mined and still meant; return how many.
-
-    Without the key nothing can be replaced, so superseded transactions are not sent.
-    """
+    """Send what an earlier key has signed, if it is not mined and still meant; return how many."""
+    # Without the key nothing can be replaced, so superseded transactions are not sent.
     account = EthereumAccount(chain, None, dry_address=address)
     mined, recorded = await TransactionSender(account, log).unmined()
     newest = {tx.nonce: tx for tx in reversed(recorded)}
@@ -250,11 +229,8 @@ async def send_again(
         said = f"The earlier key's wallet {address} cannot pay for what it has signed."
         raise Stalled(said, cause=short.cause, remedy="Send ETH to it: it goes on then.") from None
     if (gap := find_gap(address, mined, recorded)) is not None:
-        raise Stalled(
-            f"{gap.found}. Only that earlier key can sign what fills it.",
-            cause="gap",
-            remedy="Run the service with that key until its posts are mined, or let the poster post.",
-        )
+        remedy = "Run the service with that key until its posts are mined, or let the poster post."
+        raise Stalled(f"{gap.found}. Only that earlier key can sign what fills it.", cause="gap", remedy=remedy)
     return len(meant)
 
 
@@ -370,18 +346,15 @@ class _Sending:
             return None
         # Of a superseded attempt and its successor only one can ever land, because they share the nonce.
         over = max(self._own(attempts), key=lambda row: row.attempt, default=None)
-        if over is None:
+        if over is not None:
+            nonce = over.nonce
+        else:
             # The mined count is asked, not the pending one: a pending transaction that is not in our records may be
             # dropped, and a nonce after it could then never be mined. Colliding with it is harmless, only one can land.
             mined, recorded = await self._sender.unmined()
-            free = max(transaction.within_reach(mined, recorded), default=mined - 1) + 1
-        tx = await self._account.prepare(
-            self._call,
-            attempt=max((row.attempt for row in attempts), default=0) + 1,
-            nonce=over.nonce if over else free,
-            recorded=await self._sender.recorded(),
-            over=over,
-        )
+            nonce = max(transaction.within_reach(mined, recorded), default=mined - 1) + 1
+        attempt, recorded = max((row.attempt for row in attempts), default=0) + 1, await self._sender.recorded()
+        tx = await self._account.prepare(self._call, attempt=attempt, nonce=nonce, recorded=recorded, over=over)
         _check_same_call(self._call, tx)
         kept = await self._sender.record(tx)
         _check_same_call(self._call, kept)
@@ -422,7 +395,15 @@ class _Sending:
         self._earlier_sent_at = now
         mined, recorded = await self._sender.unmined()
         if nonce > mined and nonce not in transaction.within_reach(mined, recorded):
-            await self._give_up_nonce(nonce, mined)
+            # A wrong count made us sign it, and it cannot be reached.
+            call = self._call
+            far = f"{call.what} of {call.to} is signed with nonce {nonce}, and the chain's next one is {mined}"
+            if call.intention not in set(Intention):
+                remedy = "A node told a wrong count. It cannot be signed again, because both could land one day."
+                raise Stalled(f"{far}: more than {transaction.MOST_FILLED} are missing.", cause="gap", remedy=remedy)
+            # The contract takes this call once: at the far nonce it would only be reverted.
+            await self._notify(f"{far}: too far to be filled. It is signed again with the next nonce.")
+            self._spent[nonce], self._is_rehearsed, self._earlier_sent_at = "unreachable", False, None
             return False
         before = [tx for tx in recorded if tx.nonce <= nonce]
         newest = {tx.nonce: tx for tx in reversed(before) if tx.nonce < nonce}
@@ -438,21 +419,6 @@ class _Sending:
         for tx in sorted(newest.values(), key=lambda row: row.nonce):
             await self._broadcast(tx)
         return True
-
-    async def _give_up_nonce(self, nonce: int, mined: int) -> None:
-        """Give up a nonce that a wrong count made us sign and that cannot be reached."""
-        far = f"{self._call.what} of {self._call.to} is signed with nonce {nonce}, and the chain's next one is {mined}"
-        if self._call.intention not in set(Intention):
-            raise Stalled(
-                f"{far}: more than {transaction.MOST_FILLED} are missing.",
-                cause="gap",
-                remedy="A node told a wrong count. It cannot be signed again, because both could land one day.",
-            )
-        # The contract takes this call once: at the far nonce it would only be reverted.
-        await self._notify(f"{far}: too far to be filled. It is signed again with the next nonce.")
-        self._spent[nonce] = "unreachable"
-        self._is_rehearsed = False
-        self._earlier_sent_at = None
 
     async def _notify(self, words: str) -> None:
         if words == self._last_notice:

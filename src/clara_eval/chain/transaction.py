@@ -1,21 +1,25 @@
-"""EIP-1559 transactions as signed and recorded, their fees and their nonces.
+"""EIP-1559 transactions as signed and recorded, their fees and nonces, and what a key may sign.
 
 Invariant: what a recorded transaction says is read from its own bytes. Signed bytes stay valid for ever: what is
-missing before them is filled with a transaction of zero to ourselves.
+missing before them is filled with a transaction of zero to ourselves. A key signs for one chain, no ether, vouched
+targets, needed calls, capped fees and a capped gas of a day, counted from recorded transactions: it survives a restart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
 import rlp  # type: ignore[import-untyped]
 from rlp.exceptions import DecodingError  # type: ignore[import-untyped]
 
+from clara_eval.chain.contracts.abi import abi
+from clara_eval.chain.model import scoring_function
 from clara_eval.core.address import Address
-from clara_eval.core.errors import CannotPublish
+from clara_eval.core.errors import CannotPublish, Stalled
 from clara_eval.core.hashing import keccak_hex
 
 
@@ -28,8 +32,7 @@ class ContractCall:
     to: Address
     data: bytes
     description: str = ""
-    replaces: frozenset[bytes] = frozenset()
-    """Calldata that was signed for this intention about a block that is gone: superseded on the same nonce."""
+    replaces: frozenset[bytes] = frozenset()  # Calldata signed about a block that is gone: superseded on its nonce
 
     @property
     def what(self) -> str:
@@ -49,8 +52,7 @@ class StoredTransaction:
     raw: str
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
-    signed_at: int = 0
-    """Unix seconds; what was signed within a day counts towards the day's cap."""
+    signed_at: int = 0  # Unix seconds; what was signed within a day counts towards the day's cap
 
 
 Attempts = Sequence[StoredTransaction]
@@ -120,8 +122,7 @@ class Fees(NamedTuple):
         return raised if is_an_eighth_more and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
 
 
-MOST_FILLED = 256
-"""Missing nonces before a transaction that we would pay for: more only come from a node that told a wrong count."""
+MOST_FILLED = 256  # Missing nonces that we would pay for: more only come from a node that told a wrong count
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +164,68 @@ def find_gap(wallet: Address, mined: int, recorded: Attempts) -> NonceGap | None
     known = set(within_reach(mined, recorded))
     missing = tuple(nonce for nonce in range(mined, max(known, default=mined)) if nonce not in known)
     return NonceGap(wallet, missing, sum(nonce > missing[0] for nonce in known)) if missing else None
+
+
+MAX_FEE_PER_GAS = 50 * GWEI  # 25 winners then cost at most 0.15 ETH; Base's usual fee is a thousandth of this
+MAX_GAS = 8_000_000
+MAX_WEI_PER_DAY = 5 * 10**17  # Half an ETH of gas: hundreds of posts at Base's usual fees, and an end to any loop
+
+
+@dataclass(slots=True)
+class SigningPolicy:
+    chain_id: int
+    max_gas: int
+    check_call: Callable[[SigningPolicy, TransactionToSign], str | None]  # Why this call must not be signed
+    targets: set[Address] = field(default_factory=set)  # Contracts that the factory knows, or that a person named
+    spending: dict[Address, int] = field(default_factory=dict)  # The most of a token that a transaction may move
+    own: Address | None = None  # The key's own address: an empty call of zero to it fills a missing nonce
+    max_fee_per_gas: int = MAX_FEE_PER_GAS
+    max_wei_per_day: int = MAX_WEI_PER_DAY
+    now: Callable[[], float] = time.time
+
+    def check(self, tx: TransactionToSign, recorded: Attempts = ()) -> None:
+        """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
+        problem = self._problem(tx)
+        if problem:
+            raise CannotPublish(f"The wallet does not sign this: {problem}.")
+        # Of several attempts with one nonce only one is ever paid, so the dearest counts.
+        since, costs = self.now() - 24 * 3600, {tx.nonce: tx.gas * tx.max_fee_per_gas}
+        for row in recorded:
+            if row.nonce != tx.nonce and row.signed_at > since:
+                cost = read_signed(row.raw).gas * row.max_fee_per_gas
+                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
+        today = sum(costs.values())
+        if today > self.max_wei_per_day:
+            over = f"gas for {today} wei in a day is above the cap of {self.max_wei_per_day}"
+            remedy = "It goes on when a day has passed since the oldest of them."
+            raise Stalled(f"The wallet does not sign this now: {over}.", cause="gas_cap", remedy=remedy)
+
+    def _problem(self, tx: TransactionToSign) -> str | None:
+        if tx.chain_id != self.chain_id:
+            return f"it is for chain {tx.chain_id}, not {self.chain_id}"
+        if tx.value:
+            return f"it moves {tx.value} wei"
+        if max(tx.max_fee_per_gas, tx.max_priority_fee_per_gas) > self.max_fee_per_gas:
+            return f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {self.max_fee_per_gas}"
+        if tx.gas > self.max_gas:
+            return f"its gas limit {tx.gas} is above {self.max_gas}"
+        fills_nonce = tx.to == self.own and not tx.data
+        return None if fills_nonce else self.check_call(self, tx)
+
+
+def evaluator_policy(chain_id: int, *, contracts: str = "1", reputation: Address | None = None) -> SigningPolicy:
+    """Allow three functions of known challenges, and giving feedback at one registry if there is one."""
+    bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
+    post = scoring_function("postScores", contracts).selector
+    give = abi("ReputationRegistry").function("giveFeedback").selector
+
+    def check_call(policy: SigningPolicy, tx: TransactionToSign) -> str | None:
+        if reputation is not None and tx.to == reputation:
+            return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
+        if tx.to not in policy.targets:
+            return f"{tx.to} is not a known challenge"
+        if tx.data in bare or tx.data[:4] == post:
+            return None
+        return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
+
+    return SigningPolicy(chain_id, MAX_GAS, check_call)

@@ -1,106 +1,228 @@
-"""The evaluator's key, here or with a signer elsewhere, and what a key may sign.
+"""The evaluator's key: in this process, behind web3signer's HTTP API, or in AWS KMS (ECC_SECG_P256K1, sign and verify).
 
-Invariant: the key is in no text, error or repr; it signs for one chain, no ether, vouched targets, needed calls, capped
-fees and a capped gas of a day, counted from recorded transactions so that it survives a restart.
+Invariant: the key is in no text, error or repr; what is not the signature of the configured address over this
+transaction is refused before it is recorded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 from pydantic import SecretStr
 
 from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
-from clara_eval.chain.remote_signers import KmsSigner, RemoteSigner, Signer
-from clara_eval.chain.transaction import GWEI, Attempts, TransactionToSign, encoded, read_signed, signing_hash
-from clara_eval.chain.winners import scoring_function
+from clara_eval.chain.rpc import place_of
+from clara_eval.chain.transaction import Attempts, SigningPolicy, TransactionToSign, encoded, signing_hash
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import CannotPublish, ConfigError, Stalled
+from clara_eval.core.address import ORDER, Address, to_address
+from clara_eval.core.errors import ConfigError, Temporary
+from clara_eval.core.extras import require
+from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.private_file import write_private
+from clara_eval.core.web import TooLong, read_at_most
 
-MAX_FEE_PER_GAS = 50 * GWEI
-"""A post of 25 winners then costs at most about 0.15 ETH; Base's usual fee is a thousandth of this."""
-MAX_GAS = 8_000_000
-MAX_AGENT_GAS = 30_000_000
-"""A submission may carry its whole content on chain."""
-MAX_WEI_PER_DAY = 5 * 10**17
-"""Half an ETH of gas: hundreds of posts at Base's usual fees, and an end to any loop."""
-_DAY_SECONDS = 24 * 3600
-_TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
+_SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
+_MOST_ANSWER = 1_000_000
 
 
-@dataclass(slots=True)
-class SigningPolicy:
-    chain_id: int
-    max_gas: int
-    check_call: Callable[[SigningPolicy, TransactionToSign], str | None]
-    """Returns why this call must not be signed, or None."""
-    targets: set[Address] = field(default_factory=set)
-    """Contracts that the factory knows, or that a person named."""
-    spending: dict[Address, int] = field(default_factory=dict)
-    """The most of each token that one transaction may approve or transfer."""
-    own: Address | None = None
-    """The key's own address: an empty call of zero to it fills a missing nonce."""
-    max_fee_per_gas: int = MAX_FEE_PER_GAS
-    max_wei_per_day: int = MAX_WEI_PER_DAY
-    now: Callable[[], float] = time.time
+class Signer(ABC):
+    """What holds a key: this process, a remote signer, a hardware module."""
 
-    def check(self, tx: TransactionToSign, recorded: Attempts = ()) -> None:
-        """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
-        problem = self._problem(tx)
-        if problem:
-            raise CannotPublish(f"The wallet does not sign this: {problem}.")
-        # Of several attempts with one nonce only one is ever paid, so the dearest counts.
-        since, costs = self.now() - _DAY_SECONDS, {tx.nonce: tx.gas * tx.max_fee_per_gas}
-        for row in recorded:
-            if row.nonce != tx.nonce and row.signed_at > since:
-                cost = read_signed(row.raw).gas * row.max_fee_per_gas
-                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
-        today = sum(costs.values())
-        if today > self.max_wei_per_day:
-            over = f"gas for {today} wei in a day is above the cap of {self.max_wei_per_day}"
-            raise Stalled(
-                f"The wallet does not sign this now: {over}.",
-                cause="gas_cap",
-                remedy="It goes on when a day has passed since the oldest of them.",
+    def __init__(self, what: str, address: Address) -> None:
+        self.what = what  # Where the key is, in words; never the key, and no user or password that a URL may hold
+        self.address = address
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.what}, {self.address})"
+
+    @abstractmethod
+    async def sign(self, tx: TransactionToSign) -> str:
+        """Return the signed bytes as 0x text."""
+
+    async def check(self) -> None:  # noqa: B027 - a key in this process can always sign
+        """Raise if it could not sign now."""
+
+    def _signed(self, tx: TransactionToSign, r: int, s: int) -> str:
+        """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
+        from eth_keys.datatypes import Signature
+        from eth_keys.exceptions import BadSignature
+        from eth_utils.exceptions import ValidationError
+
+        low = min(s, ORDER - s)
+        for parity in (0, 1):
+            with suppress(BadSignature, ValidationError, ValueError):
+                key = Signature(vrs=(parity, r, low)).recover_public_key_from_msg_hash(signing_hash(tx))
+                if key.to_address() == self.address:
+                    return "0x" + encoded(tx, parity, r, low).hex()
+        raise ConfigError(
+            f"The {self.what} gave a signature that is not {self.address}'s over this transaction.",
+            remedy="Nothing was sent: check the signer before anything else. It is asked again by itself.",
+        )
+
+    def _later(self, said: str) -> Temporary:
+        return Temporary(f"The {self.what} {said}.", remedy="It is asked again by itself.")
+
+
+def _address_of(public_key: bytes) -> Address | None:
+    key = public_key[1:] if len(public_key) == 65 and public_key[0] == 4 else public_key
+    return Address("0x" + keccak_hex(key)[-40:]) if len(key) == 64 else None
+
+
+def _from_hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        return b""
+
+
+class RemoteSigner(Signer):
+    """One key of one web3signer. Its public key is looked up once."""
+
+    def __init__(self, url: str, address: Address) -> None:
+        place = place_of(url)
+        if place is None or "?" in url or "#" in url:  # the URL is not shown, it may hold a password
+            remedy = "Write a web3signer's address without ? and #; a / or @ in a password is written %2F or %40."
+            raise ConfigError("CLARA_SIGNER_URL is not http(s)://host:port.", remedy=remedy)
+        super().__init__(f"remote signer {place}", address)
+        self._url = url.rstrip("/")
+        self._identifier: str | None = None
+
+    async def sign(self, tx: TransactionToSign) -> str:
+        path = f"/api/v1/eth1/sign/{await self._key()}"
+        raw = _from_hex((await self._ask("POST", path, {"data": "0x" + encoded(tx).hex()})).strip().strip('"'))
+        if len(raw) != 65:
+            raise self._later("gave something that is not a signature")
+        return self._signed(tx, int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big"))
+
+    async def check(self) -> None:
+        self._identifier = None
+        await self._key()
+
+    async def _key(self) -> str:
+        """Look up the public key of our address, by which the API names a key."""
+        if self._identifier is None:
+            try:
+                listed = json.loads(await self._ask("GET", "/api/v1/eth1/publicKeys"))
+            except (ValueError, RecursionError):
+                listed = None
+            if not isinstance(listed, list):
+                raise Temporary(f"The {self.what} gave no list of keys.", remedy="Check CLARA_SIGNER_URL.")
+            found = [str(key) for key in listed if _address_of(_from_hex(str(key))) == self.address]
+            if not found:
+                remedy = "Load the key there, or correct CLARA_EVALUATOR_ADDRESS."
+                raise ConfigError(f"The {self.what} holds no key of {self.address}.", remedy=remedy)
+            self._identifier = found[0]
+        return self._identifier
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> str:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_SECONDS) as session,
+                session.request(method, self._url + path, json=body, allow_redirects=False) as response,
+            ):
+                text, status = (await read_at_most(response, _MOST_ANSWER)).decode(errors="replace"), response.status
+        except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
+            raise self._later(f"does not answer ({type(bad).__name__})") from None
+        if status == 404:
+            self._identifier = None
+            raise ConfigError(f"The {self.what} does not know the key of {self.address}.", remedy="Load it there.")
+        if 300 <= status < 400:
+            said = f"The {self.what} sends us elsewhere (HTTP {status}), and no key is asked for there."
+            raise ConfigError(said, remedy="Write the signer's own address into CLARA_SIGNER_URL.")
+        if status in (400, 401, 403, 412):
+            remedy = "Its own log says why. It is asked again by itself."
+            raise ConfigError(f"The {self.what} refuses to sign (HTTP {status}).", remedy=remedy)
+        if status != 200:
+            raise self._later(f"answers HTTP {status}")
+        return text
+
+
+KEY_SPEC = "ECC_SECG_P256K1"  # The one kind of key whose signatures the chain knows
+_REFUSALS = {
+    *("AccessDeniedException", "NotFoundException", "DisabledException", "KMSInvalidStateException"),
+    *("InvalidArnException", "InvalidKeyUsageException", "UnsupportedOperationException", "ValidationException"),
+    *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "IncompleteSignature"),
+    *("MissingAuthenticationToken", "OptInRequired", "NoRegionError", "InvalidRegionError", "NoCredentialsError"),
+    *("PartialCredentialsError", "ProfileNotFound", "ConfigNotFound", "ConfigParseError", "ParamValidationError"),
+}  # Error codes that no second try repairs; the last eight are of AWS's library itself
+
+
+class KmsSigner(Signer):
+    def __init__(self, key: str, address: Address) -> None:
+        require("kms", "A key in AWS KMS")
+        super().__init__(f"AWS KMS key {key}", address)
+        self._key = key
+        self._client: Any = None
+
+    async def sign(self, tx: TransactionToSign) -> str:
+        told = await self._ask("sign", Message=signing_hash(tx), MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
+        numbers = read_der(self._bytes(told, "Signature"))
+        if numbers is None:
+            raise self._later("gave something that is not a signature")
+        return self._signed(tx, *numbers)
+
+    async def check(self) -> None:
+        told = await self._ask("get_public_key")
+        spec = told.get("KeySpec") or KEY_SPEC
+        if spec != KEY_SPEC:
+            raise ConfigError(
+                f"The {self.what} is of the kind {spec}, and the chain knows only {KEY_SPEC}.",
+                remedy=f"Make a key of the kind {KEY_SPEC} for sign and verify: the kind of a key cannot be changed.",
             )
+        found = _address_of(self._bytes(told, "PublicKey")[-65:])
+        if found != self.address:
+            said = f"The {self.what} is the key of {found or 'no address'}, not of {self.address}."
+            raise ConfigError(said, remedy="Correct CLARA_SIGNER_URL or CLARA_EVALUATOR_ADDRESS.")
 
-    def _problem(self, tx: TransactionToSign) -> str | None:
-        if tx.chain_id != self.chain_id:
-            return f"it is for chain {tx.chain_id}, not {self.chain_id}"
-        if tx.value:
-            return f"it moves {tx.value} wei"
-        if max(tx.max_fee_per_gas, tx.max_priority_fee_per_gas) > self.max_fee_per_gas:
-            return f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {self.max_fee_per_gas}"
-        if tx.gas > self.max_gas:
-            return f"its gas limit {tx.gas} is above {self.max_gas}"
-        fills_nonce = tx.to == self.own and not tx.data
-        return None if fills_nonce else self.check_call(self, tx)
+    def _bytes(self, told: dict[str, Any], name: str) -> bytes:
+        found = told.get(name)
+        if not isinstance(found, bytes):
+            raise self._later(f"gave an answer without {name}")
+        return found
+
+    async def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            told: dict[str, Any] = await asyncio.to_thread(self._call, what, arguments)
+        except (BotoCoreError, ClientError, ValueError, RecursionError) as bad:  # the latter two if it is nonsense
+            code = bad.response.get("Error", {}).get("Code") if isinstance(bad, ClientError) else type(bad).__name__
+            if code not in _REFUSALS:
+                raise self._later(f"does not answer ({code})") from None
+            remedy = "Check the key, its policy (kms:Sign, kms:GetPublicKey) and AWS's region and credentials."
+            raise ConfigError(f"The {self.what} cannot be used ({code}).", remedy=remedy) from None
+        return told
+
+    def _call(self, what: str, arguments: dict[str, Any]) -> Any:
+        if self._client is None:
+            from boto3 import client
+            from botocore.config import Config
+
+            config = Config(connect_timeout=5, read_timeout=15, retries={"max_attempts": 3, "mode": "standard"})
+            self._client = client("kms", config=config)
+        return getattr(self._client, what)(KeyId=self._key, **arguments)
 
 
-def evaluator_policy(chain_id: int, *, contracts: str = "1", reputation: Address | None = None) -> SigningPolicy:
-    """Allow three functions of known challenges, and giving feedback at one registry if there is one."""
-    bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
-    post = scoring_function("postScores", contracts).selector
-    give = abi("ReputationRegistry").function("giveFeedback").selector
+def read_der(der: bytes) -> tuple[int, int] | None:
+    """Read r and s of a DER signature: a sequence of two integers, and nothing after them."""
+    try:
+        middle = 4 + der[3]
+        is_one = (der[0], der[1], der[2]) == (0x30, len(der) - 2, 2)
+        is_one = is_one and der[middle] == 2 and middle + 2 + der[middle + 1] == len(der)
+    except IndexError:
+        return None
+    return (int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")) if is_one else None
 
-    def check_call(policy: SigningPolicy, tx: TransactionToSign) -> str | None:
-        if reputation is not None and tx.to == reputation:
-            return None if tx.data[:4] == give else f"0x{tx.data[:4].hex()} is not giveFeedback"
-        if tx.to not in policy.targets:
-            return f"{tx.to} is not a known challenge"
-        if tx.data in bare or tx.data[:4] == post:
-            return None
-        return f"0x{tx.data[:4].hex()} is not postScores, advanceToScoring or finalize"
 
-    return SigningPolicy(chain_id, MAX_GAS, check_call)
+MAX_AGENT_GAS = 30_000_000  # A submission may carry its whole content on chain
+_TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
 
 
 def agent_policy(
@@ -135,8 +257,7 @@ def agent_policy(
     return SigningPolicy(chain_id, MAX_AGENT_GAS, check_call, {factory} if factory else set())
 
 
-KMS = "aws-kms:"
-"""What CLARA_SIGNER_URL begins with if the key is in AWS KMS."""
+KMS = "aws-kms:"  # What CLARA_SIGNER_URL begins with if the key is in AWS KMS
 _A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys new` makes one."
 
 
@@ -182,56 +303,43 @@ class Wallet:
 
 def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
     """Open the evaluator's wallet from the settings; None without a key, which means dry run."""
-    ways = {
-        "CLARA_EVALUATOR_KEY": settings.evaluator_key,
-        "CLARA_EVALUATOR_KEYSTORE": settings.evaluator_keystore,
-        "CLARA_SIGNER_URL": settings.signer_url,
-    }
-    given = [name for name, value in ways.items() if value is not None]
+    ways = ("evaluator_key", "evaluator_keystore", "signer_url")
+    given = [f"CLARA_{name.upper()}" for name in ways if getattr(settings, name) is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are both set.", remedy="Say in one way where the evaluator's key is.")
-    signer = _signer(settings)
-    if signer is None:
+    if not given:
         return None
+    signer = _signer(settings)
     if settings.evaluator_address not in {None, signer.address}:
-        raise ConfigError(
-            f"CLARA_EVALUATOR_ADDRESS is {settings.evaluator_address}, but the key belongs to {signer.address}.",
-            remedy="Give the matching key, or leave the address out.",
-        )
+        said = f"CLARA_EVALUATOR_ADDRESS is {settings.evaluator_address}, but the key belongs to {signer.address}."
+        raise ConfigError(said, remedy="Give the matching key, or leave the address out.")
     return Wallet(signer, policy)
 
 
-def _signer(settings: Settings) -> Signer | None:
+def _signer(settings: Settings) -> Signer:
     if settings.evaluator_key is not None:
         return LocalKey(settings.evaluator_key, "CLARA_EVALUATOR_KEY")
     if settings.evaluator_keystore is not None:
         key = read_keystore(settings.evaluator_keystore, settings.evaluator_password)
         return LocalKey(key, "CLARA_EVALUATOR_KEYSTORE", f"keystore {settings.evaluator_keystore}")
-    if settings.signer_url is None:
-        return None
-    url = settings.signer_url.get_secret_value()
+    url = settings.signer_url.get_secret_value() if settings.signer_url else ""
     if not settings.evaluator_address:
-        raise ConfigError(
-            "CLARA_SIGNER_URL is set without CLARA_EVALUATOR_ADDRESS.",
-            remedy="Set the address whose key the signer holds: a signer may hold several.",
-        )
+        remedy = "Set the address whose key the signer holds: a signer may hold several."
+        raise ConfigError("CLARA_SIGNER_URL is set without CLARA_EVALUATOR_ADDRESS.", remedy=remedy)
     address = to_address(settings.evaluator_address)
     if url.startswith(KMS) and url != KMS:
         return KmsSigner(url.removeprefix(KMS), address)
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(
-            "CLARA_SIGNER_URL is neither http(s)://host nor aws-kms:KEY.",  # not shown: it may hold a password
-            remedy="Write a web3signer's address, or aws-kms: and a key's id, ARN or alias.",
-        )
+        remedy = "Write a web3signer's address, or aws-kms: and a key's id, ARN or alias."
+        # The URL is not shown: it may hold a password.
+        raise ConfigError("CLARA_SIGNER_URL is neither http(s)://host nor aws-kms:KEY.", remedy=remedy)
     return RemoteSigner(url, address)
 
 
 def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
     if password is None:
-        raise ConfigError(
-            "CLARA_EVALUATOR_KEYSTORE is set without a password.",
-            remedy="Set CLARA_EVALUATOR_PASSWORD, or CLARA_EVALUATOR_PASSWORD_FILE.",
-        )
+        remedy = "Set CLARA_EVALUATOR_PASSWORD, or CLARA_EVALUATOR_PASSWORD_FILE."
+        raise ConfigError("CLARA_EVALUATOR_KEYSTORE is set without a password.", remedy=remedy)
     from clara_eval.core.accounts import Account
 
     shown = f"CLARA_EVALUATOR_KEYSTORE={str(path)!r}"
@@ -240,9 +348,8 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
     except (OSError, UnicodeDecodeError) as bad:
         raise ConfigError(f"{shown} cannot be read: {type(bad).__name__}.", remedy=_A_KEYSTORE) from None
     if os.name == "posix" and mode & 0o077:  # passwords can be tried offline on a file that others can copy
-        raise ConfigError(
-            f"{shown} can be read by other users (mode {mode & 0o777:o}).", remedy=f"Run `chmod 600 {path}`."
-        )
+        said = f"{shown} can be read by other users (mode {mode & 0o777:o})."
+        raise ConfigError(said, remedy=f"Run `chmod 600 {path}`.")
     try:
         key = Account.decrypt(json.loads(text), password.get_secret_value())
     except Exception as bad:  # noqa: BLE001 - the library raises what it likes about a file that is no keystore
@@ -254,10 +361,8 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
 
 
 def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) -> Address:
-    """Make a key, write it encrypted with mode 600, and return its address; refuse an existing file.
-
-    `work` is scrypt's cost, a power of two; without it the library's own, which takes about a second.
-    """
+    """Make a key, write it encrypted with mode 600, and return its address; refuse an existing file."""
+    # `work` is scrypt's cost, a power of two; without it the library's own, which takes about a second.
     if not password.get_secret_value():
         raise ConfigError("The keystore's password is empty.", remedy="Set CLARA_EVALUATOR_PASSWORD.")
     from clara_eval.core.accounts import Account

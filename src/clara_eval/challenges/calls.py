@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clara_eval.chain import model
 from clara_eval.chain.contracts.abi import abi
-from clara_eval.chain.ethereum import AgentRegistries, PostedResults
-from clara_eval.chain.model import Challenge, ChallengeStatus, Posted, PostedBy
+from clara_eval.chain.ethereum import PostedResults
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome, TransactionSender
-from clara_eval.chain.transaction import ContractCall, StoredTransaction
-from clara_eval.chain.winners import (
-    Winners,
-    committed_digest,
-    post_scores_calldata,
-    prizes,
-    read_calldata,
-    scoring_function,
-)
+from clara_eval.chain.transaction import Attempts, ContractCall
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.challenges.public_documents import misplaced, rows_on_chain, scores_document
@@ -30,25 +21,22 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import BadInput, CannotPublish, NotYet, Temporary, Unscorable
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import scores_key
-from clara_eval.store.sql_store import PublicKeys, SqlStore
+from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import bring_back
 
 
-def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: bytes) -> None:
+def check_call(challenge: model.Challenge, winners: model.Winners, trace_digest: str, data: bytes) -> None:
     """Refuse calldata that is not exactly these winners with this digest, or winners the contract would not take."""
     try:
-        read = read_calldata(data)
-        is_decided = read.winners == winners and read.trace_digest == trace_digest.lower()
+        is_decided = model.read_calldata(data) == (winners, trace_digest.lower())
     except BadInput:
         is_decided = False
     if not is_decided:
         raise CannotPublish("The calldata does not say what was decided.", remedy="Nothing was sent; report this.")
     entries = winners.entries
     if len(challenge.submissions) < challenge.winner_count:
-        raise Unscorable(
-            f"{len(challenge.submissions)} submitters for {challenge.winner_count} winners: no scores can be posted.",
-            remedy="After scoringDeadline anybody may call expire().",
-        )
+        said = f"{len(challenge.submissions)} submitters for {challenge.winner_count} winners: no scores can be posted."
+        raise Unscorable(said, remedy="After scoringDeadline anybody may call expire().")
     if len(entries) != challenge.winner_count:
         raise CannotPublish(f"{len(entries)} winners, but the challenge pays exactly {challenge.winner_count}.")
     agents = {submission.submitter: submission.agent_id for submission in challenge.submissions}
@@ -57,46 +45,43 @@ def check_call(challenge: Challenge, winners: Winners, trace_digest: str, data: 
             raise CannotPublish(f"The winner {winner.account} did not submit as agent {winner.agent_id}.")
     if len({winner.account for winner in entries}) != len(entries):
         raise CannotPublish("A winner is named twice.")
-    if [winner.prize_amount for winner in entries] != prizes(challenge.prize_pool, challenge.payout_bps):
-        raise CannotPublish("The prizes are not the contract's shares of the prize pool.")
+    if [winner.prize_amount for winner in entries] != model.prizes(challenge.prize_pool, challenge.payout_bps):
+        raise CannotPublish("The model.prizes are not the contract's shares of the prize pool.")
     if any(above.score < below.score for above, below in itertools.pairwise(entries)):
         raise CannotPublish("The winners are not in order of their scores.")
 
 
 async def publish(
-    challenge: Challenge,
-    winners: Winners,
+    challenge: model.Challenge,
+    winners: model.Winners,
     trace_digest: str,
     *,
     sender: TransactionSender,
-    results: PostedResults,
     superseded: frozenset[bytes] = frozenset(),
     is_open: bool = False,
 ) -> Receipt:
-    """Post these winners, or return how scores were posted before; a second call continues the first.
-
-    A dry run of a challenge that `is_open` rehearses nothing: the contract could not take the call yet.
-    """
-    data = post_scores_calldata(winners, trace_digest, challenge.contract_version)
+    """Post these winners, or return how scores were posted before; a second call continues the first."""
+    data = model.post_scores_calldata(winners, trace_digest, challenge.contract_version)
     check_call(challenge, winners, trace_digest, data)
     call = ContractCall(challenge.run, Intention.POST_SCORES, challenge.address, data, replaces=superseded - {data})
-    if is_open and not sender.can_sign:
+    if is_open and not sender.can_sign:  # the contract could not take the call yet
         told = "Dry run: the challenge is still Open, so the call was checked but not rehearsed; nothing was sent."
         return Receipt.of(call, SendOutcome.DRY_RUN, detail=told)
 
-    async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    results = sender.account.chain.results
+
+    async def is_done(attempts: Attempts) -> Receipt | None:
         state = await results.scoring_state(challenge.address)
         if state.score_posted_at:
-            return await _posted(call, challenge, results, attempts)
-        if state.status is ChallengeStatus.OPEN:
+            return _posted(call, await results.posted_by(challenge), attempts)
+        if state.status is model.ChallengeStatus.OPEN:
             raise NotYet("The challenge is still Open.", remedy="Call advanceToScoring after the deadline first.")
-        if state.status is not ChallengeStatus.SCORING:
+        if state.status is not model.ChallengeStatus.SCORING:
             name = state.status.name.capitalize()
             raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
         if not await results.blocks.is_canonical(challenge.block):
-            raise Temporary(
-                f"Block {challenge.block.number}, at which the challenge was read, was replaced.", remedy="Read again."
-            )
+            said = f"Block {challenge.block.number}, at which the challenge was read, was replaced."
+            raise Temporary(said, remedy="Read again.")
         return None
 
     receipt = await sender.send(call, is_done)
@@ -104,58 +89,53 @@ async def publish(
         return receipt
     if receipt.calldata != "0x" + data.hex():
         said = "The post of an earlier reading, whose block was replaced, was mined before it could be superseded."
-        return replace(receipt, outcome=SendOutcome.ALREADY_DONE, posted_by=PostedBy.EVALUATOR, detail=said)
-    by = PostedBy.of(sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
+        return replace(receipt, outcome=SendOutcome.ALREADY_DONE, posted_by=model.PostedBy.EVALUATOR, detail=said)
+    by = model.PostedBy.of(sender.address, evaluator=challenge.evaluator, poster=challenge.poster)
     return replace(receipt, posted_by=by)
 
 
-async def _posted(
-    call: ContractCall, challenge: Challenge, results: PostedResults, attempts: Sequence[StoredTransaction]
-) -> Receipt:
-    """Find out whose scores are posted, when none of our attempts was seen mined."""
-    posted = await results.posted_by(challenge)
+def _posted(call: ContractCall, posted: model.Posted | None, attempts: Attempts) -> Receipt:
+    """Say whose scores are posted, when none of our attempts was seen mined."""
     is_mine = posted is not None and posted.tx_hash in {attempt.tx_hash for attempt in attempts}
     if posted is None or is_mine or not posted.is_final:
         # The nodes have not settled: ours is mined but not every node shows it, or the post is not deep enough.
         outcome, detail = SendOutcome.UNKNOWN, "Scores are posted, but not yet final."
-    elif posted.calldata == call.data and posted.by is PostedBy.EVALUATOR:
+    elif posted.calldata == call.data and posted.by is model.PostedBy.EVALUATOR:
         # By another process with our key, or by us before the store was lost: the same bytes are the same post.
         outcome, detail = SendOutcome.CONFIRMED, ""
     else:
-        detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
         outcome = SendOutcome.ALREADY_DONE
+        detail = f"Scores were already posted, by the {posted.by} ({posted.sender})."
     return replace(Receipt.of(call, outcome, posted, detail=detail), posted_by=posted.by if posted else None)
 
 
-async def advance(
-    challenge: Challenge, *, sender: TransactionSender, results: PostedResults, is_seen_open: bool = False
-) -> Receipt:
+async def advance(challenge: model.Challenge, *, sender: TransactionSender, is_seen_open: bool = False) -> Receipt:
     """Move a closed challenge on to scoring; below two submissions the contract cancels it."""
-    data = scoring_function("advanceToScoring", challenge.contract_version).call()
+    data = model.scoring_function("advanceToScoring", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.ADVANCE_TO_SCORING, challenge.address, data)
 
-    async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    async def is_done(attempts: Attempts) -> Receipt | None:
         nonlocal is_seen_open
         if is_seen_open and not attempts:
             is_seen_open = False  # a refusal asks again
             return None
-        state = await results.scoring_state(challenge.address)
-        return None if state.status is ChallengeStatus.OPEN else _by_others(call, state.status)
+        state = await sender.account.chain.results.scoring_state(challenge.address)
+        return None if state.status is model.ChallengeStatus.OPEN else _by_others(call, state.status)
 
     return await sender.send(call, is_done)
 
 
-async def finalize(challenge: Challenge, *, sender: TransactionSender, results: PostedResults) -> Receipt:
+async def finalize(challenge: model.Challenge, *, sender: TransactionSender) -> Receipt:
     """Open the claims, 12 hours after the post."""
-    data = scoring_function("finalize", challenge.contract_version).call()
+    data = model.scoring_function("finalize", challenge.contract_version).call()
     call = ContractCall(challenge.run, Intention.FINALIZE, challenge.address, data)
 
-    async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
-        state = await results.scoring_state(challenge.address)
-        if state.status is ChallengeStatus.FINALIZED:
+    async def is_done(_attempts: Attempts) -> Receipt | None:
+        state = await sender.account.chain.results.scoring_state(challenge.address)
+        if state.status is model.ChallengeStatus.FINALIZED:
             return _by_others(call, state.status)
-        if state.status is ChallengeStatus.OPEN or not state.score_posted_at:
-            if state.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
+        if state.status is model.ChallengeStatus.OPEN or not state.score_posted_at:
+            if state.status in {model.ChallengeStatus.CANCELLED, model.ChallengeStatus.EXPIRED}:
                 raise CannotPublish(f"The challenge is {state.status.name.capitalize()}: nothing to finalize.")
             raise NotYet("No scores are posted yet.", remedy="Finalize 12 hours after they are.")
         return None
@@ -163,7 +143,7 @@ async def finalize(challenge: Challenge, *, sender: TransactionSender, results: 
     return await sender.send(call, is_done)
 
 
-def _by_others(call: ContractCall, status: ChallengeStatus) -> Receipt:
+def _by_others(call: ContractCall, status: model.ChallengeStatus) -> Receipt:
     return Receipt.of(call, SendOutcome.ALREADY_DONE, detail=f"The challenge is already {status.name.capitalize()}.")
 
 
@@ -192,10 +172,10 @@ class EarnedFeedback:
         return ContractCall(self.run, f"feedback:{self.agent_id}", self.registry, _GIVE.call(*said), what)
 
 
-async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender, agents: AgentRegistries) -> Receipt:
-    call = earned.call()
+async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender) -> Receipt:
+    call, agents = earned.call(), sender.account.chain.agents
 
-    async def is_done(attempts: Sequence[StoredTransaction]) -> Receipt | None:
+    async def is_done(attempts: Attempts) -> Receipt | None:
         given = await agents.feedback_since(earned.registry, earned.agent_id, sender.address, earned.posted_at)
         found = next((one for one in given if one.endpoint == earned.endpoint), None)
         if found is None or found.tx_hash in {attempt.tx_hash for attempt in attempts}:
@@ -210,83 +190,69 @@ async def post_result(case: RoundCase, found: RecordedResult, status: StatusWrit
     """Post a recorded result, and write down how that ended."""
     await status.say("publishing", 92)
     challenge, chain, store = case.challenge, case.ports.chain, case.ports.store
-    sender, results, gone = case.ports.sender, chain.results, await superseded(store, challenge.run)
+    sender, gone = case.ports.sender, await superseded(store, challenge.run)
     receipt = await publish(
-        challenge, found.winners, found.digest, sender=sender, results=results, superseded=gone, is_open=case.is_open
+        challenge, found.winners, found.digest, sender=sender, superseded=gone, is_open=case.is_open
     )
     case.options.sent(receipt)
     scores, by, posted_at = await _scores(case, found), None, None
     if receipt.outcome in {SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE}:
-        by = receipt.posted_by or PostedBy.EVALUATOR
+        by = receipt.posted_by or model.PostedBy.EVALUATOR
         if receipt.block_number is not None:
             posted_at = (await chain.blocks.block_at(receipt.block_number)).timestamp
         else:
-            posted_at = (await results.scoring_state(challenge.address)).score_posted_at
-    if by not in {None, PostedBy.EVALUATOR}:  # no winner and no prize of ours
+            posted_at = (await chain.results.scoring_state(challenge.address)).score_posted_at
+    if by not in {None, model.PostedBy.EVALUATOR}:  # no winner and no prize of ours
         scores |= {"winners": [], "rankings": [{**row, "prizeAmount": None} for row in scores["rankings"]]}
     scores |= {"outcome": receipt.outcome.value, "txHash": receipt.tx_hash, "blockNumber": receipt.block_number}
     scores |= {"postedBy": by, "publishedAt": posted_at}
     await store.put(challenge.chain_id, scores_key(challenge.address), plain_json(scores))
-    await _say_outcome(status, receipt)
+    match receipt.outcome:
+        case SendOutcome.UNKNOWN:
+            waits = "Sent, not seen mined yet: the chain is asked again."
+            await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
+        case SendOutcome.REVERTED:
+            await status.say("failed", reason=f"The post was mined but reverted: {receipt.detail}")
+        case _:
+            await status.say("complete", reason=receipt.detail or None, postedBy=by and str(by))
     return receipt
 
 
 async def save_scores(case: RoundCase, found: RecordedResult) -> None:
     """Save the scores before the post, unless an earlier run wrote down who posted."""
-    challenge, store = case.challenge, case.ports.store
-    earlier = await read_scores(store, challenge.chain_id, challenge.address) or {}
-    if not earlier.get("postedBy"):
+    challenge = case.challenge
+    if not (await case.scores()).get("postedBy"):
         text = plain_json(await _scores(case, found))
-        await store.put(challenge.chain_id, scores_key(challenge.address), text)
+        await case.ports.store.put(challenge.chain_id, scores_key(challenge.address), text)
 
 
 async def _scores(case: RoundCase, found: RecordedResult) -> dict[str, Any]:
-    challenge = case.challenge
-    earlier = await read_scores(case.ports.store, challenge.chain_id, challenge.address) or {}
+    earlier = await case.scores()
     if found.result is None:
         return earlier
     cid = earlier.get("traceCid") if earlier.get("traceDigest") == found.digest else None
-    scores = scores_document(challenge, found.result, found.winners, found.digest, cid)
+    scores = scores_document(case.challenge, found.result, found.winners, found.digest, cid)
     if case.options.settings.traces_public == "never":  # nor the names of tests in a harness that was hidden
         for row in scores["rankings"]:
             row["executed"] = row["executed"] and {**row["executed"], "failed": {}}
     return {**scores, "misplaced": await misplaced(case, found.result)}
 
 
-async def _say_outcome(status: StatusWriter, receipt: Receipt) -> None:
-    posted_by = str(receipt.posted_by) if receipt.posted_by else None
-    match receipt.outcome:
-        case SendOutcome.CONFIRMED | SendOutcome.ALREADY_DONE:
-            await status.say("complete", 100, reason=receipt.detail or None, posted_by=posted_by or "evaluator")
-        case SendOutcome.DRY_RUN:
-            said = receipt.detail or "Dry run: checked and rehearsed, nothing was sent."
-            await status.say("complete", 100, reason=said)
-        case SendOutcome.UNKNOWN:
-            waits = "Sent, not seen mined yet: the chain is asked again."
-            await status.say("publishing", 95, reason=f"{waits} {receipt.detail}".strip())
-        case SendOutcome.REVERTED:
-            await status.say("failed", 100, reason=f"The post was mined but reverted: {receipt.detail}")
-
-
-async def read_scores(store: PublicKeys, chain_id: int, address: str) -> dict[str, Any] | None:
-    return await read_document(store, chain_id, scores_key(address))
-
-
-async def record_posted(store: SqlStore, results: PostedResults, challenge: Challenge) -> Posted | None:
+async def record_posted(store: SqlStore, results: PostedResults, challenge: model.Challenge) -> model.Posted | None:
     """Write what is posted and return it; None if nothing is, or nothing deep enough."""
     posted, chain_id, address = await results.posted_by(challenge), challenge.chain_id, challenge.address
     if posted is None:
         return None
-    is_evaluators = posted.by is PostedBy.EVALUATOR
+    is_evaluators, key = posted.by is model.PostedBy.EVALUATOR, scores_key(address)
     writer = await StatusWriter.resumed(store, chain_id, address)
     if not posted.is_final:
         await writer.say("publishing", 95, reason="Scores are posted; their block is not deep enough yet.")
         return None
-    scores = await read_scores(store, chain_id, address) or {}
-    committed = committed_digest(posted.calldata) if is_evaluators else None
+    scores = await read_document(store, chain_id, key) or {}
+    committed = model.committed_digest(posted.calldata) if is_evaluators else None
     if committed and scores.get("traceDigest") != committed:
         await bring_back(store, chain_id, address, committed)
-        scores = await read_scores(store, chain_id, address) or {}
+        scores = await read_document(store, chain_id, key) or {}
     is_ours = committed and scores.get("traceDigest") == committed
     if not scores.get("postedBy") or (scores.get("traceDigest") and not is_ours):
         if not is_ours:
@@ -297,7 +263,7 @@ async def record_posted(store: SqlStore, results: PostedResults, challenge: Chal
             scores |= {"margin": None, "consistency": None, "flags": [], "traceDigest": None}
         scores |= {"postedBy": str(posted.by), "txHash": posted.tx_hash, "outcome": "already_done"}
         scores["publishedAt"] = challenge.score_posted_at
-        await store.put(chain_id, scores_key(address), plain_json(scores))
+        await store.put(chain_id, key, plain_json(scores))
     reason = None if is_evaluators else f"Scores were posted by the {posted.by}."
-    await writer.say("complete", reason=reason, posted_by=str(posted.by))
+    await writer.say("complete", reason=reason, postedBy=str(posted.by))
     return posted

@@ -16,6 +16,7 @@ from clara_eval.config.eval_config import compile_schema, read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, BadSubmission
+from clara_eval.core.strict_json import object_or_none
 from clara_eval.core.untrusted import escaped
 from clara_eval.documents import results
 from clara_eval.documents.results import ChainStatus, D, RoundResult, Scores, Summary, Values, read
@@ -193,11 +194,7 @@ def agent_name(agent_uri: str) -> str:
 
 def json_object(content: bytes) -> dict[str, object]:
     """Parse a JSON object; empty for anything else."""
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return object_or_none(content) or {}
 
 
 def _text(value: object, limit: int) -> str:

@@ -30,7 +30,6 @@ class Options:
     settings: Settings
     plan: EvaluationPlan
     seconds: float  # How long the models may take
-    gives_up: bool = False
-    """Whether the scoring window is nearly over: what cannot be read now gets its verdict, and a person looks."""
+    gives_up: bool = False  # The window is nearly over: what cannot be read gets its verdict, and a person looks
     dry_run: bool = False
     sent: Callable[[Receipt], None] = lambda _receipt: None  # Called with every transaction

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.sender import Receipt
-from clara_eval.chain.winners import MIN_SUBMISSIONS, Winners, check_scorable
-from clara_eval.challenges.calls import advance, post_result, read_scores, save_scores
+from clara_eval.chain.model import MIN_SUBMISSIONS, Challenge, Winners, check_scorable
+from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.challenges.calls import advance, post_result, save_scores
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
 from clara_eval.challenges.public_documents import calibrations, prize_usd
@@ -21,11 +20,8 @@ from clara_eval.evaluation.result import EvaluationResult
 from clara_eval.evaluation.review_rules import ReviewTerms, default_moment, place, review_reasons
 from clara_eval.evaluation.round import CLOCK, rule_by_clock, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
-from clara_eval.evaluation.sources import LiveSources, left_unanswered
+from clara_eval.evaluation.sources import UNANSWERED, LiveSources
 from clara_eval.judge.calibration_gate import why_not_alone
-
-ANNOUNCED = "The result is announced; its submitters may object before it is posted."
-__all__ = ["Evaluation", "evaluate_challenge", "read_scores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +47,16 @@ class Evaluation:
         assert self.winners_found is not None, "the result was found on the chain"
         return self.winners_found
 
+    @property
+    def outcome(self) -> str:
+        """How the transaction ended; `review` without one."""
+        return self.receipt.outcome.value if self.receipt else "review"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to wait for: a person, the chain or a new attempt."""
+        return self.outcome not in {"review", SendOutcome.REVERTED.value, SendOutcome.UNKNOWN.value}
+
 
 @dataclass(frozen=True, slots=True)
 class PostDecision:
@@ -68,12 +74,11 @@ async def evaluate_challenge(
     async def explain(reason: str) -> None:
         await status.say(status.status.status, reason=reason)
 
-    ports = replace(
-        ports, sender=replace(ports.sender, notices=[*ports.sender.notices, explain], is_dry=options.dry_run)
-    )
-    if is_open and ports.sender.can_sign:
+    sender = replace(ports.sender, notices=[*ports.sender.notices, explain], is_dry=options.dry_run)
+    ports = replace(ports, sender=sender)
+    if is_open and sender.can_sign:
         # Past its deadline and still open: it is moved on to scoring before anything is paid for.
-        options.sent(await advance(challenge, sender=ports.sender, results=ports.chain.results, is_seen_open=True))
+        options.sent(await advance(challenge, sender=ports.sender, is_seen_open=True))
         if challenge.submission_count < MIN_SUBMISSIONS:
             raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
     check_scorable(challenge)
@@ -93,20 +98,12 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
     ports, options, plan = case.ports, case.options, ruled_plan(prepared.plan, prepared.rulings)
     async with ports.models.open_run(case.challenge, case.given.config, plan, options.seconds) as models:
         status.meter = models.meter
-        status.expect(models.estimate_usd)
+        status.note(estimateUsd=models.estimate_usd)
         for line in models.lines.values():
             line.llm.tell = status.tell_trouble
-        sources = LiveSources(
-            case.journal,
-            ports.fetch,
-            models,
-            ports.machine,
-            await left_unanswered(case.journal),
-            options.gives_up,
-            prepared.rulings,
-            prepared.reveal,
-            prepared.tries_again,
-        )
+        unanswered = await case.journal.saved("unanswered", UNANSWERED) or {}
+        settled = (prepared.rulings, prepared.reveal, prepared.tries_again)
+        sources = LiveSources(case.journal, ports.fetch, models, ports.machine, unanswered, options.gives_up, *settled)
         result = await evaluate_round(case.given, plan, sources, status, partial(save_features, case))
     found = await record_result(case, prepared, result)
     await save_scores(case, found)
@@ -137,7 +134,7 @@ async def _wait_for_review(
         lapsed = replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK)
         await save_review(case.ports.store, case.challenge.chain_id, lapsed)
         return PostDecision("run again")
-    await status.say("review", 90, reason=review.waits_for, posts_at=review.posts_at)
+    await status.say("review", 90, reason=review.waits_for, postsAt=review.posts_at)
     waits = [] if review.posts_at is None else [float(review.posts_at - now)]
     if found.tries_again and found.result and any(one.is_outage for one in found.result.rejected):
         waits.append(case.window.recheck_seconds)
@@ -163,16 +160,9 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
         named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
         paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
         then = f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
-    review = Review(
-        challenge.address,
-        found.digest,
-        "waiting",
-        tuple(reason.sentence for reason in reasons),
-        since,
-        posts_at=posts_at,
-        default="" if posts_at is None else then,
-        scoring_deadline=challenge.scoring_deadline,
-    )
+    sentences, default = tuple(reason.sentence for reason in reasons), "" if posts_at is None else then
+    review = Review(challenge.address, found.digest, "waiting", sentences, since, posts_at=posts_at, default=default)
+    review = replace(review, scoring_deadline=challenge.scoring_deadline)
     return await save_review(case.ports.store, challenge.chain_id, review)
 
 
@@ -182,15 +172,10 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
     chance = result.ranking.margin.probability if result.ranking else 1.0
     uncalibrated = why_not_alone(list(judges), judges.values(), mode, floor, chance)
     raised_now = disputed.raised if disputed is not None and disputed.needs_person else ()
-    return ReviewTerms(
-        prize_usd(case),
-        settings.review_above_usd,
-        result.ranking.misallocation if result.ranking else 0.0,
-        settings.review_doubt_usd,
-        settings.review_doubt_share,
-        uncalibrated,
-        tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now),
-    )
+    objections = tuple(f"{one.submitter} objects ({one.about}): {one.reason}" for one in raised_now)
+    share = result.ranking.misallocation if result.ranking else 0.0
+    doubt = (share, settings.review_doubt_usd, settings.review_doubt_share)
+    return ReviewTerms(prize_usd(case), settings.review_above_usd, *doubt, uncalibrated, objections)
 
 
 async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
@@ -199,7 +184,8 @@ async def _hear_objections(case: RoundCase, found: RecordedResult, status: Statu
     store, window, seconds = case.ports.store, case.window.at(now), case.options.settings.objection_window
     draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
     if now < draft.until:
-        await status.say("publishing", 91, reason=ANNOUNCED, objections_until=draft.until)
+        said = "The result is announced; its submitters may object before it is posted."
+        await status.say("publishing", 91, reason=said, objectionsUntil=draft.until)
         return PostDecision("wait", draft=draft, retry_seconds=float(draft.until - now))
     objections = await raised(case.journal, draft.digest)
     if not objections:

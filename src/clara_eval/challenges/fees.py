@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from clara_eval.core.errors import BadInput
+from clara_eval.core.model import MICRO
 
 FeeMode = Literal["platform", "prize_pool", "poster"]
 
 SHARE_BPS = 100
 MIN_FEE_USD = 1
 MAX_FEE_USD = 50
-_MICRO = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Fee:
 def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: int | None = None) -> Fee:
     """The fee of one challenge. Fractions of a unit fall in the poster's favour, except in an explicit quote."""
     if mode not in get_args(FeeMode):
-        known = ", ".join(get_args(FeeMode))
-        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", remedy=f"Use one of: {known}.")
+        remedy = f"Use one of: {', '.join(get_args(FeeMode))}."
+        raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", remedy=remedy)
     if prize_pool_units <= 0:
         raise BadInput("The prize pool has to be more than 0.", path="prizePool")
     if not 0 <= decimals <= 36:
@@ -45,14 +45,11 @@ def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: in
     dollar: int = 10**decimals
     if mode == "poster":
         if quote_micro_usd is None:
-            raise BadInput(
-                "The poster pays the evaluation, and its price is not known: a judge has no known token price.",
-                path="quote",
-                remedy="Choose judges with known prices, or another fee mode.",
-            )
+            said = "The poster pays the evaluation, and its price is not known: a judge has no known token price."
+            raise BadInput(said, path="quote", remedy="Choose judges with known prices, or another fee mode.")
         if quote_micro_usd < 0:
             raise BadInput("A quote cannot be negative.", path="quote")
-        amount = -(-quote_micro_usd * dollar // _MICRO)
+        amount = -(-quote_micro_usd * dollar // MICRO)
         return Fee(mode, amount, prize_pool_units, prize_pool_units + amount, decimals)
     amount = min(max(prize_pool_units * SHARE_BPS // 10_000, MIN_FEE_USD * dollar), MAX_FEE_USD * dollar)
     if amount >= prize_pool_units:

@@ -13,33 +13,32 @@ from dataclasses import dataclass, field, replace
 from clara_eval.chain.model import Challenge
 from clara_eval.config.eval_config import EvalConfig
 from clara_eval.config.settings import Settings
-from clara_eval.core.dollars import MICRO
 from clara_eval.core.errors import Deferred
+from clara_eval.core.model import MICRO
 from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.round import EvaluationPlan
-from clara_eval.judge.attestation import KeyReport, Quotes
-from clara_eval.judge.cached_llm import AnswerAhead, CachedLlm, FallbackLlm
-from clara_eval.judge.costs.budgets import LEAST_WASTE, WASTE_TIMES, ReadingBudget, RunBudget, caps_of
-from clara_eval.judge.costs.prices import FREE, PriceCard, no_price, parse_prices
+from clara_eval.judge import provider as providers
+from clara_eval.judge.attestation import Attested, KeyReport, Quotes, SigningOpenAi
+from clara_eval.judge.costs.budgets import (
+    FREE,
+    LEAST_WASTE,
+    WASTE_TIMES,
+    Caps,
+    PriceCard,
+    ReadingBudget,
+    RunBudget,
+    caps_of,
+    no_price,
+    parse_prices,
+)
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, NothingJudged, Prompt
-from clara_eval.judge.provider import (
-    BatchRun,
-    build_llm,
-    parse_judge,
-    price_card,
-    provider_of,
-    thinking_models,
-    token_limits,
-)
-from clara_eval.judge.providers.attested import Attested, SigningOpenAi
 from clara_eval.judge.retrying_llm import CallListener, Gate, RetryingLlm, RetryPolicy
+from clara_eval.judge.structured_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.store.sql_store import SqlStore
 
-LEAST_BOUND = 8_192
-"""The bound of an answer is not lowered below this for a small cap: a model that thinks could not answer at all."""
-UNKNOWN_THINKING = 8_192
-"""Tokens reserved beyond the limit of an answer, at a foreign endpoint whose limit may leave thinking out."""
+LEAST_BOUND = 8_192  # Tokens of an answer that a small cap still leaves: a model that thinks needs them
+UNKNOWN_THINKING = 8_192  # Reserved beyond the limit of an answer at a foreign endpoint, which may leave thinking out
 PaidRound = Challenge | FolderVenue  # What has a run, a poster and a number of submissions
 
 
@@ -47,20 +46,20 @@ PaidRound = Challenge | FolderVenue  # What has a run, a poster and a number of 
 class Reservation:
     """The line of the ledger under which one run spends; `unsure` has a line of its own."""
 
-    settings: Settings
     store: SqlStore
     challenge: PaidRound
+    caps: Caps
     unsure: int
     line: int | None = None
     most: int = 0
 
     async def take(self, most: int) -> None:
-        run, poster, caps = self.challenge.run, self.challenge.poster, caps_of(self.settings)
-        self.line = await self.store.reserve_spend(run, poster, "evaluation", max(0, most - self.unsure), caps)
+        run, poster = self.challenge.run, self.challenge.poster
+        self.line = await self.store.reserve_spend(run, poster, "evaluation", max(0, most - self.unsure), self.caps)
 
     async def extend(self, needed: int) -> int:
         """Reserve more for answers that are longer than quoted, at most the challenge's cap; return what it is now."""
-        cap = caps_of(self.settings).per_challenge
+        cap = self.caps.per_challenge
         wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
         if wanted >= needed and wanted > self.most:
             await self.take(wanted)
@@ -87,9 +86,6 @@ class RunModels:
     run: str
     find_report: Callable[[str, str, str], Awaitable[KeyReport]]
     estimate_usd: float | None
-
-    def asker(self, name: str) -> Asker:
-        return self.lines[name]
 
     def reader(self, names: Sequence[str]) -> Asker:
         lines = [self.lines[name] for name in names]
@@ -119,7 +115,7 @@ class ModelPool:
         """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
         cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
-        tokens = token_limits(self.settings, [parse_judge(name) for name in plan.models])
+        tokens = providers.token_limits(self.settings, [providers.parse_judge(name) for name in plan.models])
         while True:
             plan = replace(plan, tokens=tokens)
             quoted = self._quote(challenge, config, plan, looks)
@@ -148,18 +144,11 @@ class ModelPool:
 
     def _quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan, looks: int) -> Quote:
         size = Size(challenge.submission_count, looks)
-        thinking = thinking_models(parse_judge(name) for name in plan.models)
+        thinking = providers.thinking_models(providers.parse_judge(name) for name in plan.models)
         return quote(config, size, Jury({name: self.card(name) for name in plan.models}, (), thinking, plan.tokens))
 
-    def is_costly(self, plan: EvaluationPlan) -> bool:
-        return any(self.card(name) != FREE for name in plan.models)
-
     def card(self, name: str) -> PriceCard | None:
-        return price_card(parse_judge(name), parse_prices(self.settings.prices))
-
-    @property
-    def quotes(self) -> Quotes:
-        return Quotes(self.settings.pccs_url, self.quote_root)
+        return providers.price_card(providers.parse_judge(name), parse_prices(self.settings.prices))
 
     @asynccontextmanager
     async def open_run(
@@ -167,36 +156,32 @@ class ModelPool:
     ) -> AsyncIterator[RunModels]:
         """Open the models of a run; on leaving, what was spent replaces what was reserved."""
         unsure = await self.store.unsure_of(challenge.run)
-        spent = unsure + sum([paid.cost_micro_usd or 0 async for paid in self.store.answers_of(challenge.run)])
+        spent = unsure + sum(cost or 0 for _, _, cost in await self.store.calls_of(challenge.run))
         caps, quoted = caps_of(self.settings), self.run_quote(challenge, config, plan)
         if caps.tightest is not None and quoted.unpriced:
             raise no_price(quoted.unpriced[0])  # before anything is read
-        most = quoted.most_to_spend(caps, spent) if self.is_costly(plan) else None
+        is_costly = any(self.card(name) != FREE for name in plan.models)
+        most = quoted.most_to_spend(caps, spent) if is_costly else None
         is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
+        expected = quoted.models_micro_usd
         if is_answered:
             most = spent  # everything is answered; what a late entry needs is reserved when it is asked
         elif most is not None and not spent:
             check_worth_starting(quoted, caps.tightest)
-        expected = quoted.models_micro_usd
         wasted_at = f"wasted/{','.join(plan.models)}/"  # another jury, or a restart, begins anew
         earlier = await self.store.entries(challenge.run, wasted_at)
         wasted = sum(int(amount) for _, amount in earlier)
-        ledger = Reservation(self.settings, self.store, challenge, unsure)
-        budget = RunBudget(
-            most,
-            spent=spent,
-            lost=unsure,
-            kept_micro_usd=quoted.kept_for_comparing(caps.tightest),
-            extend=ledger.extend,
-            most_wasted=max(WASTE_TIMES * expected, LEAST_WASTE) if expected else None,
-            wasted=wasted,
-        )
+        ledger = Reservation(self.store, challenge, caps, unsure)
+        kept = quoted.kept_for_comparing(caps.tightest)
+        most_wasted = max(WASTE_TIMES * expected, LEAST_WASTE) if expected else None
+        budget = RunBudget(most, spent, unsure, kept_micro_usd=kept, most_wasted=most_wasted, wasted=wasted)
+        budget.extend = ledger.extend
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
             for name in plan.models
         }
         # Last before the run: a model that cannot be built must not leave a reservation behind.
-        if self.is_costly(plan) and not is_answered:
+        if is_costly and not is_answered:
             await ledger.take(most or spent)
         try:
             estimate = None if expected is None else expected / MICRO
@@ -218,18 +203,17 @@ class ModelPool:
     def line(
         self, name: str, run: str, budget: RunBudget, seconds: float, ahead: AnswerAhead | None = None
     ) -> CachedLlm:
-        judge = parse_judge(name)
-        provider = provider_of(judge)
+        judge = providers.parse_judge(name)
+        provider = providers.provider_of(judge)
         at_once = provider.most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
         policy = replace(self.patience, deadline=clock() + seconds)
-        if name not in self._gates:
-            self._gates[name] = Gate(at_once, clock=clock)
+        gate = self._gates.setdefault(name, Gate(at_once, clock=clock))
         llm, card = self._judge(name, run), self.card(name)
         # An endpoint of others may leave thinking out of the limit: the providers' own count it.
         is_foreign_thinker = judge.base_url is not None and provider.thinks(judge)
         beyond_limit = UNKNOWN_THINKING if is_foreign_thinker else 0
-        retrying = RetryingLlm(llm, budget, card, policy, self._gates[name], self.watch, beyond_limit)
+        retrying = RetryingLlm(llm, budget, card, policy, gate, self.watch, beyond_limit)
         return CachedLlm(retrying, self.store, run, ahead)
 
     def _judge(self, name: str, run: str) -> Llm:
@@ -237,7 +221,7 @@ class ModelPool:
         if not isinstance(llm, SigningOpenAi):
             return llm
         if (name, run) not in self._attested:
-            self._attested[name, run] = Attested(llm, run, self.store, self.quotes)
+            self._attested[name, run] = Attested(llm, run, self.store, Quotes(self.settings.pccs_url, self.quote_root))
         return self._attested[name, run]
 
     async def key_report(self, judge: str, key: str, run: str) -> KeyReport:
@@ -246,19 +230,19 @@ class ModelPool:
 
     def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
         clock = asyncio.get_running_loop().time
-        ends_at, in_batches = clock() + seconds, provider_of(parse_judge(name)).answer_in_batches
+        ends_at, in_batches = clock() + seconds, providers.provider_of(providers.parse_judge(name)).answer_in_batches
         if in_batches is None or self.settings.batches != "auto":
             return None
 
         async def look(prompts: Sequence[Prompt]) -> None:
-            batch = BatchRun(self._llm(name), self.store, run, budget, self.card(name), self.poll_seconds)
+            batch = providers.BatchRun(self._llm(name), self.store, run, budget, self.card(name), self.poll_seconds)
             await in_batches(batch, prompts, ends_at - clock())
 
         return look
 
     def _llm(self, name: str) -> ConnectedLlm:
         if name not in self._llms:
-            self._llms[name] = build_llm(name, self.settings)
+            self._llms[name] = providers.build_llm(name, self.settings)
         return self._llms[name]
 
     async def close(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
 
 import numpy as np
-import numpy.typing as npt
 
 from clara_eval.ranking import Ranking, Tally
 
@@ -28,14 +26,25 @@ def ratings_svg(ranking: Ranking) -> str:
 
     margin = replace(ranking.margin, item=_short(ranking.margin.item), next_item=_short(ranking.margin.next_item))
     rows = [(one, x(one.low), x(one.high) - x(one.low), x(one.elo)) for one in shown]
-    ticks = [(x(tick), f"{tick:g}") for tick in _ticks(low, high)]
+    raw = max(high - low, 1e-9) / 6
+    unit = 10.0 ** np.floor(np.log10(raw))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
+    marks = range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)
+    ticks = [(x(tick), f"{tick:g}") for tick in (round(float(mark * step), 10) for mark in marks)]
     return _drawn("ratings", ranking, rows=rows, ticks=ticks, note=margin.sentence)
 
 
 def win_matrix_svg(ranking: Ranking, table: Tally) -> str:
     """Share of points of the row item against the column item, best first; empty where they never met."""
-    names = [standing.item for standing in ranking.standings]
-    share = _shares(names, table)[:MOST_ROWS, :MOST_ROWS]
+    names, size = [standing.item for standing in ranking.standings], len(ranking.standings)
+    key = table.first * size + table.second
+    points = np.bincount(key, table.points, size * size).reshape(size, size)
+    games = np.bincount(key, minlength=size * size).reshape(size, size)
+    total = games + games.T
+    won = points + games.T - points.T
+    places = {item: number for number, item in enumerate(table.items)}
+    order = np.array([places[item] for item in names])
+    share = np.where(total > 0, won / np.maximum(total, 1), np.nan)[np.ix_(order, order)][:MOST_ROWS, :MOST_ROWS]
     return _drawn("matrix", ranking, shown=names[:MOST_ROWS], share=share.tolist())
 
 
@@ -54,26 +63,6 @@ def _drawn(kind: str, ranking: Ranking, **values: object) -> str:
 def _visible(value: object) -> object:
     """What XML cannot hold and what hides or turns text becomes a dot."""
     return "".join(c if c.isprintable() else "·" for c in value) if type(value) is str else value
-
-
-def _shares(items: Sequence[str], table: Tally) -> npt.NDArray[np.float64]:
-    size = len(items)
-    key = table.first * size + table.second
-    points = np.bincount(key, table.points, size * size).reshape(size, size)
-    games = np.bincount(key, minlength=size * size).reshape(size, size)
-    total = games + games.T
-    won = points + games.T - points.T
-    places = {item: number for number, item in enumerate(table.items)}
-    order = np.array([places[item] for item in items])
-    share: npt.NDArray[np.float64] = np.where(total > 0, won / np.maximum(total, 1), np.nan)[np.ix_(order, order)]
-    return share
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    raw = max(high - low, 1e-9) / 6
-    unit = 10.0 ** np.floor(np.log10(raw))
-    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
-    return [round(float(k * step), 10) for k in range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)]
 
 
 def _short(text: str) -> str:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 
 from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
+from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.review import Disputed, moment_words, read_disputed, read_review, reopen, rulings_of
+from clara_eval.challenges.review import Disputed, Review, moment_words, read_disputed, read_review, reopen, rulings_of
 from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, CannotPublish, NotYet
 from clara_eval.core.version import code_version
-from clara_eval.documents.store_keys import harness_key
+from clara_eval.documents.store_keys import harness_key, scores_key
 from clara_eval.evaluation.execution import REVEAL, WITHHELD, Reveal, revealed_document
 from clara_eval.evaluation.result import PLAN
-from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, is_by_default, read_rulings
-from clara_eval.evaluation.scoring_window import Window
-from clara_eval.evaluation.sources import any_missed
-from clara_eval.evaluation.trace.document import Restart
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, Window, is_by_default, read_rulings
+from clara_eval.evaluation.sources import MISSED_KEY
+from clara_eval.evaluation.trace import Journal, Restart
 
 REVEAL_SHARE = 0.25  # Of the scoring window: how long a round waits for a hidden harness
 TEXT = JsonCodec(str)
@@ -54,6 +54,15 @@ class RoundCase:
     async def is_signed(self) -> bool:
         return bool(await self.ports.store.transactions(self.journal.run, Intention.POST_SCORES))
 
+    async def scores(self) -> dict[str, Any]:
+        store, challenge = self.ports.store, self.challenge
+        return await read_document(store, challenge.chain_id, scores_key(challenge.address)) or {}
+
+    async def review_of(self, digest: str) -> Review | None:
+        """What a person said about exactly this result."""
+        found = await read_review(self.ports.store, self.challenge.chain_id, self.challenge.address)
+        return found if found is not None and found.digest == digest else None
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -69,24 +78,23 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     challenge, journal = case.challenge, case.journal
     reveal = await _reveal(case, now)
     is_withheld = reveal is not None and reveal.content is None
-    status.warn(WITHHELD if is_withheld else TAKEN_OVER if case.is_taken_over else None)
-
-    async def affordable() -> EvaluationPlan:
-        return case.ports.models.affordable(challenge, case.given.config, case.options.plan)
-
-    planned = await journal.saved("plan", PLAN)
-    if planned is not None and planned.judges != case.options.plan.judges:
+    status.note(warning=WITHHELD if is_withheld else TAKEN_OVER if case.is_taken_over else None)
+    plan = await journal.saved("plan", PLAN)
+    if plan is not None and plan.judges != case.options.plan.judges:
         attempts = await read_attempts(case.ports.store, challenge.chain_id, challenge.address)
         if attempts.failures > 0 and not await journal.has("digest"):
             # Other judges were named since a failure: they take over. What the first answered stays paid, in no trace.
             await journal.drop("plan", "unanswered")
-    plan = await journal.once("plan", PLAN, affordable)
+            plan = None
+    if plan is None:
+        affordable = case.ports.models.affordable(challenge, case.given.config, case.options.plan)
+        plan = await journal.keep("plan", PLAN, affordable)
     disputed = await _disputed(case, now)
     ruled = await read_rulings(journal)
     review = await read_review(case.ports.store, challenge.chain_id, challenge.address)
     is_settled = (review is not None and review.state == "approved") or await case.is_signed()
     tries_again = not is_by_default(ruled) and now < case.window.decided_until and not is_settled
-    if tries_again and await any_missed(journal):
+    if tries_again and await journal.has(MISSED_KEY):
         # An entry that can be read now changes the result; the earlier one was never signed or approved.
         await journal.drop("digest")
     venue = ChallengeVenue(challenge, case.given, disputed)
@@ -96,27 +104,20 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
     journal = Journal(ports.store, challenge.run)
     is_taken_over = await _take_over(challenge, ports, journal)
-
-    async def read() -> str:
+    encoded = await journal.saved("metadata", TEXT)
+    if encoded is None:
         try:
             fetched = await ports.fetch.fetch(challenge.challenge_uri)
         except BadSubmission as bad:
-            raise CannotPublish(
-                f"The metadata at challengeURI cannot be read: {bad}",
-                remedy="The poster may post scores; after scoringDeadline anybody may call expire().",
-            ) from bad
-        return base64.b64encode(fetched.content).decode()
-
-    encoded: str = await journal.once("metadata", TEXT, read)
+            remedy = "The poster may post scores; after scoringDeadline anybody may call expire()."
+            raise CannotPublish(f"The metadata at challengeURI cannot be read: {bad}", remedy=remedy) from bad
+        encoded = await journal.keep("metadata", TEXT, base64.b64encode(fetched.content).decode())
     given = round_of(challenge, base64.b64decode(encoded))
     return RoundCase(challenge, given, journal, ports, options, is_open, is_taken_over)
 
 
 async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bool:
-    """Start a round of another version again: what it fetched and paid is used, what it computed is dropped.
-
-    A result that is approved or signed stays, and is posted as it is recorded.
-    """
+    """Start a round of another version again: what it fetched and paid is used, what it computed is dropped."""
     store, begun_by, ours = ports.store, await journal.saved(VERSION, TEXT), code_version()
     if begun_by == ours:
         return False
@@ -126,7 +127,7 @@ async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bo
         digest = await journal.saved("digest", TEXT)
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
-            return True
+            return True  # the result stays, and is posted as it is recorded
         await _note_restart(challenge, ports, journal, begun_by or "unknown")
         await journal.drop("digest", "unanswered", VERSION, prefix="executed/")
         await journal.drop_unreadable("plan", PLAN)
@@ -142,7 +143,7 @@ async def _note_restart(challenge: Challenge, ports: Ports, journal: Journal, be
         return
     head = await ports.chain.blocks.head()  # of a node that may be late
     at = max(head.timestamp, challenge.block.timestamp, *(one.at for one in before))
-    requests = tuple([paid.request async for paid in ports.store.answers_of(journal.run)])
+    requests = tuple([request for request, _, _ in await ports.store.calls_of(journal.run)])
     told = Restart(at, begun_by, code_version(), len(requests))
     await journal.keep(f"{RESTARTS}{len(before):04}", RESTARTED, (told, requests))
 
@@ -152,29 +153,25 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
     spec, challenge = case.given.config.harness, case.challenge
     if spec is None or not spec.hidden:
         return None
-
-    async def decide() -> Reveal:
-        text = await case.ports.store.get(challenge.chain_id, harness_key(challenge.address))
-        if text is not None:
-            revealed_document(text.encode(), challenge.private_set_hash, spec)
-            return Reveal(base64.b64encode(text.encode()).decode())
-        until = case.window.moment_left(1 - REVEAL_SHARE)
-        if now < until:
-            raise NotYet(
-                f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until "
-                f"{moment_words(until)}.",
-                remedy="The poster reveals it with `clara-eval harness reveal`.",
-            )
-        return Reveal(None)
-
-    return await case.journal.once("reveal", REVEAL, decide)
+    if (reveal := await case.journal.saved("reveal", REVEAL)) is not None:
+        return reveal
+    text = await case.ports.store.get(challenge.chain_id, harness_key(challenge.address))
+    until = case.window.moment_left(1 - REVEAL_SHARE)
+    if text is not None:
+        revealed_document(text.encode(), challenge.private_set_hash, spec)
+    elif now < until:
+        raise NotYet(
+            f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until "
+            f"{moment_words(until)}.",
+            remedy="The poster reveals it with `clara-eval harness reveal`.",
+        )
+    content = None if text is None else base64.b64encode(text.encode()).decode()
+    return await case.journal.keep("reveal", REVEAL, Reveal(content))
 
 
 async def _disputed(case: RoundCase, now: int) -> Disputed | None:
-    """What was objected to. If the other judge is not done in time, the draft stays, and the objections with it.
-
-    Else a submitter could keep a result from being posted by objecting while that judge is away.
-    """
+    """What was objected to. If the other judge is not done in time, the draft stays, and the objections with it."""
+    # Else a submitter could keep a result from being posted by objecting while that judge is away.
     found = await read_disputed(case.journal)
     if found is None or found.judge is None or not case.window.at(now).must_post:
         return found

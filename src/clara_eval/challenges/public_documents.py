@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from clara_eval.chain.model import Challenge, worth_micro_usd
-from clara_eval.chain.winners import WinnerPrize, Winners
+from clara_eval.chain.model import Challenge, WinnerPrize, Winners, worth_micro_usd
 from clara_eval.challenges.prepare import RoundCase
 from clara_eval.core.address import Address
 from clara_eval.core.codec import camel, to_camel_json
@@ -77,42 +76,38 @@ def result_document(result: EvaluationResult, digest: str, rows: Sequence[Leader
 
 def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
     return [
-        LeaderboardRow(
-            address=winner.account,
-            agentId=winner.agent_id,
-            rank=place,
-            score=winner.score,
-            prizeAmount=str(winner.prize_amount),
-            status="ranked",
-        )
-        for place, winner in enumerate(winners, start=1)
+        _row(place, one.account, one.agent_id, one.score, str(one.prize_amount), {"status": "ranked"})
+        for place, one in enumerate(winners, start=1)
     ]
+
+
+def _row(
+    rank: int, account: str, agent: int | None, score: int, prize: str | None, more: Mapping[str, object]
+) -> LeaderboardRow:
+    told = {"address": account, "agentId": agent, "rank": rank, "score": score, "prizeAmount": prize}
+    return LeaderboardRow.model_validate(told | dict(more))
 
 
 def leaderboard_rows(
     result: EvaluationResult, prizes: Mapping[Address, str], agents: Mapping[Address, int]
 ) -> list[LeaderboardRow]:
-    runs = result.execution.summaries if result.execution else {}
-    executed = {account: ExecutedRun.model_validate(run) for account, run in runs.items()}
+    runs = result.execution.executed if result.execution else {}
+    executed = {account: ExecutedRun.model_validate(run.summary()) for account, run in runs.items()}
     places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}
 
-    def row(account: Address, score: int, **more: Any) -> LeaderboardRow:
-        return LeaderboardRow(
-            address=account,
-            agentId=agents.get(account),
-            rank=places[account],
-            score=score,
-            prizeAmount=prizes.get(account),
-            executed=executed.get(account),
-            **more,
-        )
+    def row(account: Address, score: int, more: dict[str, object]) -> LeaderboardRow:
+        told = (places[account], account, agents.get(account), score, prizes.get(account))
+        return _row(*told, more | {"executed": executed.get(account)})
 
-    rows = [row(r.submission.submitter, 0, status="rejected", code=r.code, reason=r.reason) for r in result.rejected]
+    rows = [
+        row(one.submission.submitter, 0, {"status": "rejected", "code": one.code, "reason": one.reason})
+        for one in result.rejected
+    ]
     ranking = result.ranking
     for one in ranking.standings if ranking else ():
-        more = {camel(name): getattr(one, name) for name in _STANDING}
+        more: dict[str, object] = {camel(name): getattr(one, name) for name in _STANDING} | {"status": "ranked"}
         more["tiedWith"] = list(ranking.tied_with(one.item)) if ranking else []
-        rows.append(row(Address(one.item), one.score, status="ranked", **more))
+        rows.append(row(Address(one.item), one.score, more))
     return sorted(rows, key=lambda one: places[Address(one.address)])
 
 

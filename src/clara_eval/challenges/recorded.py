@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 
-from clara_eval.chain.model import Challenge
-from clara_eval.chain.winners import Winners, post_scores, read_calldata
-from clara_eval.challenges.challenge_index import read_document
+from clara_eval.chain.model import Winners, post_scores, read_calldata
 from clara_eval.challenges.prepare import RESTARTED, RESTARTS, TEXT, Prepared, RoundCase
 from clara_eval.challenges.public_documents import features_pairs, public_keys
-from clara_eval.challenges.review import Disputed, Review, announced, read_disputed, read_review
+from clara_eval.challenges.review import Disputed, Review, announced, read_disputed
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Disagrees, NeedsReview
 from clara_eval.core.version import code_version
-from clara_eval.documents.store_keys import scores_key
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.result import EvaluationResult, entries
-from clara_eval.evaluation.sources import close_unanswered
-from clara_eval.evaluation.trace.document import Evidence, Notes, Restart, TraceFile, render
+from clara_eval.evaluation.sources import UNANSWERED
+from clara_eval.evaluation.trace import Evidence, Notes, Restart, TraceFile, render
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
 AT_ONCE = 2000  # Public keys in one write; a round of many games has more than memory should hold
@@ -41,10 +38,9 @@ async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationR
     venue = prepared.venue
     with drafted(entries(prepared.plan, result, venue.records(result))) as draft:
         await _check_posted(case, draft.digest)
-        await close_unanswered(case.journal, result.unanswered)
+        await case.journal.keep("unanswered", UNANSWERED, result.unanswered)
         await case.journal.note("digest", draft.digest)
-        review = await read_review(store, challenge.chain_id, challenge.address)
-        said = review if review is not None and review.digest == draft.digest else None
+        said = await case.review_of(draft.digest)
         pieces = draft.pieces(Notes(said.approvals if said else [], await _restarts(case, result)))
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
     keys = public_keys(challenge.address, challenge.block.timestamp, result)
@@ -65,36 +61,30 @@ async def _restarts(case: RoundCase, result: EvaluationResult) -> list[Restart]:
 
 async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFacts]) -> None:
     """Keep the facts of a running round, unless scores are posted: those are about the facts that are there."""
-    challenge, store = case.challenge, case.ports.store
-    scores = await read_document(store, challenge.chain_id, scores_key(challenge.address)) or {}
-    if not scores.get("postedBy"):
-        await store.put_many(
-            challenge.chain_id, list(features_pairs(challenge.address, challenge.block.timestamp, features))
-        )
+    challenge = case.challenge
+    if not (await case.scores()).get("postedBy"):
+        pairs = features_pairs(challenge.address, challenge.block.timestamp, features)
+        await case.ports.store.put_many(challenge.chain_id, list(pairs))
 
 
 async def _check_posted(case: RoundCase, digest: str) -> None:
     """Never replace what a posted transaction commits to: the post could not be checked any more."""
-    challenge = case.challenge
-    scores = await read_document(case.ports.store, challenge.chain_id, scores_key(challenge.address)) or {}
+    challenge, scores = case.challenge, await case.scores()
     posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
     if posted in {None, digest}:
         return
     if (await case.ports.chain.results.scoring_state(challenge.address)).score_posted_at:
-        raise Disagrees(
-            f"The result of {challenge.address} is posted with the trace {posted}; this run gives {digest}.",
-            remedy="The posted trace is kept. Nothing is to be done here.",
-        )
+        said = f"The result of {challenge.address} is posted with the trace {posted}; this run gives {digest}."
+        raise Disagrees(said, remedy="The posted trace is kept. Nothing is to be done here.")
 
 
 async def recorded_result(case: RoundCase) -> RecordedResult | None:
     """The archived result that a person approved or another version signed; None if the round is to be run."""
     challenge, store = case.challenge, case.ports.store
     digest = await case.journal.saved("digest", TEXT)
-    review = await read_review(store, challenge.chain_id, challenge.address)
     if digest is None or case.options.dry_run:
         return None
-    review = review if review is not None and review.digest == digest else None
+    review = await case.review_of(digest)
     if review is not None and review.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {review.note or 'no note'}.")
     is_signed = case.is_taken_over and await case.is_signed()
@@ -116,15 +106,9 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
             entry_lines = (line.removesuffix("\n").removesuffix(",") for line in lines)
             pieces = render(entry_lines, digest, replace(evidence.notes, approvals=review.approvals))
             await save_trace(store, challenge.chain_id, challenge.address, pieces, digest)
-        winners = _winners(challenge, bytes.fromhex(str(evidence["calldata"]).removeprefix("0x")))
-    return RecordedResult(digest, winners, disputed, None, review)
-
-
-def _winners(challenge: Challenge, calldata: bytes) -> Winners:
-    winners = read_calldata(calldata).winners
+        calldata = bytes.fromhex(str(evidence["calldata"]).removeprefix("0x"))
+    winners, _ = read_calldata(calldata)
     if post_scores(winners, challenge.contract_version) != calldata:
-        raise Disagrees(
-            f"The recorded calldata of {challenge.address} is not what this version writes for its winners.",
-            remedy="Use the version that recorded it, or start again with `evaluate --restart`.",
-        )
-    return winners
+        said = f"The recorded calldata of {challenge.address} is not what this version writes for its winners."
+        raise Disagrees(said, remedy="Use the version that recorded it, or start again with `evaluate --restart`.")
+    return RecordedResult(digest, winners, disputed, None, review)

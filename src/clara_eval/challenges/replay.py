@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Challenge, Posted
-from clara_eval.chain.winners import Winners, read_calldata
+from clara_eval.chain.model import Challenge, Posted, Winners, read_calldata
 from clara_eval.challenges.venue import ChallengeVenue
 from clara_eval.core.errors import BadInput, BadTrace
 from clara_eval.evaluation.replay import JudgeEvidence, Replay, replay
@@ -28,8 +27,7 @@ class Checked(Replay):
     venue: ChallengeVenue
     posted: Posted | None = None
     is_replaced: bool = False  # A reorg replaced the block at which the challenge was read
-    is_first_block: bool = True
-    """The block is the first after the deadline, which two evaluators at two times choose alike."""
+    is_first_block: bool = True  # It is the first after the deadline, which two evaluators at two times choose alike
 
     @property
     def challenge(self) -> Challenge:
@@ -84,9 +82,8 @@ async def _check_facts(challenge: Challenge, posted: Posted | None, chain: Ether
     if not is_there and posted is None:
         raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
     block = read_at if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
-    again = replace(
-        await chain.challenges.challenge_at(challenge.address, block), block=challenge.block, read_at=challenge.read_at
-    )
+    found = await chain.challenges.challenge_at(challenge.address, block)
+    again = replace(found, block=challenge.block, read_at=challenge.read_at)
     if not is_there:
         again = replace(again, status=challenge.status, score_posted_at=challenge.score_posted_at)
     if again != challenge:
@@ -103,20 +100,18 @@ async def _check_chain(checked: Checked, chain: EthereumChain) -> Posted:
     if posted is None:
         raise BadTrace("No scores are posted for this challenge.", entry="calldata", remedy="Check without --rpc.")
     try:
-        said = read_calldata(posted.calldata)
+        winners, digest = read_calldata(posted.calldata)
     except BadInput as bad:
         raise BadTrace(
             f"The transaction {posted.tx_hash} does not call postScores itself, so it commits to no trace: {bad}",
             entry="digest",
         ) from bad
-    if said.trace_digest != checked.digest:
-        shown = said.trace_digest or "none"
+    if digest != checked.digest:
         raise BadTrace(
-            f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to the trace {shown}; "
+            f"The transaction {posted.tx_hash}, posted by the {posted.by}, commits to the trace {digest or 'none'}; "
             f"this one is {checked.digest}.",
             entry="digest",
         )
-    venue = checked.venue
-    if said.winners != checked.winners or not posted.calldata.startswith(venue.calldata(checked.result)):
+    if winners != checked.winners or not posted.calldata.startswith(checked.venue.calldata(checked.result)):
         raise BadTrace("The posted winners are not those of the trace.", entry="winners")
     return posted

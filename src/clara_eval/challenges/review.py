@@ -17,10 +17,8 @@ from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import MEANINGS, ReviewState, RuledStage
 from clara_eval.documents.store_keys import REVIEWS, draft_key, review_key
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import Ruling
-from clara_eval.evaluation.scoring_window import SPARE_SHARE, Window
-from clara_eval.evaluation.trace.document import Approval
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.round import SPARE_SHARE, Ruling, Window
+from clara_eval.evaluation.trace import Approval, Journal
 from clara_eval.judge.reading import shown
 from clara_eval.store.sql_store import PublicKeys
 
@@ -44,8 +42,7 @@ class Review:
     decided_at: int | None = None
     note: str = ""
     by: str = ""  # Who decided, as they called themselves
-    posts_at: int | None = None
-    """When the default is posted, by the chain's clock; None where only a person can have it posted."""
+    posts_at: int | None = None  # When the default is posted, by the chain's clock; None if only a person can do it
     default: str = ""  # What is posted then, in words
     scoring_deadline: int | None = None
 
@@ -114,11 +111,8 @@ def check_waiting(review: Review, digest: str | None) -> Review:
     if review.state != "waiting":
         raise BadInput(f"The review of {review.address} is already {review.state}.")
     if digest is not None and digest.lower() != review.digest:
-        raise BadInput(
-            f"The result that waits is {review.digest}, not {digest[:80]}.",
-            path="traceDigest",
-            remedy="It changed since you looked: look at the trace again.",
-        )
+        said = f"The result that waits is {review.digest}, not {digest[:80]}."
+        raise BadInput(said, path="traceDigest", remedy="It changed since you looked: look at the trace again.")
     return review
 
 
@@ -254,9 +248,8 @@ def check_recorded(body: object, challenge: Challenge, rulings: Sequence[Ruling]
     disputed = DISPUTED_FORM.read(body)
     submitters = {one.submitter for one in challenge.submissions}
     if not disputed.raised or any(a.submitter >= b.submitter for a, b in pairwise(disputed.raised)):
-        raise BadTrace(
-            "Nobody objected, or the objections are not in order of submitter, each once.", entry="objections"
-        )
+        said = "Nobody objected, or the objections are not in order of submitter, each once."
+        raise BadTrace(said, entry="objections")
     for one in disputed.raised:
         said = objection_message(challenge.chain_id, challenge.address, disputed.of, one.about, one.reason)
         is_signed = one.signature == normal_signature(one.signature) and signer_of(said, one.signature) == one.submitter

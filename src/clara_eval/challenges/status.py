@@ -33,8 +33,7 @@ _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (errors.NotYet, "pending"),
     (errors.Temporary, "pending"),
     (errors.ConfigError, "pending"),
-)
-"""The first that fits counts; every other error is a failure."""
+)  # The first that fits counts; every other error is a failure
 _GRAVITY: tuple[type[BaseException], ...] = (
     errors.NotYet, errors.Temporary, errors.Deferred, errors.NeedsReview, errors.BadInput, errors.NotFound,
     errors.ConfigError, errors.Unscorable, errors.CannotPublish, errors.Disagrees,
@@ -47,13 +46,14 @@ _SPAN: dict[Stage, tuple[int, int]] = {
 }
 Listener = Callable[[EvalStatus], None]
 Clock = Callable[[], float]
+FAILED = "engine:failed:"  # Before the address: when a round failed, and by which version of this program
 WRITE_SECONDS = 0.25  # Progress is written at most this often
 _BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}  # States in which no stage runs any more
+_SAID_WITH_STATE = ("reason", "retryAt", "postedBy", "objectionsUntil", "postsAt")
 CLOSED: dict[str, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
-}
-"""What the end of a contract without scores means for its evaluation."""
+}  # What the end of a contract without scores means for its evaluation
 _PRIVATE_SENTENCE = re.compile(r"[^.!?]*\bCLARA_[A-Z_]+[^.!?]*[.!?]?\s*")
 _PRIVATE_PLACE = re.compile(r"@?https?://[^\s,;)]+|\b(?:[\w-]+\.)+(?:[a-z]{2,}|\d+)(?::\d+)?|\blocalhost(?::\d+)?")
 
@@ -146,24 +146,14 @@ class StatusWriter:
         with suppress(ValueError):  # of another version of ours: begun anew
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
         if (earlier := writer._earlier) is not None:
-            kept = {
-                "startedAt": earlier.startedAt or writer.status.startedAt,
-                "progress": 0 if earlier.status in FINAL_STATES else earlier.progress,
-                "stage": earlier.stage,
-                "estimateUsd": earlier.estimateUsd,
-                "warning": earlier.warning,
-            }
-            writer.status = writer.status.model_copy(update=kept)
+            progress = 0 if earlier.status in FINAL_STATES else earlier.progress
+            kept = {"stage": earlier.stage, "estimateUsd": earlier.estimateUsd, "warning": earlier.warning}
+            writer.note(startedAt=earlier.startedAt or writer.status.startedAt, progress=progress, **kept)
         return writer
 
-    def _change(self, **changes: object) -> None:
-        self.status = self.status.model_copy(update={"updatedAt": int(self._now()), **changes})
-
-    def expect(self, estimate_usd: float | None) -> None:
-        self.status = self.status.model_copy(update={"estimateUsd": estimate_usd})
-
-    def warn(self, warning: str | None) -> None:
-        self.status = self.status.model_copy(update={"warning": warning})
+    def note(self, **changes: object) -> None:
+        """Change fields that are written with the next state or progress."""
+        self.status = self.status.model_copy(update=changes)
 
     async def say_error(self, error: BaseException) -> None:
         """Write what an error means; after a post the state stays complete."""
@@ -175,16 +165,21 @@ class StatusWriter:
             await self._write(earlier)
         else:
             at = error.retry_at if isinstance(error, errors.Deferred) else None
-            await self.say(state, reason=reason_of(error), retry_at=at)
+            await self.say(state, reason=reason_of(error), retryAt=at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
         """Take the progress of a stage; it is written in the background."""
         low, high = _SPAN[stage]
         progress = max(self.status.progress, int(low + (high - low) * (done / total if total else 1.0)))
         state: State = "comparing" if stage == "comparing" else "extracting"
-        shown = self._progress(stage, done, total)
+        calls, cost = self.meter()
+        began, first = self._stage_began.setdefault(stage, (self._now(), done))
+        elapsed, steps = self._now() - began, done - first
+        shown = StageProgress(name=stage, done=done, total=total, calls=calls, costUsd=round(cost, 6))
+        if steps > 0 and elapsed > 0:
+            rate = steps / elapsed
+            shown.callsPerSecond, shown.secondsLeft = round(rate, 2), round((total - done) / rate, 1)
         self._change(status=state, progress=progress, reason=None, retryAt=None, stage=shown)
-        self._tell(self.status)
         due = self._now() - self._written >= WRITE_SECONDS
         if due and (self._writing is None or self._writing.done()):
             self._write_soon()
@@ -193,8 +188,11 @@ class StatusWriter:
         """Say what the stage waits for, until it makes progress."""
         if trouble != self.status.reason:
             self._change(reason=trouble)
-            self._tell(self.status)
             self._write_soon()
+
+    def _change(self, **changes: object) -> None:
+        self.note(updatedAt=int(self._now()), **changes)
+        self._tell(self.status)
 
     def _write_soon(self) -> None:
         earlier = self._writing
@@ -207,40 +205,15 @@ class StatusWriter:
         self._written = self._now()
         self._writing = asyncio.get_running_loop().create_task(write())
 
-    def _progress(self, stage: str, done: int, total: int) -> StageProgress:
-        calls, cost = self.meter()
-        began, first = self._stage_began.setdefault(stage, (self._now(), done))
-        elapsed, steps = self._now() - began, done - first
-        shown = StageProgress(name=stage, done=done, total=total, calls=calls, costUsd=round(cost, 6))
-        if steps > 0 and elapsed > 0:
-            rate = steps / elapsed
-            shown.callsPerSecond, shown.secondsLeft = round(rate, 2), round((total - done) / rate, 1)
-        return shown
-
-    async def say(
-        self,
-        state: State,
-        progress: int | None = None,
-        *,
-        reason: str | None = None,
-        retry_at: int | None = None,
-        posted_by: str | None = None,
-        objections_until: int | None = None,
-        posts_at: int | None = None,
-    ) -> None:
-        """Change the state, and write it before this returns."""
+    async def say(self, state: State, progress: int = 0, **told: int | str | None) -> None:
+        """Change the state, and write it before this returns; `told` are fields in `_SAID_WITH_STATE`."""
         await self._written_out()
         self._change(
             status=state,
-            progress=100 if state in FINAL_STATES else max(self.status.progress, progress or 0),
-            reason=reason,
-            retryAt=retry_at,
-            postedBy=posted_by,
-            objectionsUntil=objections_until,
-            postsAt=posts_at,
+            progress=100 if state in FINAL_STATES else max(self.status.progress, progress),
             stage=None if state in _BETWEEN_STAGES else self.status.stage,
+            **dict.fromkeys(_SAID_WITH_STATE) | told,
         )
-        self._tell(self.status)
         await self._write(self.status)
 
     async def _written_out(self) -> None:
@@ -251,12 +224,8 @@ class StatusWriter:
 
     async def _write(self, status: EvalStatus) -> None:
         if status.status == "failed":
-            await self._keys.put(self._chain_id, failed_key(self._address), _failed_by_us(status))
+            await self._keys.put(self._chain_id, FAILED + self._address, _failed_by_us(status))
         await self._keys.put(self._chain_id, status_key(self._address), plain_json(status.model_dump()))
-
-
-def failed_key(address: str) -> str:
-    return f"engine:failed:{address}"
 
 
 def _failed_by_us(status: EvalStatus) -> str:
@@ -265,7 +234,7 @@ def _failed_by_us(status: EvalStatus) -> str:
 
 async def is_to_try_again(keys: PublicKeys, chain_id: int, address: str, status: EvalStatus) -> bool:
     """Whether another version of this program ended the round as failed: this one may be able to finish it."""
-    if status.status != "failed" or await keys.get(chain_id, failed_key(address)) == _failed_by_us(status):
+    if status.status != "failed" or await keys.get(chain_id, FAILED + address) == _failed_by_us(status):
         return False
     review = await read_review(keys, chain_id, address)
     return review is None or review.state != "rejected"

@@ -19,22 +19,12 @@ from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.hashing import plain_json
 from clara_eval.core.web import TooLong, pieces_at_most
+from clara_eval.documents import results
 from clara_eval.documents.rest import ChallengeDetail
-from clara_eval.documents.results import (
-    AgentRecord,
-    D,
-    Document,
-    EvalStatus,
-    Features,
-    Pairwise,
-    Played,
-    Scores,
-    Values,
-    read,
-)
+from clara_eval.documents.results import D, Features, Pairwise, Played, Values, read
 from clara_eval.documents.store_keys import features_key, pairwise_key, status_key, verdicts_key
 from clara_eval.evaluation.play import Comparison, compared, votes_document
-from clara_eval.evaluation.trace.document import TraceFile
+from clara_eval.evaluation.trace import TraceFile
 from clara_eval.judge.comparison import RulesJudge, make_vector
 from clara_eval.ranking import Pairing
 from clara_eval.store.open import StoreOnDemand
@@ -42,7 +32,7 @@ from clara_eval.store.sql_store import PublicKeys
 from clara_eval.store.trace_archive import stream_trace
 
 
-class Verdicts(Document):
+class Verdicts(results.Document):
     """`verdicts`: the schema and the entries of a large round by rules, in canonical order."""
 
     judge: str
@@ -84,10 +74,6 @@ async def comparisons_of(values: Values, chain_id: int, address: str, account: s
     return {pair: comparison for pair, comparison in found.items() if comparison is not None}
 
 
-async def read_comparison(values: Values, chain_id: int, address: str, first: str, second: str) -> Pairwise | None:
-    return (await comparisons_of(values, chain_id, address, first, [second])).get((first, second))
-
-
 async def _ruled(
     values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
 ) -> Played:
@@ -125,22 +111,20 @@ class StoreRecords:
         store = await self._store.existing()
         return await store.get(chain_id, key) if store else None
 
-    async def status(self, address: Address) -> EvalStatus | None:
-        return await read(self, self.chain_id, EvalStatus, status_key(address))
+    async def status(self, address: Address) -> results.EvalStatus | None:
+        return await read(self, self.chain_id, results.EvalStatus, status_key(address))
 
-    async def scores(self, address: Address) -> Scores | None:
+    async def scores(self, address: Address) -> results.Scores | None:
         return await read_scores(self, self.chain_id, address)
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
 
     async def has_model(self) -> bool | None:
-        """Whether the service can have submissions read by a language model; None if nothing says so."""
-        return None
+        return None  # nothing says whether a model reads submissions
 
     async def evaluator(self) -> Address | None:
-        """The address under which the service posts scores; None if nothing says so."""
-        return None
+        return None  # nothing says under which address the service posts scores
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
         """The text as a whole, or little more of it than asked for."""
@@ -161,7 +145,7 @@ class StoreRecords:
     def trace_url(self, _address: Address) -> str:
         return ""
 
-    async def agent(self, agent_id: int) -> AgentRecord | None:
+    async def agent(self, agent_id: int) -> results.AgentRecord | None:
         store = await self._store.existing()
         return await agent_record(store, self.chain_id, agent_id) if store else None
 
@@ -171,8 +155,7 @@ class ApiRecords:
 
     def __init__(self, api_url: str, chain_id: int) -> None:
         self._url, self.chain_id = api_url.rstrip("/"), chain_id
-        self._told: tuple[str, dict[str, str]] | None = None
-        """The challenge whose trace was read last, and the documents in it."""
+        self._told: tuple[str, dict[str, str]] | None = None  # The challenge of the last trace, and its documents
 
     async def get(self, _chain_id: int, key: str) -> str | None:
         """The entries of an open challenge, or a document that is in the trace: facts and comparisons."""
@@ -188,11 +171,11 @@ class ApiRecords:
                 self._told = (address, documents_in(lines, address))
         return self._told[1].get(key)
 
-    async def status(self, address: Address) -> EvalStatus | None:
-        return await self._document(EvalStatus, f"challenges/{address}/eval-status")
+    async def status(self, address: Address) -> results.EvalStatus | None:
+        return await self._document(results.EvalStatus, f"challenges/{address}/eval-status")
 
-    async def scores(self, address: Address) -> Scores | None:
-        return await self._document(Scores, f"challenges/{address}/leaderboard")
+    async def scores(self, address: Address) -> results.Scores | None:
+        return await self._document(results.Scores, f"challenges/{address}/leaderboard")
 
     async def features(self, address: Address, submitter: Address) -> Features | None:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
@@ -212,8 +195,8 @@ class ApiRecords:
     def trace_url(self, address: Address) -> str:
         return f"{self._url}/api/v1/challenges/{address}/eval-trace"
 
-    async def agent(self, agent_id: int) -> AgentRecord | None:
-        return await self._document(AgentRecord, f"agents/{agent_id}", MAX_RECORD_BYTES)
+    async def agent(self, agent_id: int) -> results.AgentRecord | None:
+        return await self._document(results.AgentRecord, f"agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
         told = (await self._about()).get("hasModel")
@@ -243,10 +226,8 @@ class ApiRecords:
         try:
             yield
         except (ValueError, LookupError, TypeError, RecursionError, BadInput, BadTrace) as bad:
-            raise Temporary(
-                f"The service at {self._url} answered with something other than its documents.",
-                remedy="Check CLARA_API_URL.",
-            ) from bad
+            said = f"The service at {self._url} answered with something other than its documents."
+            raise Temporary(said, remedy="Check CLARA_API_URL.") from bad
 
     async def _read(self, url: str, at_most: int) -> bytes | None:
         """The body; None if the service has nothing to show, Temporary if it does not answer."""
@@ -267,9 +248,8 @@ class ApiRecords:
         except TooLong as bad:
             raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.") from bad
         except (aiohttp.ClientError, TimeoutError, OSError) as bad:
-            raise Temporary(
-                f"The service at {self._url} does not answer ({type(bad).__name__}).", remedy="Check CLARA_API_URL."
-            ) from bad
+            said = f"The service at {self._url} does not answer ({type(bad).__name__})."
+            raise Temporary(said, remedy="Check CLARA_API_URL.") from bad
 
 
 def documents_in(lines: Iterable[str], address: str) -> dict[str, str]:

@@ -10,20 +10,18 @@ from eth_abi.exceptions import EncodingError
 
 from clara_eval.chain.blocks import StateMissing
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.model import Block, Challenge
+from clara_eval.chain.model import Block, Challenge, Winners, check_scorable, choose_winners, post_scores
 from clara_eval.chain.sender import Intention
 from clara_eval.chain.transaction import StoredTransaction, read_signed
-from clara_eval.chain.winners import Winners, check_scorable, choose_winners, post_scores
-from clara_eval.challenges.review import DISPUTED_FORM, Disputed, check_recorded
+from clara_eval.challenges.review import Disputed, check_recorded
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec, to_camel_json
 from clara_eval.core.errors import BadTrace, NotYet, Temporary
 from clara_eval.evaluation.result import EvaluationResult, VenueRecords
-from clara_eval.evaluation.round import RULINGS, Round
-from clara_eval.evaluation.scoring_window import Window
+from clara_eval.evaluation.round import RULINGS, Round, Window
 from clara_eval.evaluation.sources import Bodies, recorded_metadata
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import keep_result
 
@@ -34,25 +32,19 @@ _SUPERSEDED = "superseded"  # The journal's entry with the calldata that was sig
 async def read_challenge(
     chain: EthereumChain, address: Address, head: Block | None = None, deadline: int | None = None
 ) -> Challenge:
-    """The challenge with its frozen submissions at the first block after the deadline: the same whenever it is read.
-
-    If no node has the state of that block any more, the state of the newest safe block is read: it is frozen, too.
-    """
+    """The challenge with its frozen submissions at the first block after the deadline: the same whenever it is read."""
     safe = await chain.blocks.safe_block(head)
     if deadline is None:
         deadline = (await chain.challenges.contract(address).scoring_state(safe)).deadline
     if safe.timestamp <= deadline:
         wait = deadline - safe.timestamp + 1
-        raise NotYet(
-            f"The newest safe block {safe.number} is {wait} s short of the first moment after the deadline.",
-            remedy="Try again then.",
-        )
+        said = f"The newest safe block {safe.number} is {wait} s short of the first moment after the deadline."
+        raise NotYet(said, remedy="Try again then.")
     block = await chain.blocks.first_block_at(deadline + 1, safe)
     try:
         challenge = await chain.challenges.challenge_at(address, block)
-    except StateMissing:
-        found = await chain.challenges.challenge_at(address, safe)
-        challenge = replace(found, block=block, read_at=safe)
+    except StateMissing:  # the state of the newest safe block is frozen, too
+        challenge = replace(await chain.challenges.challenge_at(address, safe), block=block, read_at=safe)
     if not await chain.blocks.is_canonical(block):
         raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
     return challenge
@@ -162,19 +154,18 @@ class ChallengeVenue:
         return VenueRecords(
             header={"chainId": challenge.chain_id, "challenge": challenge.address},
             facts=(("challenge", facts),),
-            disputes=(("objections", DISPUTED_FORM.body(disputed)),) if disputed is not None else (),
+            disputes=(("objections", to_camel_json(disputed)),) if disputed is not None else (),
             outcome=(("winners", to_camel_json(self.winners(result).entries)), ("calldata", "0x" + calldata.hex())),
         )
 
     def _check_forms(self, result: EvaluationResult) -> None:
         """Addresses, hashes and numbers that nothing is computed from have their form, too."""
         challenge, disputed = self.challenge, self.disputed
-        replaced, submissions = challenge.replaced, challenge.submissions
+        submissions, places = challenge.submissions, disputed.places if disputed else ()
         addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]
-        addresses += [one.submitter for one in replaced]
-        addresses += [one.address for one in (disputed.places if disputed else ())]
+        addresses += [*(one.submitter for one in challenge.replaced), *(one.address for one in places)]
         hashes = [challenge.block.hash, challenge.private_set_hash, *(ruling.of for ruling in result.rulings)]
-        hashes += [one.solution_hash for one in submissions] + [one.solution_hash for one in replaced]
+        hashes += [one.solution_hash for one in submissions] + [one.solution_hash for one in challenge.replaced]
         hashes += [disputed.of] if disputed else []
         hashes += [challenge.read_at.hash] if challenge.read_at else []
         amounts = [challenge.prize_pool, challenge.poster_bond, challenge.deadline, challenge.scoring_deadline]

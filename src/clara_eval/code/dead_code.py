@@ -10,9 +10,34 @@ from functools import partial
 from clara_eval.code.language import LIBRARY, NODES, STRINGS, words
 from clara_eval.core.syntax import MAX_BYTES, Parsed, parse
 
-MOST_ITEMS = 400_000
-"""A text with more is not read this way: a quarter of a megabyte of ordinary code has a hundred thousand."""
+MOST_ITEMS = 400_000  # more are not read this way: a quarter of a megabyte of ordinary code has a hundred thousand
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
+_WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")
+_ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
+_ENDS |= words("return_expression break_expression continue_expression")
+_BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
+_HOISTED = words("function_declaration generator_function_declaration class_definition function_definition")
+_CALLS = words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
+_EFFECTS = _CALLS | NODES["effects"]
+_SIMPLE = STRINGS | NODES["simple"]
+_BINDINGS = words("assignment variable_declarator variable_declaration_statement let_declaration")
+_NAMES = NODES["names"]
+_NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
+_LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
+_FALSE = words("false False none None null nil undefined")
+_CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
+_LONGEST = 4_000  # bytes of an expression or loop that is looked through; a longer one is taken to do something
+_SHORT = 200
+_DEEPEST = 24  # conditions nested deeper are open: a stranger must not choose how deep we call
+_LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
+_STATEMENTS = words(
+    "expression_statement lexical_declaration variable_declaration let_declaration variable_declaration_statement"
+)
+_HOLDERS = _BLOCKS | words("statement class_body export_statement source_file")
+_SAME = {"==": True, "===": True, "is": True, ">=": True, "<=": True, "!=": False, "!==": False, "<": False, ">": False}
+_ORDERS = {
+    "==": (0,), "===": (0,), "!=": (-1, 1), "!==": (-1, 1), "<": (-1,), ">": (1,), "<=": (-1, 0), ">=": (0, 1),
+}  # fmt: skip
 
 
 class Item:
@@ -82,33 +107,11 @@ def bare(item: Item) -> Item:
     return item
 
 
-_WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")
-_ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
-_ENDS |= words("return_expression break_expression continue_expression")
-_BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
-_HOISTED = words("function_declaration generator_function_declaration class_definition function_definition")
-_CALLS = words("call call_expression new_expression macro_invocation await await_expression yield yield_expression")
-_EFFECTS = _CALLS | NODES["effects"]
-_SIMPLE = STRINGS | NODES["simple"]
-_BINDINGS = words("assignment variable_declarator variable_declaration_statement let_declaration")
-_NAMES = NODES["names"]
-_NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
-_LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
-_FALSE = words("false False none None null nil undefined")
-_CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
-_LONGEST = 4_000
-"""Bytes of an expression or loop that is looked through; a longer one is taken to do something."""
-_SHORT = 200
-_DEEPEST = 24
-"""Conditions nested deeper are open: a stranger must not choose how deep we call."""
-
-
 class DeadCode:
     def __init__(self, root: Item, source: bytes, language: str) -> None:
         self.root, self.source, self.language = root, source, language
         self._is_python, self.library = language == "python", LIBRARY[language]
-        self._constants: dict[str, bool | None] = {}
-        """Names that get one plain value, once, in the whole text."""
+        self._constants: dict[str, bool | None] = {}  # names that get one plain value, once, in the whole text
         bound = Counter[str]()
         values: dict[str, Item] = {}
         for item in inside(self.root):
@@ -172,7 +175,6 @@ class DeadCode:
                 return
 
     def is_check(self, item: Item) -> bool:
-        """Whether this is an assertion in any of the usual forms."""
         called = (item.at("function") or item.at("macro") or item.at("constructor")) if item.kind in _CALLS else None
         if called is None:
             return item.kind == "assert_statement"
@@ -305,10 +307,9 @@ class DeadCode:
         if not _is_short(held) or held.kind not in _SIMPLE or (held.kind == "identifier" and self.text(held) == "_"):
             return False
         operators = {child.kind for child in held.children}
-        if len(held.named) == 2 and operators & {"and", "&&", "or", "||"}:
-            goes_on = bool(operators & {"and", "&&"})
-            if self.truth(held.named[0]) is (not goes_on):
-                return True
+        is_and, is_or = bool(operators & {"and", "&&"}), bool(operators & {"or", "||"})
+        if len(held.named) == 2 and (is_and or is_or) and self.truth(held.named[0]) is (not is_and):
+            return True
         return not any(one.kind in _EFFECTS for one in inside(held))
 
     def _plain_binding(self, item: Item) -> Iterator[str]:
@@ -357,14 +358,3 @@ def _number(text: str) -> int | float | None:
         with suppress(ValueError):
             return read(text)
     return None
-
-
-_LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
-_STATEMENTS = words(
-    "expression_statement lexical_declaration variable_declaration let_declaration variable_declaration_statement"
-)
-_HOLDERS = _BLOCKS | words("statement class_body export_statement source_file")
-_SAME = {"==": True, "===": True, "is": True, ">=": True, "<=": True, "!=": False, "!==": False, "<": False, ">": False}
-_ORDERS = {
-    "==": (0,), "===": (0,), "!=": (-1, 1), "!==": (-1, 1), "<": (-1,), ">": (1,), "<=": (-1, 0), ">=": (0, 1),
-}  # fmt: skip

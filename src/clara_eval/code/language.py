@@ -17,16 +17,15 @@ def words(text: str) -> frozenset[str]:
 VOCABULARY: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("vocabulary.toml").read_text("utf-8"))
 for _table in (VOCABULARY["library"], VOCABULARY["roles"]):
     _table |= dict.fromkeys(("typescript", "tsx"), _table["javascript"])
-NODES = {name: words(text) for name, text in VOCABULARY["nodes"].items()}
-"""Node types of all grammars together, by what they are."""
+NODES = {name: words(text) for name, text in VOCABULARY["nodes"].items()}  # node types of all grammars
 STRINGS = NODES["strings"]
-LIBRARY = {name: words(text) for name, text in VOCABULARY["library"].items()}
-"""What stays when a programmer's own names are replaced, by language."""
+LIBRARY = {name: words(text) for name, text in VOCABULARY["library"].items()}  # what stays when names are replaced
 _COMPILED: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]] = {
     name: tuple((tuple(needed.split()), re.compile(sign, re.MULTILINE)) for needed, sign in signs)
     for name, signs in VOCABULARY["signs"].items()
 }
 """By language its signs: words of which the text must hold one for the sign to be in it, and the pattern."""
+READ_AS_CODE = frozenset({"python", "rust", "solidity", "javascript", "typescript", "go"})
 _ALIASES = {
     **dict.fromkeys(("py", "python3"), "python"),
     **dict.fromkeys(("js", "mjs", "jsx", "ecmascript"), "javascript"),
@@ -36,8 +35,7 @@ _ALIASES = {
     "golang": "go",
 }
 _LOOKED_AT = 32_768
-_PLACES = 9
-"""Places of a long text that are looked at, so that nobody hides a program behind a long comment."""
+_PLACES = 9  # places of a long text that are looked at, so that nobody hides a program behind a long comment
 
 
 def language_name(hint: str) -> str:
@@ -47,10 +45,7 @@ def language_name(hint: str) -> str:
 
 
 def guess_language(text: str) -> str | None:
-    """The language with most signs in the text, at least two of them; None for prose.
-
-    If different places of a long text look like different languages, the one counts as which it parses best.
-    """
+    """The language with most signs, at least two, of several the one that parses best; None for prose."""
     if len(text) <= _LOOKED_AT:
         return _guess(text)
     step = max(_LOOKED_AT, (len(text) - _LOOKED_AT) // (_PLACES - 1) + 1)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from clara_eval.code.dead_code import COMMENTS, DeadCode, Item, inside
 from clara_eval.code.language import LIBRARY, STRINGS
 from clara_eval.code.reach import drop_unreached
-from clara_eval.code.structure import read_structure
+from clara_eval.code.reading import read_structure
 from clara_eval.core.syntax import edited, parse
 
 _NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
@@ -20,8 +20,7 @@ _LIKE_CODE = re.compile(
     r"|\b(?:function|method|class|contract|library|interface|module|called|named)[ \t]{1,3}([A-Za-z_]\w*)"
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_$]\w*")
-MOST_WANTED = 2_000
-"""Names that a task and its harness may ask for; more are not looked at."""
+MOST_WANTED = 2_000  # names that a task and its harness may ask for; more are not looked at
 
 
 @lru_cache(maxsize=64)

@@ -23,6 +23,12 @@ _BODIES = words("block statement_block function_body block_statement module prog
 _HOLDERS = words("with_statement if_statement")
 _TEST_CALLS = dict.fromkeys(("it", "test"), "function") | dict.fromkeys(("describe", "suite", "context"), "class")
 _LONGEST_TEST = 16_000
+_FUNCTION_VALUES = words("arrow_function function_expression generator_function class lambda")
+_WORKING_VALUES = _FUNCTION_VALUES | words("call call_expression new_expression")
+_TESTS = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
+_SCRIPTS = ("javascript", "typescript", "tsx")
+_LABELLING = _FUNCTIONS | _CLASSES | words("keyword_argument call_struct_argument")
+_DECLARED = _VALUES | words("variable_declarator const_spec var_spec type_spec")
 
 
 @dataclass(eq=False, slots=True)
@@ -30,8 +36,7 @@ class ReachUnit:
     """A definition, an import or a statement outside functions: what is kept or dropped as one."""
 
     item: Item
-    kind: str
-    """`function`, `class`, `value`, `import`, `statement`."""
+    kind: str  # `function`, `class`, `value`, `import`, `statement`
     names: frozenset[str]
     parent: ReachUnit | None
     is_exported: bool = False
@@ -39,8 +44,7 @@ class ReachUnit:
     is_public: bool = True
     is_reached: bool = False
     is_root: bool = False
-    uses: set[str] = field(default_factory=set)
-    """Names that its own text refers to, without what is defined inside it."""
+    uses: set[str] = field(default_factory=set)  # names that its own text refers to, without what is defined inside it
     bases: frozenset[str] = frozenset()
     parts: list[ReachUnit] = field(default_factory=list)
     has_wanted_part: bool = False
@@ -81,8 +85,7 @@ class _Program:
                 self._by_name.setdefault(name, []).append(unit)
             if unit.parent is not None and unit.names & wanted and not unit.is_test:
                 unit.parent.has_wanted_part = True
-        self._used: set[str] = set()
-        """Names that reached code refers to, and names of what is reached."""
+        self._used: set[str] = set()  # names that reached code refers to, and names of what is reached
         self._waiting: list[ReachUnit] = []
 
     def reach(self) -> None:
@@ -197,10 +200,6 @@ def _around(check: Item) -> Item:
     return holder if holder is not None and holder.kind in _HOLDERS else item
 
 
-_FUNCTION_VALUES = words("arrow_function function_expression generator_function class lambda")
-_WORKING_VALUES = _FUNCTION_VALUES | words("call call_expression new_expression")
-
-
 def _is_code(unit: ReachUnit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
     return any(one.kind in kinds for one in inside(unit.item))
 
@@ -227,9 +226,12 @@ def _groups(units: list[ReachUnit]) -> list[list[ReachUnit]]:
 class _Reader:
     def __init__(self, code: DeadCode) -> None:
         self._root, self._code, self._language = code.root, code, code.language
-        self._exports = self._exported_names()
-        self._marked_tests = set[Item]()
-        """What stands after an attribute of Rust that says so."""
+        exports = set[str]()
+        for item in self._root.children if code.language in _SCRIPTS else ():
+            is_list = item.kind == "export_statement" and item.at("declaration") is None
+            exports |= self._names_in(item) if is_list or "exports" in code.text(item, 40) else set()
+        self._exports = frozenset(exports - {"module", "exports"})
+        self._marked_tests = set[Item]()  # what stands after an attribute of Rust that says so
         for item in inside(self._root) if code.language == "rust" else ():
             marked = False
             for child in item.named:
@@ -288,8 +290,8 @@ class _Reader:
         kind = "function" if inner.kind in _FUNCTIONS else "class"
         bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
         is_named_so = any(name.startswith(_TESTS.get(self._language, ())) for name in names)
-        is_test, is_public = is_named_so or item in self._marked_tests, self._is_public(inner, names)
-        is_test = is_test and kind == "function"
+        is_test = kind == "function" and (is_named_so or item in self._marked_tests)
+        is_public = self._is_public(inner, names)
         return ReachUnit(item, kind, names, around, is_test=is_test, is_public=is_public, uses=set(bases), bases=bases)
 
     def _test_call(self, item: Item) -> str:
@@ -310,15 +312,6 @@ class _Reader:
         is_hidden = any(child.kind.startswith("private_") for child in inner.children)
         return not is_hidden and not {"private", "protected"} & set(head)
 
-    def _exported_names(self) -> frozenset[str]:
-        if self._language not in _SCRIPTS:
-            return frozenset()
-        found = set[str]()
-        for item in self._root.children:
-            is_list = item.kind == "export_statement" and item.at("declaration") is None
-            found |= self._names_in(item) if is_list or "exports" in self._code.text(item, 40) else set()
-        return frozenset(found - {"module", "exports"})
-
     def _names_in(self, item: Item) -> frozenset[str]:
         return frozenset(self._code.text(one) for one in inside(item) if one.kind in _NAMES)
 
@@ -331,7 +324,6 @@ class _Reader:
         return frozenset(name.lstrip("#") for name in found)
 
     def _assigned(self, item: Item) -> frozenset[str]:
-        """Names that a plain assignment binds."""
         held = item.named[0] if item.kind == "expression_statement" and len(item.named) == 1 else None
         left = held.at("left") if held is not None and held.kind == "assignment" else None
         is_plain = left is not None and left.kind in ("identifier", "pattern_list", "tuple_pattern")
@@ -350,12 +342,6 @@ class _Reader:
             if (first := next((leaf for leaf in leaves if leaf.kind in _NAMES), None)) is not None:
                 found.add(self._code.text(first))
         return frozenset(found - self._code.library)
-
-
-_TESTS = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
-_SCRIPTS = ("javascript", "typescript", "tsx")
-_LABELLING = _FUNCTIONS | _CLASSES | words("keyword_argument call_struct_argument")
-_DECLARED = _VALUES | words("variable_declarator const_spec var_spec type_spec")
 
 
 def _definition(item: Item) -> Item:

@@ -1,4 +1,4 @@
-"""Write each statement in words common to all languages, and hold the structure of recent texts: each is parsed once.
+"""Read a syntax tree: its functions, branches, comments, names and tests, and each statement in words of all languages.
 
 Invariant: time and memory are linear in the text, however deep it is nested.
 """
@@ -7,35 +7,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from hashlib import blake2b
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from clara_eval.code.language import NODES, STRINGS, VOCABULARY, words
-from clara_eval.code.structure import Structure, read_structure
 from clara_eval.core.syntax import Parsed, load_language, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MOST_LEAVES = 40
-"""A larger expression is taken in pieces, so that one changed constant does not hide a whole table."""
+# What a node means to the walk, as bits: a node type may have several roles. Plain integers, because the walk asks
+# for every node of the tree and flag objects would cost more than the parse.
+_ROLE_NAMES = (
+    *("function", "closure", "branch", "nest", "comment", "string", "class", "import", "name", "short_circuit"),
+    *("call", "attribute", "plain_statement", "binder", "binary"),
+)
+_ROLES = {name: 1 << bit for bit, name in enumerate(_ROLE_NAMES)}
+FUNCTION, CLOSURE, BRANCH, NEST, COMMENT, STRING, CLASS, IMPORT, NAME, SHORT_CIRCUIT, *_rest = _ROLES.values()
+CALL, ATTRIBUTE, PLAIN_STATEMENT, BINDER, BINARY = _rest
+"""`branch`: one more path; `nest`: what is inside is deeper; `plain_statement`: a lone string is documentation."""
+_CONTROL = FUNCTION | CLOSURE | NEST | BRANCH | SHORT_CIRCUIT
+_AROUND = BINDER | BINARY  # means something only for the nodes inside it
+_TEST_PREFIXES = {"python": ("test_",), "solidity": ("test", "invariant"), "go": ("Test", "Fuzz")}
+_TEST_CALLS = (b"it", b"test")
+_NO_PARAMETER = words("comment line_comment block_comment keyword_separator positional_separator self_parameter")
+Span = tuple[int, int]
+MOST_LEAVES = 40  # a larger expression is taken in pieces, so that one changed constant does not hide a whole table
 _LONGEST_TEXT = 80
-_LONGEST_SHAPE = 600
-"""A longer shape goes on as its hash: a hundred thousand minus signs are one leaf, and must not be copied at each."""
-
-
-class Shape(NamedTuple):
-    text: str
-    leaves: int
-
-
-_SPLICE = "…"
-"""The label of nodes that only hold others: their parts belong to the node around them."""
-_LABEL_OF = {name: label for label, names in VOCABULARY["labels"].items() for name in names.split()}
-"""The label of a node's shape, common to all languages."""
+_LONGEST_SHAPE = 600  # a longer one goes on as its hash: a hundred thousand minus signs must not be copied at each
+_SPLICE = "…"  # the label of nodes that only hold others: their parts belong to the node around them
+_LABEL_OF = {name: label for label, names in VOCABULARY["labels"].items() for name in names.split()}  # of shapes
 _LABEL_OF |= dict.fromkeys(NODES["spliced"], _SPLICE)
 _SKIPPED, _BLOCKS, _PARTS, _NUMBERS = (NODES[kind] for kind in ("skipped", "blocks", "parts", "numbers"))
 _CONSTANTS = {
@@ -52,9 +56,190 @@ _COMMUTES = frozenset({"+", "*", "==", "!=", "and", "or", "&", "|", "^"})
 _OPERATED = frozenset({"bin", "un", "assign", "step"})
 _HOLE = re.compile(r"\$?\{[^{}]*\}|%[-0-9.]*[sdrifxg]")
 _QUOTES = re.compile(r"^[A-Za-z]{0,3}(?P<q>[\"'`]{1,3}|/)|[\"'`/]+$")
-
 # What is done with a node, by the parser's kind number.
 _OPEN, _SKIP, _TOKEN, _WORD, _NUMBER, _STRING = range(6)
+_KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
+_Open: TypeAlias = "tuple[_Kind, Iterator[Node], str, list[str], list[int]]"
+_MOST_PARTS = 100_000  # functions, comments and strings that are held of late, and texts
+_READ: dict[tuple[bytes, str], tuple[Code | None, int]] = {}  # the texts read last, with the number of their parts
+_READING = Lock()
+
+
+@cache
+def roles_by_kind(name: str) -> tuple[int, ...]:
+    language, roles = load_language(name), dict[str, int]()
+    for role, types in (VOCABULARY["roles"]["usual"] | VOCABULARY["roles"][name]).items():
+        for node_type in types.split():
+            roles[node_type] = roles.get(node_type, 0) | _ROLES[role]
+    # A keyword may be spelled like a node type (`string` in Solidity, `class` in JavaScript); only operators are meant.
+    return tuple(
+        roles.get(language.node_kind_for_id(kind) or "", 0)
+        & (-1 if language.node_kind_is_named(kind) else SHORT_CIRCUIT)
+        for kind in range(language.node_kind_count)
+    )
+
+
+@dataclass(slots=True)
+class Unit:
+    """A function, or all code outside functions."""
+
+    complexity: int = 1
+    parameters: int = 0
+    lines: int = 0
+    documented: bool = False
+
+
+@dataclass(slots=True)
+class Structure:
+    outside: Unit = field(default_factory=Unit)
+    functions: list[Unit] = field(default_factory=list)
+    max_nesting: int = 0
+    comments: list[Span] = field(default_factory=list)  # comments and documentation strings, in order, not overlapping
+    strings: list[Span] = field(default_factory=list)
+    classes: int = 0
+    imports: int = 0
+    tests: int = 0
+    names: set[bytes] = field(default_factory=set)
+
+    @property
+    def complexities(self) -> list[int]:
+        units = [unit.complexity for unit in self.functions]
+        return [*units, self.outside.complexity] if self.outside.complexity > 1 or not units else units
+
+
+def read_structure(parsed: Parsed) -> Structure:
+    """Visit every node that means something, parents first; a stranger must not choose how deep we call."""
+    roles, reader = roles_by_kind(parsed.language), _Reader(parsed)
+    known, names, source, units, nests = len(roles), reader.found.names, parsed.source, reader.units, reader.nests
+    waiting: list[Iterator[Node]] = []
+    nodes, parents = iter((parsed.tree.root_node,)), [0]
+    while True:
+        for node in nodes:
+            kind = node.kind_id
+            role = roles[kind] if kind < known else 0  # the error kind has no place in the table
+            if role == NAME:  # by far the most
+                names.add(source[node.start_byte : node.end_byte])
+            elif role & ~_AROUND:
+                if role & _CONTROL:
+                    reader.control(node, role, len(parents), parents[-1])
+                reader.count(node, role)
+            # Half of the nodes are leaves: to ask for a number is cheaper than to ask for an empty list. Tokens mean
+            # something only as operators in a binary expression.
+            if node.child_count and (inner := node.children if role & BINARY else node.named_children):
+                waiting.append(nodes)
+                parents.append(role)
+                nodes = iter(inner)
+                break
+        else:
+            if not waiting:
+                reader.found.comments = sorted([*reader.found.comments, *parsed.blanked])
+                return reader.found
+            nodes = waiting.pop()
+            parents.pop()
+            depth = len(parents)
+            if (units and units[-1][0] >= depth) or (nests and nests[-1] >= depth):
+                reader.leave(depth)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass; asks a node only about itself and its children, because asking for parents or siblings is not O(1)."""
+
+    parsed: Parsed
+    found: Structure = field(default_factory=Structure)
+    units: list[tuple[int, Unit]] = field(default_factory=list)
+    nests: list[int] = field(default_factory=list)  # depths of what is around the node
+    test_attribute_row: int = -9
+    documented_row: int = -9  # last row of the last comment, carried on over attributes and decorators
+
+    def leave(self, depth: int) -> None:
+        while self.units and self.units[-1][0] >= depth:
+            self.units.pop()
+        while self.nests and self.nests[-1] >= depth:
+            self.nests.pop()
+
+    def control(self, node: Node, role: int, depth: int, parent: int) -> None:
+        self.leave(depth)
+        if role & FUNCTION or (role & CLOSURE and parent & BINDER):
+            row = node.start_point[0]
+            opened = Unit(
+                parameters=self._parameters(node),
+                lines=node.end_point[0] - row + 1,
+                documented=row - self.documented_row <= 1 or _is_docstring(_first(node.child_by_field_name("body"))),
+            )
+            self.units.append((depth, opened))
+            self.found.functions.append(opened)
+            named = node.child_by_field_name("name")
+            name = self._text(named).decode("utf-8", "replace") if named is not None else ""
+            by_name = name.startswith(_TEST_PREFIXES.get(self.parsed.language, ()))
+            self.found.tests += by_name or row - self.test_attribute_row <= 2
+            self.test_attribute_row = self.documented_row = -9
+        before = self.parsed.source[max(0, node.start_byte - 32) : node.start_byte].rstrip()
+        if role & NEST and not (before.endswith(b"else") and node.type.startswith("if")):
+            self.nests.append(depth)
+            self.found.max_nesting = max(self.found.max_nesting, len(self.nests))
+        pattern = _first(node) if node.type in {"match_arm", "case_clause"} else None
+        is_default = pattern is not None and self._text(pattern) == b"_"  # the way on, not one more branch
+        if (role & BRANCH and not is_default) or (role & SHORT_CIRCUIT and parent & BINARY):
+            (self.units[-1][1] if self.units else self.found.outside).complexity += 1
+
+    def count(self, node: Node, role: int) -> None:
+        found = self.found
+        if role & STRING:
+            found.strings.append((node.start_byte, node.end_byte))
+        if role & CLASS and node.is_named:
+            found.classes += 1
+        if role & IMPORT:
+            found.imports += 1
+        if role & NAME:
+            found.names.add(self._text(node))
+        if role & CALL and (called := node.child_by_field_name("function")) is not None:
+            is_short = called.end_byte - called.start_byte <= 16
+            found.tests += is_short and self._text(called).partition(b".")[0] in _TEST_CALLS
+        if role & ATTRIBUTE:
+            if node.start_point[0] - self.documented_row <= 1:
+                self.documented_row = node.end_point[0]
+            if self._text(node).strip(b"#[] ").rpartition(b"::")[2] == b"test":
+                self.test_attribute_row = node.end_point[0]
+        if role & COMMENT or (role & PLAIN_STATEMENT and _is_docstring(node)):
+            found.comments.append((node.start_byte, node.end_byte))
+            self.documented_row = node.end_point[0]
+
+    def _parameters(self, node: Node) -> int:
+        """Declared parameters without the receiver, so that methods of all languages count alike."""
+        held = node.child_by_field_name("parameters")
+        if held is None:  # Solidity has them directly under the function, arrow functions may have one bare name
+            return sum(child.type == "parameter" for child in node.named_children) + (
+                node.child_by_field_name("parameter") is not None
+            )
+        found = 0
+        for number, child in enumerate(held.named_children):
+            if child.type in _NO_PARAMETER:
+                continue
+            if number == 0 and child.type == "identifier" and self._text(child) in {b"self", b"cls"}:
+                continue
+            found += max(1, len(child.children_by_field_name("name"))) if child.type == "parameter_declaration" else 1
+        return found
+
+    def _text(self, node: Node) -> bytes:
+        # Never `node.text`: it reads through the parser's callback, which gives nothing more once its time is over.
+        return self.parsed.source[node.start_byte : node.end_byte]
+
+
+def _first(node: Node | None) -> Node | None:
+    return node.named_child(0) if node is not None and node.named_child_count else None
+
+
+def _is_docstring(node: Node | None) -> bool:
+    if node is None or node.type != "expression_statement" or node.named_child_count != 1:
+        return False
+    only = _first(node)
+    return only is not None and only.type == "string"
+
+
+class Shape(NamedTuple):
+    text: str
+    leaves: int
 
 
 class _Kind(NamedTuple):
@@ -64,16 +249,12 @@ class _Kind(NamedTuple):
     is_block: bool
     has_operator: bool
     is_spliced: bool
-    keeps_label: bool
-    """Also around a single part."""
+    keeps_label: bool  # also around a single part
 
 
 def shapes_of(parsed: Parsed) -> list[Shape]:
-    """The shapes of all statements, in the order in which they end.
-
-    What is open is held in plain names and lists, because a submission has thousands of nodes: the node's kind, its
-    children to come, its operator, and what has been read inside it, the texts in one list, their leaves in another.
-    """
+    """The shapes of all statements, in the order in which they end."""
+    # What is open is held in plain names and lists, because a submission has thousands of nodes.
     kinds, source = _kinds(parsed.language), parsed.source
     known, found, sizes, around = len(kinds), list[str](), list[int](), list[_Open]()
     frame, nodes, operator, texts, leaves = _BROKEN, iter((parsed.tree.root_node,)), "", list[str](), list[int]()
@@ -166,10 +347,6 @@ def _string(raw: bytes) -> str:
     return "s" if text.isidentifier() or not text else '"' + " ".join(text.split()) + '"'
 
 
-_KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
-_Open: TypeAlias = "tuple[_Kind, Iterator[Node], str, list[str], list[int]]"
-
-
 @cache
 def _kinds(language: str) -> tuple[_Kind, ...]:
     known = load_language(language)
@@ -203,8 +380,6 @@ def _role(name: str) -> tuple[int, str]:
 
 
 _BROKEN = _kind("", is_named=True)._replace(is_block=True)
-_MOST_PARTS = 100_000
-"""Functions, comments and strings that are held of late, and texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,38 +387,14 @@ class Code:
     """What a text says as code. Shared by all who ask: nobody changes it."""
 
     errors: int
-    structure: Structure
-    """Without its names."""
+    structure: Structure  # without its names
     distinct_names: int
-
-
-class RecentCode:
-    """The texts read last, safe to share between threads; all of them have at most `most` parts."""
-
-    def __init__(self, most: int) -> None:
-        self.held: dict[tuple[bytes, str], tuple[Code | None, int]] = {}
-        self._most, self._parts, self._lock = most, 0, Lock()
-
-    def put(self, key: tuple[bytes, str], code: Code | None, parts: int) -> None:
-        with self._lock:
-            self._parts += parts - self.held.pop(key, (None, 0))[1]
-            self.held[key] = code, parts
-            while self._parts > self._most:
-                self._parts -= self.held.pop(next(iter(self.held)))[1]
-
-
-_READ = RecentCode(_MOST_PARTS)
 
 
 def read_code(source: bytes, language: str) -> Code | None:
     """What the text says, or None where it is too broken, too large or too slow to be measured."""
-    known = _READ.held.get(_key(source, language))
+    known = _READ.get(_key(source, language))
     return known[0] if known else _read(source, language, parse(source, language))
-
-
-def is_held(source: bytes, language: str) -> bool:
-    """Whether it was read of late, so that nothing has to be parsed."""
-    return _READ.held.get(_key(source, language)) is not None
 
 
 def shapes_in(source: bytes, language: str) -> list[Shape]:
@@ -259,7 +410,12 @@ def _read(source: bytes, language: str, parsed: Parsed | None) -> Code | None:
         found = read_structure(parsed)
         code = Code(parsed.errors, replace(found, names=set()), len(found.names))
         parts += len(found.functions) + len(found.comments) + len(found.strings)
-    _READ.put(_key(source, language), code, parts)
+    with _READING:
+        _READ.pop(_key(source, language), None)
+        _READ[_key(source, language)] = code, parts
+        over = sum(size for _, size in _READ.values()) - _MOST_PARTS
+        while over > 0:
+            over -= _READ.pop(next(iter(_READ)))[1]
     return code
 
 

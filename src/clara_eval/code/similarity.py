@@ -6,27 +6,173 @@ Invariant: the problem statement, and what several unrelated works of the round 
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from itertools import islice
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.code.language import guess_language
+from clara_eval.code.language import READ_AS_CODE, VOCABULARY, guess_language, words
 from clara_eval.code.neutral import live_text
 from clara_eval.code.reading import Shape, shapes_in
-from clara_eval.code.tokens import NO_HASHES, ODD, READ_AS_CODE, Coded, Hashes, Ints, keyed, token_stream
 
-LARGEST = 1024
-"""Features of one entry that are compared: shares are then right to about 3 percentage points (1/√1024)."""
-_LEVELS = 24
-"""Halvings of the sample that are possible: 2^24 features are more than an entry can have."""
-_BOUNDS = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(_LEVELS)], dtype=np.uint64)
-_SHIFT = np.uint64(31)
-_NO_INTS: Ints = np.empty(0, dtype=np.int64)
+_STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
+_PYTHON = re.compile(
+    r"(?:\#[^\n]*|(?:(?<=\n)|\A)[ \t]*[rRbBuUfF]{0,2}(?:'''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)))"
+    r"|('''.*?(?:'''|\Z)|\"\"\".*?(?:\"\"\"|\Z)|" + _STRINGS + r"|\w+|[^\w\s])",
+    re.DOTALL,
+)
+_BRACES = re.compile(r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(" + _STRINGS + r"|`(?:[^`\\]|\\.)*`?|\w+|[^\w\s])", re.DOTALL)
+# In Rust 'a is a lifetime, not the start of a string.
+_RUST = re.compile(r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\\n]|\\.)'|\w+|[^\w\s])", re.DOTALL)
+_FIXED_WORDS = {name: words(text) for name, text in VOCABULARY["fixed"].items()}  # what nobody can rename
+_HOLE = re.compile(r"\$?\{[^{}]*\}")
+_SIZED = re.compile(r"(?:u?int|bytes|[iuf])\d{1,3}")
+_WITH_SIZES = frozenset({"solidity", "rust", "go"})
+_LOOKALIKES = str.maketrans(
+    "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅαονρΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijshdqwABEKMHOPCTXIJSaovpABEZHIKMNOPTYX",
+)
+ODD = np.uint64(0x9E3779B97F4A7C15)
+Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
+LARGEST = 1024  # features of one entry that are compared: shares are then right to about 3 percentage points (1/√1024)
+# By how often the sample was halved: 2^24 features are more than an entry can have.
+_BOUNDS = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(24)], dtype=np.uint64)
 Bools = npt.NDArray[np.bool_]
+MIN_SHARE = 0.75  # of one work that the other must have; honest entries for one small task reach .74 (`bench/honest`)
+MIN_OF_LATER = 0.15  # share of a later work that an earlier one must be: below, the later one only uses a part of it
+MIN_OF_EARLIER = 0.5  # share of an earlier work that a later one must keep to be that work with parts left out
+MIN_COPY_WINDOWS = 200  # windows of 5 tokens, about 25 lines, from which on equal tokens cannot be chance
+TASK_HOLDERS = 2  # unrelated works that hold a feature, from which on it belongs to the task
+MIN_LEAVES = 3  # names, numbers and strings of a statement that is compared: `return x` is in every work
+TOKENS_WIDTH, RENAMED_WIDTH, PROPERTIES_WIDTH = 5, 8, 3  # tokens in a window: without names it takes more
+SimilarKind = Literal["tokens", "renamed", "statements", "minified"]
+MIN_STATEMENTS = 64
+MEASURES: tuple[tuple[SimilarKind, int], ...] = (
+    # Windows of tokens with their names, a dozen lines. Honest entries of a dozen lines share 52 %.
+    ("tokens", 100),
+    ("tokens", 40),  # windows of words, a short paragraph; independent texts of one task share 3 %
+    ("renamed", 100),  # windows of tokens without chosen names, a dozen lines; honest ring buffers share 74 %
+    ("renamed", 100),  # these without statements that do nothing, of small works alone (`_Given`)
+    # Statements without names, in any order, each as heavy as its leaves. Honest entries share 85 % of 60 leaves.
+    ("statements", MIN_STATEMENTS),
+    ("minified", 20),  # windows of names of properties, which a minifier keeps; honest entries share 16 at most
+)
+"""Kinds of features, the plainest first, because it names the likeness; and the weight of shared features that are not
+the task's own: less may be chance at any share."""
+_MAX_SMALL = int(MIN_STATEMENTS / MIN_OF_LATER)  # leaves of the largest work that can hold one with too few statements
+Alike: TypeAlias = tuple[int, int, SimilarKind, float]  # a later work, the earliest it resembles, how, and its share
+
+
+def token_stream(text: str, language: str | None = None) -> tuple[tuple[str, ...], str | None]:
+    """The tokens that make up the work, and its language, which the text is asked for; prose is folded to its words."""
+    language = language if language in READ_AS_CODE else guess_language(text)
+    plain = text
+    if not text.isascii():  # a copy is not new because its letters are Cyrillic or have gaps of no width
+        folded = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
+        plain = "".join(char for char in folded if unicodedata.category(char) != "Cf")
+    if language is None:
+        kept, position = list[str](), 0  # without comments, which Markdown does not show
+        while (start := plain.find("<!--", position)) >= 0 and (end := plain.find("-->", start)) >= 0:
+            kept.append(plain[position:start])
+            position = end + 3
+        return tuple(re.findall(r"\w+", " ".join((*kept, plain[position:])).casefold())), None
+    pattern, quotes = {"python": (_PYTHON, "'\""), "rust": (_RUST, "'\"")}.get(language, (_BRACES, "'\"`"))
+    found = pattern.findall(plain)  # nothing for what is skipped
+    lifetime = "'" if language == "rust" else ""
+    # One kind of quote: formatters change it, programmers rarely mean it.
+    tokens = [t if t[0] not in quotes or t == lifetime else '"' + t.strip("'\"`") + '"' for t in found if t]
+    return tuple(tokens), language
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A stream as numbers, made once for every kind of window."""
+
+    distinct: list[str]
+    numbers: Ints  # for each token its place among the distinct ones
+    codes: Hashes
+    language: str | None
+    key: bytes
+
+    @classmethod
+    def of(cls, tokens: Sequence[str], language: str | None, key: bytes) -> Coded:
+        known: dict[str, int] = {token: n for n, token in enumerate(dict.fromkeys(tokens))}
+        numbers = np.fromiter(map(known.__getitem__, tokens), dtype=np.int64, count=len(tokens))
+        codes = np.array([_keyed_token(token, key) for token in known], dtype=np.uint64)
+        return cls(list(known), numbers, codes[numbers] if len(numbers) else NO_HASHES, language, key)
+
+    def windows(self, width: int) -> Hashes:
+        return _windows([self.codes] * width, len(self.codes), width)
+
+    def kept_windows(self, width: int) -> Hashes:
+        """The same over what a minifier keeps and no task dictates: names behind a point or before a colon."""
+        if self.language is None or not len(self.numbers):
+            return NO_HASHES
+        is_name = self._are_names(self.language)
+        places = {token: number for number, token in enumerate(self.distinct)}
+        behind = np.append(False, self.numbers[:-1] == places.get(".", -1))
+        before = np.append(self.numbers[1:] == places.get(":", -1), False)
+        kept = self.codes[is_name & (behind | before)]
+        return _windows([kept] * width, len(kept), width)
+
+    def _are_names(self, language: str) -> npt.NDArray[np.bool_]:
+        """Which tokens a programmer chose. A string of one word is a key, and renamed like a name; others stay."""
+        fixed, has_sizes = _FIXED_WORDS[language], language in _WITH_SIZES
+        found = [
+            token.strip('"').isidentifier() and token not in fixed and not (has_sizes and _SIZED.fullmatch(token))
+            for token in self.distinct
+        ]
+        are_names: npt.NDArray[np.bool_] = np.array(found, dtype=bool)[self.numbers]
+        return are_names
+
+    def abstract_windows(self, width: int) -> Hashes:
+        """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
+        if self.language is None or len(self.codes) < width:
+            return NO_HASHES  # without its words, prose has nothing left to compare
+        is_name = self._are_names(self.language)
+        filled = {
+            n: _HOLE.sub("{}", token) for n, token in enumerate(self.distinct) if token[0] == '"' and "{" in token
+        }
+        codes = self.codes.copy() if filled else self.codes
+        for n, token in filled.items():
+            codes[self.numbers == n] = keyed(token, self.key)
+        order = np.argsort(self.numbers, kind="stable")
+        apart = np.zeros(len(self.numbers), dtype=np.int64)
+        again = self.numbers[order][1:] == self.numbers[order][:-1]
+        apart[order[1:][again]] = (order[1:] - order[:-1])[again]
+        since = apart.astype(np.uint64)
+        back = np.where(since <= np.arange(width, dtype=np.uint64)[:, None], since, np.uint64(0))
+        return _windows(np.where(is_name, back + np.uint64(1), codes), len(self.codes), width)
+
+
+def keyed(text: str, key: bytes) -> int:
+    """Sixty-four bits that nobody can foresee without the key."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=key).digest(), "big")
+
+
+_keyed_token = lru_cache(maxsize=16_384)(keyed)  # entries have most tokens in common, but few statements
+
+
+def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
+    count = length - width + 1
+    if count < 1:
+        return NO_HASHES
+    mixed = np.zeros(count, dtype=np.uint64)
+    for offset, codes in enumerate(by_offset):
+        mixed ^= codes[offset : offset + count]
+        mixed *= ODD
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +181,7 @@ class FeatureSet:
 
     hashes: Hashes
     weights: Ints
-    level: int = 0
-    """The sample holds every number below 2^(64 − level)."""
+    level: int = 0  # the sample holds every number below 2^(64 − level)
 
     @classmethod
     def of(cls, hashes: Hashes, weights: Ints | None = None) -> FeatureSet:
@@ -53,9 +198,6 @@ class FeatureSet:
         """The weight of all features of the entry, estimated from the sample."""
         return int(self.weights.sum()) << self.level
 
-    def without(self, dropped: Bools) -> FeatureSet:
-        return FeatureSet(self.hashes[~dropped], self.weights[~dropped], self.level)
-
 
 def _numbered(hashes: Hashes) -> Hashes:
     """Make repeated numbers different, for sorted ones."""
@@ -63,18 +205,15 @@ def _numbered(hashes: Hashes) -> Hashes:
     is_first = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
     times = (places - np.maximum.accumulate(np.where(is_first, places, 0))).astype(np.uint64)
     mixed = (hashes + times * ODD) * ODD
-    return np.where(is_first, hashes, mixed ^ (mixed >> _SHIFT))
+    return np.where(is_first, hashes, mixed ^ (mixed >> np.uint64(31)))
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(NamedTuple):
     """What one set has in common with each earlier one."""
 
-    of_earlier: npt.NDArray[np.float64]
-    """The share of the earlier one's features."""
+    of_earlier: npt.NDArray[np.float64]  # the share of the earlier one's features
     of_later: npt.NDArray[np.float64]
-    amount: Ints
-    """The weight of the common features, estimated from the coarser sample."""
+    amount: Ints  # the weight of the common features, estimated from the coarser sample
 
 
 def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
@@ -85,7 +224,7 @@ def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
     feature, owner = _features(sets)
     is_shared = np.bincount(feature)[feature] > 1
     feature, owner = feature[is_shared], owner[is_shared]
-    weights = np.concatenate([_NO_INTS, *(one.weights for one in sets)])[is_shared]
+    weights = np.concatenate([np.empty(0, dtype=np.int64), *(one.weights for one in sets)])[is_shared]
     own = np.zeros(1 + feature.max(initial=0), dtype=np.int64)
     for later in range(len(sets)):
         start, end = np.searchsorted(owner, [later, later + 1])
@@ -113,68 +252,12 @@ def _features(sets: Sequence[FeatureSet]) -> tuple[Ints, Ints]:
     return feature, np.repeat(np.arange(len(sets)), [len(one.hashes) for one in sets])
 
 
-MIN_SHARE = 0.75
-"""Share of one work that the other must have. Honest entries for one small task reach .74 (`bench/honest`)."""
-MIN_OF_LATER = 0.15
-"""Share of a later work that an earlier one must be: below, the later one only uses a part of it."""
-MIN_OF_EARLIER = 0.5
-"""Share of an earlier work that a later one must keep to be that work with parts left out."""
-MIN_COPY_WINDOWS = 200
-"""Windows of 5 tokens, about 25 lines, from which on equal tokens cannot be chance."""
-TASK_HOLDERS = 2
-"""Unrelated works that hold a feature, from which on it belongs to the task."""
-MIN_LEAVES = 3
-"""Names, numbers and strings of a statement that is compared: `return x` is in every work."""
-TOKENS_WIDTH, RENAMED_WIDTH, PROPERTIES_WIDTH = 5, 8, 3
-"""Tokens in a window: names make a short window telling, without names it takes more."""
-
-SimilarKind = Literal["tokens", "renamed", "statements", "minified"]
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One kind of feature, and how much of it two works must share."""
-
-    kind: SimilarKind
-    min_evidence: int
-    """Weight of the shared features that are not the task's own: less may be chance at any share."""
-
-
-TOKENS = Measure("tokens", 100)
-"""Windows of tokens with their names, a dozen lines. Honest entries of a dozen lines share 52 %."""
-PROSE = Measure("tokens", 40)
-"""Windows of words, a short paragraph. Independent texts of one task share 3 %."""
-RENAMED = Measure("renamed", 100)
-"""Windows of tokens without chosen names, a dozen lines. Honest ring buffers share 74 %."""
-RUNNING = Measure("renamed", 100)
-"""The windows of `RENAMED` without statements that do nothing; of small works alone, see `_Given`."""
-STATEMENTS = Measure("statements", 64)
-"""Statements without names, in any order, each as heavy as its leaves. Honest entries share 85 % of 60 leaves."""
-MINIFIED = Measure("minified", 20)
-"""Windows of names of properties, which a minifier keeps. Honest entries share 16 windows at most."""
-MEASURES = (TOKENS, PROSE, RENAMED, RUNNING, STATEMENTS, MINIFIED)
-"""The plainest first: it names the likeness."""
-_MAX_SMALL = int(STATEMENTS.min_evidence / MIN_OF_LATER)
-"""Leaves of the largest work that can hold one too small for `STATEMENTS`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A text to compare, with its language if it is known."""
 
     text: str
     language: str | None
     sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """The earliest work that a later one resembles, both by number."""
-
-    later: int
-    earlier: int
-    kind: SimilarKind
-    share: float
 
 
 def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[list[list[int]], list[Alike]]:
@@ -187,8 +270,8 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
     same_bytes, same_tokens = _same([work.sha256 for work in works]), _same([tokens for tokens, _ in prints])
     columns = [[features[n] for _, features in prints] for n in range(len(MEASURES))]
     candidates = [
-        [_candidates(shared, measure) for shared in shared_by(sets)]
-        for measure, sets in zip(MEASURES, columns, strict=True)
+        [_candidates(shared, least) for shared in shared_by(sets)]
+        for (_, least), sets in zip(MEASURES, columns, strict=True)
     ]
     # Works that may be one work are a group: what such a group shares, it shares with itself.
     related = np.arange(len(works))
@@ -197,26 +280,29 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
     for later, earlier in (pair for column in candidates for pair in enumerate(column)):
         join(related, [later, *earlier])
     own = [
-        [one.without(dropped) for one, dropped in zip(sets, common_features(sets, related, TASK_HOLDERS), strict=True)]
+        [
+            FeatureSet(one.hashes[~common], one.weights[~common], one.level)
+            for one, common in zip(sets, common_features(sets, related, TASK_HOLDERS), strict=True)
+        ]
         for sets in columns
     ]
     refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= MIN_COPY_WINDOWS]
     head = np.arange(len(works))
     for members in (*same_bytes, *refused):
         join(head, members)
-    alike = [
-        Alike(later, first, "tokens", 1.0)
+    alike: list[Alike] = [
+        (later, first, "tokens", 1.0)
         for first, *others in same_tokens
         for later in others
         if head[later] != head[first]
     ]
-    for measure, sets, found in zip(MEASURES, own, candidates, strict=True):
+    for (kind, least), sets, found in zip(MEASURES, own, candidates, strict=True):
         for later, shared in enumerate(shared_by(sets)):
             others = ((n, share) for n, share in found[later].items() if head[n] != head[later])
-            proved = next(((n, share) for n, share in others if shared.amount[n] >= measure.min_evidence), None)
-            alike += [Alike(later, proved[0], measure.kind, proved[1])] if proved else []
+            proved = ((n, share) for n, share in others if shared.amount[n] >= least)
+            alike += [(later, n, kind, share) for n, share in islice(proved, 1)]
     copies = [np.flatnonzero(head == one).tolist() for one, size in Counter(head.tolist()).items() if size > 1]
-    return copies, sorted(alike, key=lambda one: (one.later, one.earlier))
+    return copies, sorted(alike, key=lambda one: one[:2])
 
 
 class _Given:
@@ -225,7 +311,7 @@ class _Given:
     def __init__(self, template: str, key: bytes) -> None:
         self.key = hashlib.blake2b(key, digest_size=32).digest()
         self._parts = [part for part in (template, *template.split("```")[1::2]) if part.strip()]
-        coded = [Coded.of(token_stream(part), self.key) for part in self._parts]
+        coded = [Coded.of(*token_stream(part), self.key) for part in self._parts]
         self.words = np.concatenate([NO_HASHES, *(one.windows(TOKENS_WIDTH) for one in coded)])
         self.renamed = np.concatenate([NO_HASHES, *(one.abstract_windows(RENAMED_WIDTH) for one in coded)])
         self.properties = np.concatenate([NO_HASHES, *(one.kept_windows(PROPERTIES_WIDTH) for one in coded)])
@@ -233,27 +319,28 @@ class _Given:
 
     def statements(self, language: str) -> Hashes:
         if language not in self._statements:
-            found = [shape for part in self._parts for shape in _statements(_without_info(part), language)]
-            self._statements[language] = self.hashed(found)
+            # The first line of a fenced block may be the name of its language.
+            texts = (re.sub(r"\A[^\S\n]*[^\W_]+[^\S\n]*\n", "", part) for part in self._parts)
+            self._statements[language] = self.hashed([shape for text in texts for shape in _statements(text, language)])
         return self._statements[language]
 
     def read(self, work: Work) -> tuple[str, tuple[FeatureSet, ...]]:
         """A digest of the tokens of a work, and its features by measure, without what the poster gave."""
         language = work.language if work.language in READ_AS_CODE else guess_language(work.text)
-        stream = token_stream(work.text, language)
-        coded = Coded.of(stream, self.key)
+        tokens, _ = token_stream(work.text, language)
+        coded = Coded.of(tokens, language, self.key)
         words = _own(coded.windows(TOKENS_WIDTH), self.words)
         # A text of comments only has no tokens, and must not equal every other such text.
-        joined = "\x1f".join(stream.tokens).encode("utf-8", "surrogatepass")
-        tokens = hashlib.sha256(joined).hexdigest() if stream.tokens else work.sha256
+        joined = "\x1f".join(tokens).encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(joined).hexdigest() if tokens else work.sha256
         if language is None:
-            return tokens, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
+            return digest, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
         shapes, running = _statements(work.text, language), _NOTHING
         leaves = np.array([shape.leaves for shape in shapes], dtype=np.int64)
         if leaves.sum() <= _MAX_SMALL:
-            live = Coded.of(token_stream(live_text(work.text, language), language), self.key)
+            live = Coded.of(*token_stream(live_text(work.text, language), language), self.key)
             running = _own(live.abstract_windows(RENAMED_WIDTH), self.renamed)
-        return tokens, (
+        return digest, (
             words,
             _NOTHING,
             _own(coded.abstract_windows(RENAMED_WIDTH), self.renamed),
@@ -264,12 +351,6 @@ class _Given:
 
     def hashed(self, shapes: Sequence[Shape]) -> Hashes:
         return np.array([keyed(shape.text, self.key) for shape in shapes], dtype=np.uint64)
-
-
-def _without_info(part: str) -> str:
-    """Drop the name of the language from the first line of a fenced block."""
-    first, newline, rest = part.partition("\n")
-    return rest if newline and first.strip().isalnum() else part
 
 
 def _statements(text: str, language: str) -> list[Shape]:
@@ -284,12 +365,12 @@ def _own(hashes: Hashes, given: Hashes, weights: Ints | None = None) -> FeatureS
     return FeatureSet.of(hashes[is_own], None if weights is None else weights[is_own])
 
 
-def _candidates(shared: Shared, measure: Measure) -> dict[int, float]:
+def _candidates(shared: Shared, least: int) -> dict[int, float]:
     """Return the earlier works that a later one may be in disguise, each with the share; not yet weighed."""
     holds = (shared.of_earlier >= MIN_SHARE) & (shared.of_later >= MIN_OF_LATER)
     is_part = (shared.of_later >= MIN_SHARE) & (shared.of_earlier >= MIN_OF_EARLIER)
     share = np.minimum(1.0, np.maximum(shared.of_earlier, shared.of_later))
-    places = np.flatnonzero((holds | is_part) & (shared.amount >= measure.min_evidence)).tolist()
+    places = np.flatnonzero((holds | is_part) & (shared.amount >= least)).tolist()
     return {place: float(share[place]) for place in places}
 
 

@@ -1,4 +1,4 @@
-"""The settings, read once from the environment or a `.env`: the only module that reads the environment.
+"""The networks, and the settings: read once from the environment or a `.env`, by this module only.
 
 Invariant: secrets are `SecretStr`, from `NAME` or the file in `NAME_FILE`. No evaluator key means dry run.
 """
@@ -6,20 +6,48 @@ Invariant: secrets are `SecretStr`, from `NAME` or the file in `NAME_FILE`. No e
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
-from clara_eval.config.networks import NETWORKS, Network
 from clara_eval.core.address import to_address
-from clara_eval.core.constants import INTERFACES
 from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.core.model import INTERFACES
 from clara_eval.core.web import read_origin
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where challenges live; `local` has no fixed addresses: the settings carry them."""
+
+    name: str
+    chain_id: int
+    confirmations: int  # blocks on top of a transaction before it counts as final for us
+    finality_tag: str  # the block tag at which submissions may be pinned
+    from_block: int
+    factory: str | None = None
+    identity_registry: str | None = None
+    usdc: str | None = None
+    explorer: str | None = None
+    contracts: str = "1"  # which version of the contracts is deployed there
+    reputation_registry: str | None = None
+    """The canonical registry of feedback (ERC-8004), if its agents are those of the identity registry."""
+
+
+_FACTS = json.loads(resources.files(__package__).joinpath("networks.json").read_text("utf-8"))
+NETWORKS = {name: Network(name=name, **facts) for name, facts in _FACTS.items()}
+
+
+def network_of_chain(chain_id: object) -> Network | None:
+    """Return the network with this chain id, a number or its text; None if none is known."""
+    return next((one for one in NETWORKS.values() if str(one.chain_id) == str(chain_id)), None)
 
 
 def _address(value: object) -> object:
@@ -203,18 +231,10 @@ class Settings(BaseModel):
         return replace(known, usdc=self.usdc_address) if self.usdc_address else known
 
     @property
-    def judge_names(self) -> tuple[str, ...]:
+    def judges(self) -> str:
         """The judges; an attested one carries `#near` or `#aci`, so that unsigned answers never count as signed."""
         said = _by_endpoint(self.attestation)
-        return tuple(_attested(name, said) for name in listed(self.judges_as_set))
-
-    @property
-    def judges(self) -> str:
-        return ",".join(self.judge_names)
-
-    @property
-    def rpc_urls(self) -> tuple[str, ...]:
-        return listed(self.rpc_url)
+        return ",".join(_attested(name, said) for name in listed(self.judges_as_set))
 
     @property
     def keys_by_endpoint(self) -> dict[str, SecretStr]:
@@ -261,10 +281,6 @@ class Settings(BaseModel):
         return found
 
     @property
-    def usdc(self) -> str | None:
-        return self.network.usdc
-
-    @property
     def first_block(self) -> int:
         return self.network.from_block if self.from_block is None else self.from_block
 
@@ -292,8 +308,7 @@ _NAMES = {str(field.alias) for field in Settings.model_fields.values()}
 SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)
 FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
 """What may be named by NAME_FILE: every secret, and addresses that may hold one."""
-_OTHERS = ("CLARA_DEVNET_", "CLARA_E2E_")
-"""Names of our own tools, which are not settings."""
+_OTHERS = ("CLARA_DEVNET_", "CLARA_E2E_")  # names of our own tools, which are not settings
 
 
 def given_names() -> dict[str, str]:
@@ -312,11 +327,15 @@ def unknown_names(given: Mapping[str, str]) -> list[str]:
     return [name for name in given if name not in known and not name.startswith(_OTHERS)]
 
 
-def _secret_from_file(name: str, path: str) -> str:
+def _text(path: Path, what: str, remedy: str = "") -> str:
     try:
-        found = Path(path).read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(f"{name}_FILE={path!r} cannot be read: {type(bad).__name__}.") from None
+        raise ConfigError(f"{what} cannot be read: {type(bad).__name__}.", remedy=remedy) from None
+
+
+def _secret_from_file(name: str, path: str) -> str:
+    found = _text(Path(path), f"{name}_FILE={path!r}").strip()
     if not found:
         raise ConfigError(f"{name}_FILE={path!r} is empty.", remedy="Write the secret into it, or unset the setting.")
     return found
@@ -333,12 +352,7 @@ def _first_problem(bad: ValidationError) -> str:
 def _read_env_file(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(
-            f"The file {path} cannot be read: {type(bad).__name__}.", remedy="Make it readable UTF-8, or remove it."
-        ) from None
+    lines = _text(path, f"The file {path}", "Make it readable UTF-8, or remove it.").splitlines()
     found: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         text = line.strip().removeprefix("export ").strip()

@@ -7,8 +7,7 @@ from typing import NewType
 
 from clara_eval.core.errors import BadInput
 
-Address = NewType("Address", str)
-"""0x and 40 lower-case hex digits."""
+Address = NewType("Address", str)  # 0x and 40 lower-case hex digits
 ZERO_ADDRESS = Address("0x" + "0" * 40)
 _HEX = frozenset("0123456789abcdef")
 
@@ -21,21 +20,11 @@ def to_address(text: str, *, what: str = "address") -> Address:
     raise BadInput(f"{what} {text[:80]!r} is not an address.", value=text, remedy=remedy)
 
 
-def to_checksum(address: str) -> str:
-    """The address in mixed case (EIP-55), which wallets and explorers check."""
-    from clara_eval.core.hashing import keccak_hex
-
-    digits = address.lower().removeprefix("0x")
-    digest = keccak_hex(digits.encode())[2:]
-    return "0x" + "".join(c.upper() if int(d, 16) >= 8 else c for c, d in zip(digits, digest, strict=False))
-
-
 def short(address: str) -> str:
     return f"{address[:6]}…{address[-4:]}"
 
 
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-"""Of the group secp256k1."""
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # Of the group secp256k1
 _SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
 
 

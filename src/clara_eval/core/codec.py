@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 S = TypeVar("S", bound="DataclassInstance")
 _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
-DECIMAL = {"decimal": True}
-"""Metadata of a dataclass field whose integer is written as a decimal string."""
+DECIMAL = {"decimal": True}  # Metadata of a dataclass field whose integer is written as a decimal string
 
 
 def camel(name: str) -> str:
@@ -71,11 +70,8 @@ class JsonCodec(Generic[T]):
         # A dataclass alone would keep its own names: pydantic applies the casing only below a type around it.
         self._boxed: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=_CAMEL)  # type: ignore[valid-type, arg-type]
 
-    def body(self, value: T) -> object:
-        return to_camel_json(value)
-
     def text(self, value: T) -> str:
-        return plain_json(self.body(value))
+        return plain_json(to_camel_json(value))
 
     def read(self, body: object) -> T:
         """Read a value; ValueError if the JSON has another shape."""

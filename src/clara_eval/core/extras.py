@@ -36,7 +36,10 @@ def require(extra: str, what: str) -> None:
 
 
 def is_installed(extra: str) -> bool:
-    return all(_is_there(module) for module in MODULES[extra])
+    try:
+        return all(find_spec(module) is not None for module in MODULES[extra])
+    except ModuleNotFoundError:  # of a parent package
+        return False
 
 
 def missing_part(bad: ModuleNotFoundError) -> ConfigError | None:
@@ -49,10 +52,3 @@ def missing_part(bad: ModuleNotFoundError) -> ConfigError | None:
 
 def _missing(extra: str, what: str) -> ConfigError:
     return ConfigError(f"{what} needs a part that is not installed.", remedy=f"Run `{install(extra)}`.")
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # of a parent package
-        return False

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
 
 import rfc8785
 from eth_hash.auto import keccak
-
-if TYPE_CHECKING:
-    from Crypto.Hash.keccak import Keccak_Hash
 
 _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
@@ -32,10 +28,3 @@ def sha256_hex(data: bytes) -> str:
 
 def keccak_hex(data: bytes) -> str:
     return "0x" + keccak(data).hex()
-
-
-def keccak_begun() -> Keccak_Hash:
-    """Begin a Keccak-256 that takes its input in parts."""
-    from Crypto.Hash import keccak as streaming  # noqa: PLC0415 - only whoever hashes a whole trace waits for it
-
-    return streaming.new(digest_bits=256)

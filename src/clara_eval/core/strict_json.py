@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
 
 from clara_eval.core.errors import BadInput, BadSubmission
 
@@ -23,19 +22,21 @@ class JsonLimits:
     depth: int = 8
 
 
-DEEPEST = 64
-"""How deep a submission may be nested."""
-
-
-class JsonShape(NamedTuple):
-    depth: int
-    keys: int
+DEEPEST = 64  # How deep a submission may be nested
 
 
 def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, what: str = "The document") -> object:
     """Read the one value in `text`, or raise BadInput with the reason and the place."""
     limits = limits or JsonLimits()
-    decoded = _decode(text, limits, what)
+    try:
+        raw = text.encode("utf-8") if isinstance(text, str) else text
+        decoded = raw.decode("utf-8")
+    except (UnicodeEncodeError, UnicodeDecodeError) as bad:
+        raise _refusal(f"{what} is not UTF-8 text ({bad.reason} at {bad.start}).", "Save it as UTF-8.") from None
+    if len(raw) > limits.bytes:
+        raise _refusal(f"{what} has {len(raw):,} bytes; at most {limits.bytes:,} are read.", "Shorten it.")
+    if decoded.startswith("\ufeff"):
+        raise _refusal(f"{what} starts with a byte order mark.", "Save it as UTF-8 without BOM.")
     # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
     if _nesting(decoded) > limits.depth:
         raise _refusal(f"{what} is nested deeper than {limits.depth} levels.", "Flatten it.")
@@ -57,8 +58,8 @@ def _nesting(text: str) -> int:
     return max(accumulate(1 if mark in "[{" else -1 for mark in marks), default=0)
 
 
-def json_shape(text: str) -> JsonShape:
-    """Measure a JSON text; raises BadSubmission if it is not JSON (RFC 8259), or nested too deep."""
+def json_shape(text: str) -> tuple[int, int]:
+    """Return depth and number of keys of a JSON text; BadSubmission if it is not JSON (RFC 8259) or too deep."""
     depth, keys = _nesting(text), 0
     if depth > DEEPEST:
         raise BadSubmission(f"It is nested deeper than {DEEPEST} levels.", code="not_json")
@@ -74,7 +75,16 @@ def json_shape(text: str) -> JsonShape:
         json.loads(text, object_pairs_hook=count, parse_int=float, parse_constant=refuse)
     except ValueError as bad:
         raise BadSubmission(f"It is not JSON: {bad}.", code="not_json") from None
-    return JsonShape(depth, keys)
+    return depth, keys
+
+
+def object_or_none(text: str | bytes) -> dict[str, object] | None:
+    """Read a JSON object without limits; None if the text is anything else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def is_encodable(value: object) -> bool:
@@ -84,19 +94,6 @@ def is_encodable(value: object) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _decode(text: str | bytes, limits: JsonLimits, what: str) -> str:
-    try:
-        raw = text.encode("utf-8") if isinstance(text, str) else text
-        decoded = raw.decode("utf-8")
-    except (UnicodeEncodeError, UnicodeDecodeError) as bad:
-        raise _refusal(f"{what} is not UTF-8 text ({bad.reason} at {bad.start}).", "Save it as UTF-8.") from None
-    if len(raw) > limits.bytes:
-        raise _refusal(f"{what} has {len(raw):,} bytes; at most {limits.bytes:,} are read.", "Shorten it.")
-    if decoded.startswith("\ufeff"):
-        raise _refusal(f"{what} starts with a byte order mark.", "Save it as UTF-8 without BOM.")
-    return decoded
 
 
 def _refusal(message: str, remedy: str, value: object = None) -> BadInput:

@@ -22,8 +22,7 @@ MAX_BYTES = 1_048_576
 MAX_ERRORS = 20
 MAX_ERROR_SHARE = 0.1
 CPU_SECONDS = 1.0
-_CHUNK = 512
-"""Bytes handed to the parser at a time; the clock is looked at between chunks."""
+_CHUNK = 512  # Bytes handed to the parser at a time; the clock is looked at between chunks
 _COMMENT_RUN = 100
 """Python's scanner reads on through a run of comment lines at each of them: longer runs are blanked before it."""
 _CONTINUED = re.compile(rb"(?:\\\r?\n[ \t]*){100}")
@@ -35,10 +34,8 @@ class Parsed:
     language: str
     source: bytes
     tree: Tree
-    errors: int
-    """Places where the parser had to skip or invent something; 0 means that the text parses."""
-    blanked: tuple[tuple[int, int], ...] = ()
-    """Long runs of comment lines that the parser did not see."""
+    errors: int  # Places where the parser had to skip or invent something; 0 means that the text parses
+    blanked: tuple[tuple[int, int], ...] = ()  # Long runs of comment lines that the parser did not see
 
 
 @cache
@@ -145,8 +142,7 @@ def walk(tree: Tree) -> Iterator[tuple[Node, int]]:
             depth -= 1
 
 
-Edit: TypeAlias = tuple[int, int, str]
-"""From this byte, to this byte, the text that stands there instead."""
+Edit: TypeAlias = tuple[int, int, str]  # From this byte, to this byte, the text that stands there instead
 
 
 def edited(source: bytes, edits: Iterable[Edit]) -> str:

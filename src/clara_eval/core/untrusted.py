@@ -29,11 +29,6 @@ class Untrusted(TypedDict):
     truncated: bool
 
 
-def is_text(text: str) -> bool:
-    """Whether the text can be written as UTF-8."""
-    return text.isascii() or text.encode("utf-8", errors="replace").decode() == text
-
-
 def escaped(text: str, *, keep_lines: bool = False) -> str:
     """Spell out every character that does not print as itself."""
     kept = {"\n"} if keep_lines else set()

@@ -7,7 +7,7 @@ from pathlib import Path
 from tokenize import COMMENT, DEDENT, ENCODING, ENDMARKER, INDENT, NEWLINE, NL, STRING, TokenInfo, tokenize
 
 __version__ = "0.2.0"
-RULES = 10
+RULES = 11
 """Raised by every change after which the same evidence gives other entries: a trace is checked by its own rules."""
 _DECIDING = ("code", "config", "core", "evaluation", "harness", "judge", "ranking", "submissions")
 """Packages that decide a result."""

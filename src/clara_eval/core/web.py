@@ -18,23 +18,15 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """The name that a request was sent to; `port` None is the default of the scheme."""
+    """The name that a request was sent to, or a page's origin; `port` None, in no origin, is the scheme's default."""
 
     host: str
     port: int | None
+    scheme: str = ""  # Of an origin
 
     @property
     def without_default_port(self) -> HostPort:
         return HostPort(self.host, None) if self.port in DEFAULT_PORTS.values() else self
-
-
-@dataclass(frozen=True, slots=True)
-class WebOrigin:
-    """A page's origin; the port is always a number."""
-
-    scheme: str
-    host: str
-    port: int
 
     def is_of(self, place: HostPort) -> bool:
         return (self.host, self.port) == (place.host, place.port or DEFAULT_PORTS[self.scheme])
@@ -56,13 +48,13 @@ def read_host(text: str) -> HostPort | None:
     return HostPort(host, port)
 
 
-def read_origin(text: str) -> WebOrigin | None:
+def read_origin(text: str) -> HostPort | None:
     """Parse an `Origin` header; None for `null`, a list, a path, a user name or another scheme."""
     scheme, separator, rest = text.partition("://")
     place = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
     if place is None:
         return None
-    return WebOrigin(scheme.lower(), place.host, place.port or DEFAULT_PORTS[scheme.lower()])
+    return HostPort(place.host, place.port or DEFAULT_PORTS[scheme.lower()], scheme.lower())
 
 
 class TooLong(ValueError):

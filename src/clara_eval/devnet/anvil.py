@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypedDict
-from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession
 
 from clara_eval.chain.contracts.abi import ContractRefusal, decode_refusal
+from clara_eval.chain.rpc import place_of
 from clara_eval.core.accounts import key_from_seed, seed_from_mnemonic
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
@@ -34,8 +34,7 @@ LOCAL_CHAIN_ID = 31337
 MNEMONIC = "test test test test test test test test test test test junk"
 """Anvil's well-known development phrase: everybody has these keys."""
 
-_MINED_SECONDS = 120
-"""For one transaction, on a machine under load."""
+_MINED_SECONDS = 120  # For one transaction, on a machine under load
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LISTENING = re.compile(rb"Listening on \S*?:(\d+)\s*$")
@@ -47,15 +46,11 @@ _SCRIPTS = frozenset({".js", ".mjs", ".cjs", ".cmd"})
 class AnvilOptions:
     """How the node behaves: it mines each transaction at once, by default on a free port."""
 
-    port: int = 0
-    """0 lets the operating system choose."""
-    accounts: int = 10
-    """Funded development accounts of `MNEMONIC`."""
+    port: int = 0  # 0 lets the operating system choose
+    accounts: int = 10  # Funded development accounts of `MNEMONIC`
     chain_id: int = LOCAL_CHAIN_ID
-    first_block: int | None = None
-    """Number of the first block; None is 0."""
-    start_at: int | None = None
-    """Timestamp of the first block; None is now."""
+    first_block: int | None = None  # Number of the first block; None is 0
+    start_at: int | None = None  # Timestamp of the first block; None is now
 
     def arguments(self) -> list[str]:
         given: dict[str, object | None] = {
@@ -249,12 +244,12 @@ class DevNode:
             await node._require_anvil()
             addresses = await node.rpc("eth_accounts")
         except BaseException:
-            await node.close()
+            await node.aclose()
             raise
         accounts = tuple(DevAccount(number, to_address(text)) for number, text in enumerate(addresses))
         return replace(node, accounts=accounts)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         await self.session.close()
 
     async def post(self, sender: DevAccount, to: Address | None, data: str) -> str:
@@ -315,7 +310,7 @@ class DevNode:
         raise NodeRefused(str(refusal or f"The node refused {method}: {message}."), refusal=refusal)
 
     async def _require_anvil(self) -> None:
-        place = _without_secrets(self.rpc_url)
+        place = place_of(self.rpc_url) or "the given address"  # paths and user names of nodes often are keys
         try:
             version = str(await self.rpc("web3_clientVersion"))
         except (OSError, TimeoutError, ClientError, ValueError, RecursionError, NodeRefused) as bad:
@@ -328,15 +323,6 @@ class DevNode:
                 f"The node at {place} says it is {version[:80]!r}, not anvil.",
                 remedy="This works on a local development chain only; `clara-eval devnet` starts one.",
             )
-
-
-def _without_secrets(url: str) -> str:
-    """Scheme and host only: paths and user names of node addresses often are keys."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # an open bracket
-        return "the given address"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else "the given address"
 
 
 @cache

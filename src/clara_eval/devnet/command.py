@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from eth_utils.address import to_checksum_address
 
-from clara_eval.config.settings import Settings
-from clara_eval.core.address import to_checksum
+from clara_eval.config.settings import Settings, listed
 from clara_eval.core.errors import BadInput, ConfigError, Temporary
 from clara_eval.devnet.anvil import LOCAL_CHAIN_ID, Anvil, AnvilOptions, DevAccount, DevNode
 from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.interfaces.cli.output import emit_json
 
-_FIXED_ACCOUNTS = 3
-"""Owner, poster and evaluator."""
+_FIXED_ACCOUNTS = 3  # Owner, poster and evaluator
 _UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _LONGEST_WARP = 100 * 365 * 86400
 
@@ -49,7 +49,7 @@ def _move(duration: str | None, to: int | None, rpc: str | None, *, json_output:
     if duration is not None and to is not None:
         raise BadInput("It is not clear how far to move.", remedy="Give either --warp or --to.")
     seconds = None if duration is None else parse_duration(duration)
-    urls = (rpc,) if rpc else Settings.from_env().rpc_urls
+    urls = (rpc,) if rpc else listed(Settings.from_env().rpc_url)
     if not urls:
         raise ConfigError("CLARA_RPC_URL is empty.", remedy="Set it, or give --rpc.")
     before, after = asyncio.run(_warp(urls[0], seconds, to))
@@ -73,30 +73,23 @@ def parse_duration(text: str) -> int:
 
 
 async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int, int]:
-    node = await DevNode.connect(rpc_url)
-    try:
+    async with aclosing(await DevNode.connect(rpc_url)) as node:
         before = await node.now()
         target = before + seconds if seconds is not None else to
         if target is None or target > before + _LONGEST_WARP:
             raise BadInput(f"--to {to} is more than 100 years ahead.", value=to, remedy="Give unix seconds.")
         return before, await node.move_to(target)
-    finally:
-        await node.close()
 
 
 async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
     asked_to_end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
-    async with Anvil(options) as node:
-        chain = await LocalChain.deploy(node.rpc_url)
-        try:
-            await _announce(chain, json_output=json_output)
-            if block_time is not None:  # only now: deploying at this pace would take many blocks
-                await chain.node.rpc("evm_setIntervalMining", block_time)
-            await _until(asked_to_end, node)
-        finally:
-            await chain.close()
+    async with Anvil(options) as node, aclosing(await LocalChain.deploy(node.rpc_url)) as chain:
+        await _announce(chain, json_output=json_output)
+        if block_time is not None:  # only now: deploying at this pace would take many blocks
+            await chain.node.rpc("evm_setIntervalMining", block_time)
+        await _until(asked_to_end, node)
     typer.echo("The local chain has ended.", err=True)
 
 
@@ -112,7 +105,7 @@ async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
 
 
 def _account(account: DevAccount) -> dict[str, object]:
-    return {"address": to_checksum(account.address), "key": account.key}
+    return {"address": to_checksum_address(account.address), "key": account.key}
 
 
 def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[str, str]) -> dict[str, object]:
@@ -135,16 +128,16 @@ def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[st
 async def _announce(chain: LocalChain, *, json_output: bool) -> None:
     agents = {await chain.register(agent): agent for agent in chain.agents}
     deployment = chain.deployment
-    token = to_checksum(deployment.token)
+    token = to_checksum_address(deployment.token)
     exports = {
         "CLARA_NETWORK": "local",
         "CLARA_RPC_URL": chain.rpc_url,
-        "CLARA_CHALLENGE_FACTORY": to_checksum(deployment.factory),
+        "CLARA_CHALLENGE_FACTORY": to_checksum_address(deployment.factory),
         "CLARA_FROM_BLOCK": str(deployment.from_block),
         "CLARA_EVALUATOR_KEY": chain.evaluator.key,
         "CLARA_USDC": token,
         "CLARA_DEVNET_TOKEN": token,
-        "CLARA_DEVNET_IDENTITY_REGISTRY": to_checksum(deployment.identity_registry),
+        "CLARA_DEVNET_IDENTITY_REGISTRY": to_checksum_address(deployment.identity_registry),
         "CLARA_DEVNET_POSTER_KEY": chain.poster.key,
         **{f"CLARA_DEVNET_AGENT_{number}_KEY": agent.key for number, agent in agents.items()},
     }

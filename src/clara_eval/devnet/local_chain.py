@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from eth_abi.abi import encode
+from eth_utils.address import to_checksum_address
 
 from clara_eval.chain.contracts.abi import Abi, AbiItem, ContractName, artifact
-from clara_eval.core.address import Address, to_address, to_checksum
+from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import Anvil, AnvilOptions, DevAccount, DevNode, MinedReceipt
 
-USDC = 1_000_000
-"""Base units of one test dollar."""
+USDC = 1_000_000  # Base units of one test dollar
 HOUR = 3600
 DAY = 24 * HOUR
 ZERO_HASH = "0x" + "00" * 32
@@ -44,22 +44,20 @@ class PostedTerms:
     private_set_hash: str = ZERO_HASH
     prize_pool: int = 1000 * USDC
     payout_bps: tuple[int, ...] = (6000, 3000, 1000)
-    winner_count: int | None = None
-    """None is one winner for each share."""
+    winner_count: int | None = None  # None is one winner for each share
     open_seconds: int = DAY
     scoring_seconds: int = 7 * DAY
     max_participants: int = 0
     evaluator: Address | None = None
     """None is the chain's evaluator; the zero address leaves scoring to the poster alone."""
-    token: Address | None = None
-    """None is the test dollar."""
+    token: Address | None = None  # None is the test dollar
     skill_tags: tuple[str, ...] = ()
 
 
 class DevContract:
     def __init__(self, node: DevNode, address: Address, items: Sequence[AbiItem]) -> None:
         self.node = node
-        self.address = to_checksum(address)
+        self.address = to_checksum_address(address)
         self.items = items
         self.abi = Abi(items)
 
@@ -138,8 +136,7 @@ class LocalChain(DevClock):
         super().__init__(node)
         self.deployment = deployment
         self.owner, self.poster, self.evaluator, *agents = node.accounts
-        self.agents = tuple(agents)
-        """All accounts but owner, poster and evaluator."""
+        self.agents = tuple(agents)  # All accounts but owner, poster and evaluator
 
     @classmethod
     async def deploy(cls, rpc_url: str) -> LocalChain:
@@ -154,13 +151,13 @@ class LocalChain(DevClock):
             chain = cls(node, Deployment(token, registry, implementation, factory, from_block=first_block))
             await chain.fund(chain.poster, _POSTER_FUNDS)
         except BaseException:
-            await node.close()
+            await node.aclose()
             raise
         return chain
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection; the node stays up."""
-        await self.node.close()
+        await self.node.aclose()
 
     @property
     def token(self) -> DevContract:
@@ -245,12 +242,8 @@ def create_params(chain: LocalChain, terms: PostedTerms, now: int) -> tuple[obje
 
 @asynccontextmanager
 async def local_chain(options: AnvilOptions | None = None) -> AsyncIterator[LocalChain]:
-    async with Anvil(options) as node:
-        chain = await LocalChain.deploy(node.rpc_url)
-        try:
-            yield chain
-        finally:
-            await chain.close()
+    async with Anvil(options) as node, aclosing(await LocalChain.deploy(node.rpc_url)) as chain:
+        yield chain
 
 
 async def create(node: DevNode, name: ContractName, *args: object) -> Address:

@@ -1,4 +1,7 @@
-"""The answers of actions: what `--json` prints and the tools return; words of strangers are `Untrusted`."""
+"""The answers of actions: what `--json` prints and the tools return; words of strangers are `Untrusted`.
+
+What is excluded is only for the interface, which says it in a sentence of its own.
+"""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
@@ -6,8 +9,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
+
 from clara_eval.core.untrusted import Untrusted
 from clara_eval.documents import results
+
+Phase = Literal["cancelled", "expired", "final", "posted", "open", "due"]
 
 
 class UnsignedTransaction(results.Document):
@@ -29,7 +37,7 @@ class SentTransaction(results.Document):
     description: str
 
 
-class Written(results.Document):
+class ActResult(results.Document):
     """What a writing action did, or would do."""
 
     action: str
@@ -45,44 +53,7 @@ class Written(results.Document):
     sent: list[SentTransaction]
     warnings: list[str]
     next: str = ""  # What to do next, as the interface says it
-
-
-class ActResult(Written):
-    """With the details of its action: `PostDetails`, `SubmitDetails` or `ClaimDetails`."""
-
     details: dict[str, object]
-
-
-class PostDetails(results.Document):
-    evaluator: str
-    evaluatorKind: Literal["clara", "self"]
-    token: results.Token
-    prizePool: str
-    posterBond: str
-    fee: str
-    feeMode: Literal["platform", "prize_pool", "poster"]
-    total: str
-    quoteUsd: float | None  # What the evaluation is expected to cost; null when a judge has no known price
-    deadline: int
-    scoringDeadline: int
-    winnerCount: int
-    payoutBps: list[int]
-    evalConfigHash: str
-    challengeURI: str
-
-
-class SubmitDetails(results.Document):
-    agentId: str | None
-    solutionURI: str | None
-    solutionHash: str | None
-    deadline: int
-
-
-class ClaimDetails(results.Document):
-    kind: Literal["prize", "expired_refund"]
-    amount: str
-    amountShown: str
-    rank: int | None
 
 
 class PostedWinner(results.Document):
@@ -92,26 +63,6 @@ class PostedWinner(results.Document):
     score: int
     prizeAmount: str
     prize: str
-
-
-class ScoresDetails(results.Document):
-    winners: list[PostedWinner]
-
-
-class ScoresResult(Written):
-    details: ScoresDetails
-
-
-class PostResult(Written):
-    details: PostDetails
-
-
-class SubmitResult(Written):
-    details: SubmitDetails
-
-
-class ClaimResult(Written):
-    details: ClaimDetails
 
 
 class ChallengeListing(results.Document):
@@ -209,16 +160,8 @@ class EvalStatusResult(results.EvaluationProgress):
     scoringDeadline: int
     scorePostedAt: int | None
     explanation: str = ""
-
-
-Phase = Literal["cancelled", "expired", "final", "posted", "open", "due"]
-
-
-class StatusFound(EvalStatusResult):
-    """What an interface needs for the explanation."""
-
-    phase: Phase
-    moment: int
+    phase: SkipJsonSchema[Phase] = Field(default="due", exclude=True)
+    moment: SkipJsonSchema[int] = Field(default=0, exclude=True)
     """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
 
 
@@ -278,9 +221,4 @@ class ScoreResult(results.Document):
     trace: str = ""  # The URL at a service; else where the interface finds it
     pageUrl: str | None
     claimable: str = ""
-
-
-class ScoreFound(ScoreResult):
-    """What an interface needs to say when the prize can be claimed."""
-
-    claimableAt: int | None  # 0: now; None: there is no prize
+    claimableAt: SkipJsonSchema[int | None] = Field(default=None, exclude=True)  # 0: now; None: there is no prize

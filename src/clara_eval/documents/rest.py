@@ -8,13 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
-from clara_eval.core.flags import Flag
+from clara_eval.core.model import Flag
 from clara_eval.documents import results
 
 ADDRESS_PATTERN = "^0x[0-9a-fA-F]{40}$"
 EXAMPLE_ADDRESS = "0x71c7656ec7ab88b098defb751b7401b5f6d8976f"
-
-AddressText = Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=42)]
 
 
 class RestRequest(BaseModel):
@@ -102,7 +100,7 @@ class ReviewSheet(BaseModel):
 class EvaluateRequest(RestRequest):
     model_config = results.example(challengeAddress=EXAMPLE_ADDRESS)
 
-    challengeAddress: AddressText
+    challengeAddress: Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN, max_length=42)]
 
 
 class Accepted(BaseModel):
@@ -205,6 +203,5 @@ class Health(BaseModel):
     beatAgeSeconds: float
     tickAgeSeconds: float | None
     problems: list[str]
-    hasModel: bool
-    """Whether a language model can read submissions here; without one only measured features are judged."""
+    hasModel: bool  # Whether a language model can read submissions here; without one only measured features are judged
     evaluator: str | None  # The address that posts the scores, which a poster names as evaluator; null if none is set

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from clara_eval.core.flags import HARNESS_WITHHELD, Flag
+from clara_eval.core.model import HARNESS_WITHHELD, Flag
 
 State = Literal[
     "pending", "extracting", "comparing", "publishing", "complete", "review", "deferred", "failed", "unscorable",
@@ -235,6 +235,11 @@ class Margin(Document):
     nextItem: str | None = None
     setChance: float | None = Field(None, description="The chance that those down to this place are the true best.")
     tied: bool = False
+
+    @property
+    def sure(self) -> float:
+        """The chance that these are the right winners; in earlier documents, that the last is ahead of the next."""
+        return self.probability if self.setChance is None else self.setChance
 
 
 class Misplaced(Document):

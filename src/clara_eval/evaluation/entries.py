@@ -1,33 +1,23 @@
-"""The entries of a round: collected, cleared of copies, read, and rejected if nothing is known about them."""
+"""The entries of a round: collected, cleared of copies, and read."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
-from clara_eval.config.eval_config import FeatureSchema, Metadata, compile_schema, with_types
+from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.errors import CannotPublish, Temporary
-from clara_eval.core.flags import Flag
-from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.errors import Temporary
+from clara_eval.core.model import Submission
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.execution import Execution
-from clara_eval.evaluation.features.extract import (
-    CANARY,
-    UNEVALUABLE,
-    UNREAD,
-    ReadingContext,
-    SubmissionFacts,
-    extract_features,
-    prompts_for,
-)
-from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, excluded, with_original
-from clara_eval.evaluation.sources import ModelSource, Sources, SubmissionResult, read_submission
-from clara_eval.judge.costs.budgets import ReadingBudget, next_to_read
-from clara_eval.judge.extraction import type_names
-from clara_eval.judge.port import NothingJudged, Prompt
-from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
+from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts, extract_features, prompts_for
+from clara_eval.evaluation.round import ProgressListener, Round, excluded, with_original
+from clara_eval.evaluation.sources import Sources, SubmissionResult, read_submission
+from clara_eval.judge.costs.budgets import EntryShare, ReadingBudget, next_to_read
+from clara_eval.judge.port import Prompt
+from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.submissions.copies import Likeness, find_likeness
 from clara_eval.submissions.model import Rejected, Solution
 
@@ -62,15 +52,13 @@ def remaining(pieces: Sequence[SubmissionResult], rejected: Sequence[Rejected]) 
 
 
 async def _collect(given: Round, sources: Sources, listener: ProgressListener) -> tuple[SubmissionResult, ...]:
-    total, gate = len(given.submissions), asyncio.Semaphore(READ_AT_ONCE)
-    found: dict[Address, SubmissionResult] = {}
+    total, found = len(given.submissions), dict[Address, SubmissionResult]()
 
     async def one(submission: Submission) -> None:
-        async with gate:
-            found[submission.submitter] = await read_submission(sources, submission, given.config)
+        found[submission.submitter] = await read_submission(sources, submission, given.config)
         listener("collecting", len(found), total)
 
-    await gather_or_raise(one(submission) for submission in given.submissions)
+    await gather_or_raise((one(submission) for submission in given.submissions), READ_AT_ONCE)
     pieces = tuple(found[submission.submitter] for submission in given.submissions)
     missing = [piece.verdict for piece in pieces if isinstance(piece.verdict, Rejected) and piece.is_outage]
     if missing and not sources.gives_up and not any(isinstance(piece.verdict, Solution) for piece in pieces):
@@ -83,36 +71,8 @@ async def _collect(given: Round, sources: Sources, listener: ProgressListener) -
     return pieces
 
 
-def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> tuple[str, ...]:
-    """Sort by keccak(challengeId ‖ submissionHash), then id, never by arrival: being early gains no side or index."""
-    prefix = _bytes(challenge_id)
-    key = {item: keccak_hex(prefix + _bytes(own)) for item, own in submission_hashes.items()}
-    return tuple(sorted(key, key=lambda item: (key[item], item)))
-
-
-def _bytes(text: str) -> bytes:
-    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
-
-
 def in_order(rejected: Sequence[Rejected]) -> tuple[Rejected, ...]:
     return tuple(sorted(rejected, key=lambda r: (r.submission.submitted_at, r.submission.submitter)))
-
-
-def reading_llm(plan: EvaluationPlan, log: AnswerLog, models: ModelSource) -> StructuredLlm | None:
-    """The model that reads the entries, with those that are asked after it; None if the plan has no model."""
-    if not plan.readers:
-        return None
-    others = tuple(models.reader((name,)) for name in plan.readers[1:])
-    return StructuredLlm(models.reader(plan.readers), plan.tokens, others, log)
-
-
-async def settle_schema(llm: StructuredLlm | None, metadata: Metadata) -> tuple[FeatureSchema, tuple[str, ...]]:
-    """Close the schema from the poster's words alone; also the names that a model typed."""
-    schema, untyped = compile_schema(metadata.config)
-    if not untyped or llm is None:
-        return schema, ()
-    typed = await type_names(llm, metadata.config, untyped)
-    return with_types(schema, typed), tuple(feature.name for feature in typed)
 
 
 async def read_facts(
@@ -135,7 +95,7 @@ async def read_facts(
 
     async def one(name: str, most: int, needs: int) -> int:
         solution = by_account[name]
-        own = llm.about_one_entry(money, most=most, needs=needs) if llm else None
+        own = replace(llm, share=EntryShare(money, most, needs)) if llm and llm.limits else llm
         executed = execution.executed.get(solution.submission.submitter) if execution else None
         found[name] = await extract_features(own, schema, solution, context, executed)
         listener("extracting", len(found), len(solutions))
@@ -144,7 +104,7 @@ async def read_facts(
         return own.share.spent if own and own.share else 0
 
     prompts: dict[str, list[Prompt]] = {
-        name: await asyncio.to_thread(prompts_for, schema, [solution], context) if llm else []
+        name: await asyncio.to_thread(prompts_for, schema, solution, context) if llm else []
         for name, solution in by_account.items()
     }
     usual = {name: money.usual(prompts[name]) if money else 0 for name in by_account}
@@ -156,28 +116,3 @@ async def read_facts(
         most = most or dict.fromkeys(usual, left // len(usual))  # which is too little for each: they stay unread
         left -= sum(await gather_or_raise(one(name, bound, usual.pop(name)) for name, bound in most.items()))
     return {solution.submission.submitter: found[solution.submission.submitter] for solution in solutions}
-
-
-def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
-    """Reject entries of which no judged feature is known. Raises if nothing is known about any."""
-    found, rejected, asked, failed = 0, list[Rejected](), list[str](), list[Flag]()
-    for solution in solutions:
-        facts = features[solution.submission.submitter]
-        failure = next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
-        is_empty = all(value is None for _, value in facts.vector.values)
-        if is_empty:
-            reason = failure.sentence if failure else "Every judged feature is unknown."
-            is_outage = failure is not None and failure.code == UNREAD
-            rejected.append(Rejected(solution.submission, UNEVALUABLE, reason, is_outage))
-        found += not is_empty and failure is None
-        failed += [failure] if failure else []
-        asked += facts.requests
-    if solutions and not found and failed:
-        raise NothingJudged(f"No submission could be read. The first: {failed[0].sentence}", asked)
-    if solutions and not found:
-        raise CannotPublish(
-            f"Reading the {len(solutions)} submissions gave no facts to compare, so nobody is ranked: every judged "
-            "feature is unknown for every submission.",
-            remedy="Evaluate it anew with another model (`evaluate --restart`), or let the poster post scores.",
-        )
-    return tuple(rejected)

@@ -13,11 +13,12 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, CannotPublish
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.model import HarnessLanguage
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.evaluation.round import ProgressListener, Round
-from clara_eval.harness import Executed, Harness, HarnessDocument, Language, Machine, read_harness_document
+from clara_eval.harness import Executed, Harness, Machine
 from clara_eval.harness import HarnessSubmission as Program
-from clara_eval.harness.model import ProgramText, language_of
+from clara_eval.harness.model import HarnessDocument, ProgramText, language_of, read_harness_document
 from clara_eval.submissions.model import Solution
 
 ProgramSource: TypeAlias = Callable[[str], ProgramText]  # what to run of a submission, by language
@@ -85,7 +86,7 @@ def choose_harness(given: Round, reveal: Reveal | None) -> ChosenHarness | None:
 
 
 TRIES = 2  # A machine that fails is tried once more; then it is said, and a person looks
-_FACTS: dict[str, tuple[Language, ...]] = {
+_FACTS: dict[str, tuple[HarnessLanguage, ...]] = {
     "compiles": ("solidity",),
     "deploy_gas": ("solidity",),
     "bytecode_bytes": ("solidity",),
@@ -98,15 +99,6 @@ assert set(_FACTS) == set(EXECUTED), "every fact says of which languages it is"
 class Execution:
     chosen: ChosenHarness | None
     executed: Mapping[Address, Executed]
-
-    @property
-    def machine(self) -> dict[str, object]:
-        """Versions and settings: equal for every submission that a machine ran."""
-        return dict(next((one.machine for _, one in sorted(self.executed.items()) if one.machine), {}))
-
-    @property
-    def summaries(self) -> dict[Address, dict[str, object]]:
-        return {account: one.summary() for account, one in self.executed.items()}
 
 
 async def run_all(

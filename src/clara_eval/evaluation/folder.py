@@ -10,15 +10,15 @@ from urllib.parse import quote
 
 from clara_eval.config.eval_config import read_metadata
 from clara_eval.core.address import ZERO_ADDRESS, Address
-from clara_eval.core.codec import JsonCodec
+from clara_eval.core.codec import JsonCodec, to_camel_json
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex, plain_json
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.evaluation.replay import Replay, replay
 from clara_eval.evaluation.result import Entry, EvaluationResult, VenueRecords, entries
 from clara_eval.evaluation.round import EvaluationPlan, Round
 from clara_eval.evaluation.sources import Bodies, LiveSources, ModelSource, recorded_metadata
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.harness import Machine
 from clara_eval.judge.port import JournalEntries
 from clara_eval.submissions.model import Fetch, Fetched
@@ -103,7 +103,7 @@ class FolderVenue:
     @classmethod
     def _with(cls, folder: Folder, metadata: bytes) -> FolderVenue:
         # Of all contents together: to know the nonces in prompts, an entry would have to hold its own hash.
-        beacon = keccak_hex(plain_json(FOLDER.body(folder)).encode())
+        beacon = keccak_hex(plain_json(to_camel_json(folder)).encode())
         name = "0x" + beacon[-40:]
         given = Round(
             run=f"folder:{name}",
@@ -142,7 +142,7 @@ class FolderVenue:
 
     def records(self, _result: EvaluationResult) -> VenueRecords:
         """The folder itself; its winners are the first of `placed`, so nothing is added at the end."""
-        return VenueRecords({"folder": self.given.name}, (("folder", FOLDER.body(self.folder)),), (), ())
+        return VenueRecords({"folder": self.given.name}, (("folder", to_camel_json(self.folder)),), (), ())
 
 
 @dataclass(frozen=True, slots=True)

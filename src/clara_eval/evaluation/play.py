@@ -11,8 +11,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from clara_eval.core.constants import Winner
 from clara_eval.core.errors import ConfigError
+from clara_eval.core.model import Winner
 from clara_eval.core.tasks import gather_or_raise
 from clara_eval.judge.comparison import TIE_BAND, Decision, Judge, JudgeVector, Ordered, OrderingJudge, RulesJudge
 from clara_eval.judge.port import NothingJudged

@@ -14,7 +14,7 @@ from clara_eval.evaluation.result import PLAN, EvaluationResult, VenueRecords, e
 from clara_eval.evaluation.round import EvaluationPlan, Round, is_by_default, ruled_plan
 from clara_eval.evaluation.run import evaluate_round
 from clara_eval.evaluation.sources import Bodies, TraceSources
-from clara_eval.evaluation.trace.document import Evidence, Notes, Restart
+from clara_eval.evaluation.trace import Evidence, Notes, Restart
 from clara_eval.harness import Machine
 from clara_eval.judge.attestation import INSTALL, Quotes, SigningKey
 
@@ -205,9 +205,7 @@ def _check_rules(header: object) -> None:
 
 def _compare(recorded: Evidence, plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> None:
     """Compare entry by entry what was recorded and what is computed; one of each is in memory."""
-    count = 0
     for seq, (key, body) in enumerate(entries(plan, result, venue)):
-        count += 1
         if seq >= recorded.count:
             continue
         told, said = recorded.at(seq)
@@ -218,8 +216,8 @@ def _compare(recorded: Evidence, plan: EvaluationPlan, result: EvaluationResult,
             raise BadTrace(f"Entry {name} is in the place of {key}.", entry=name)
         if not is_same(key, said, body):
             raise BadTrace(f"Entry {name} is not what its evidence gives.", entry=name)
-    if recorded.count != count:
-        raise BadTrace(f"The trace has {recorded.count} entries; its evidence gives {count}.", entry="end")
+    if recorded.count != seq + 1:
+        raise BadTrace(f"The trace has {recorded.count} entries; its evidence gives {seq + 1}.", entry="end")
 
 
 def _is_natural(value: object) -> bool:

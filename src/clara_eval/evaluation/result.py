@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from clara_eval.config.eval_config import FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec, to_camel_json
-from clara_eval.core.flags import Flag
-from clara_eval.core.submission import Placed
+from clara_eval.core.model import Flag, Placed
 from clara_eval.core.version import RULES, __version__
 from clara_eval.evaluation.execution import Execution
 from clara_eval.evaluation.features.extract import SubmissionFacts
 from clara_eval.evaluation.play import Comparison, RuledComparisons
-from clara_eval.evaluation.ranking_flags import ranking_flags
-from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Round, Ruling
-from clara_eval.evaluation.sources import KEY_REPORT, RECEIVED, SubmissionResult
+from clara_eval.evaluation.review_rules import ranking_flags
+from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling
+from clara_eval.evaluation.sources import SubmissionResult
 from clara_eval.judge.attestation import KeyReport
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.ranking import Ranking
@@ -39,11 +38,11 @@ class EvaluationResult:
     features: dict[Address, SubmissionFacts]
     answers: Mapping[str, PaidAnswer]  # read one at a time from a file
     unanswered: dict[str, str]
-    key_reports: tuple[KeyReport, ...]  # the attestation of every key that signed an answer
-    schedule: str
-    schedule_reason: str
-    comparisons: Sequence[Comparison]
-    ranking: Ranking | None  # None if every submission was rejected
+    key_reports: tuple[KeyReport, ...] = ()  # the attestation of every key that signed an answer
+    schedule: str = ""
+    schedule_reason: str = ""
+    comparisons: Sequence[Comparison] = ()
+    ranking: Ranking | None = None  # None if every submission was rejected
     placed: tuple[Placed, ...] = ()
     behind_by_default: Mapping[Address, str] = field(default_factory=dict)
     """Accounts that give way if nobody decides, each with the code of the flag."""
@@ -84,7 +83,7 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     # Without the optional ones if the round was planned without them.
     planned: dict[str, object] = to_camel_json(plan)
     yield "plan", {key: one for key, one in planned.items() if one is not None or key not in _OPTIONAL}
-    yield "rulings", RULINGS.body(result.rulings)
+    yield "rulings", to_camel_json(result.rulings)
     yield from venue.disputes
     yield "metadata", _metadata(result.given)
     yield "schema", {**result.schema.to_json(), "typedByModel": list(result.typed_by_model)}
@@ -102,7 +101,7 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
     for account, features in sorted(result.features.items()):
         yield f"features/{account}", features.to_json()
     if result.key_reports:
-        yield "attestation", [KEY_REPORT.body(report) for report in result.key_reports]
+        yield "attestation", [to_camel_json(report) for report in result.key_reports]
     yield "answers", {"count": len(result.answers)}
     for request in sorted(result.answers):
         paid = result.answers[request]
@@ -136,17 +135,20 @@ def _execution(result: EvaluationResult) -> Iterator[Entry]:
     execution = result.execution
     if execution is None:
         return
-    chosen = execution.chosen
-    body = {
-        "harness": chosen.kind if chosen else "none",
-        "language": chosen.harness.language if chosen and chosen.harness else None,
-        "reason": chosen.reason if chosen else "The config has no harness.",
-        "hidden": bool(chosen and chosen.reveal),
-        "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
-        "machine": execution.machine,
-    }
-    yield "execution", body
-    for account, executed in sorted(execution.executed.items()):
+    chosen, runs = execution.chosen, sorted(execution.executed.items())
+    yield (
+        "execution",
+        {
+            "harness": chosen.kind if chosen else "none",
+            "language": chosen.harness.language if chosen and chosen.harness else None,
+            "reason": chosen.reason if chosen else "The config has no harness.",
+            "hidden": bool(chosen and chosen.reveal),
+            "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
+            # Versions and settings: equal for every submission that a machine ran.
+            "machine": dict(next((run.machine for _, run in runs if run.machine), {})),
+        },
+    )
+    for account, executed in runs:
         yield f"executed/{account}", {key: item for key, item in executed.to_json().items() if key != "machine"}
 
 
@@ -164,11 +166,11 @@ def _metadata(given: Round) -> dict[str, object]:
 
 def _solution(piece: SubmissionResult) -> dict[str, object]:
     body: dict[str, object] = {
-        "received": RECEIVED.body(piece.received),
+        "received": to_camel_json(piece.received),
         "solutionHash": piece.submission.solution_hash,
     }
     if piece.linked is not None:
-        body["linked"] = RECEIVED.body(piece.linked)
+        body["linked"] = to_camel_json(piece.linked)
     verdict = piece.verdict
     if isinstance(verdict, Solution):
         body |= {

@@ -8,30 +8,29 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from clara_eval.core.address import Address
-from clara_eval.core.flags import HARNESS_WITHHELD, Fact, Flag, Severity
-from clara_eval.core.submission import Placed
+from clara_eval.core.model import HARNESS_WITHHELD, Fact, Flag, Placed, Severity
 from clara_eval.evaluation.execution import WITHHELD
 from clara_eval.evaluation.features.extract import UNREAD
 from clara_eval.evaluation.features.field import UNTOLD
 from clara_eval.evaluation.play import OUTAGE_SHARE, without_verdict
-from clara_eval.evaluation.ranking_flags import ranking_flags
-from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.round import Ruling, is_by_default
-from clara_eval.evaluation.scoring_window import (
-    LAST_SHARE,
-    NOTICE_SECONDS,
-    NOTICE_SHARE,
-    UNREAD_SECONDS,
-    UNREAD_SHARE,
-    Window,
-)
+from clara_eval.evaluation.round import LAST_SHARE, Ruling, Window, is_by_default
 from clara_eval.ranking import Ranking
+from clara_eval.ranking.chances import TOSS_UP, PayMargin
+from clara_eval.ranking.consistency import ConsistencyReport, JudgeReport
 from clara_eval.submissions.copies import CONTESTED_SECONDS
 from clara_eval.submissions.model import Rejected
 
+if TYPE_CHECKING:
+    from clara_eval.evaluation.result import EvaluationResult
+
+CYCLES_WARN, CYCLES_REVIEW = 0.13, 0.18  # a third and more of the way from an 80 % judge to a coin
+SWAP_WARN, SWAP_REVIEW = 0.50, 0.40  # two verdicts by lot agree in a third
+BIAS_WARN, BIAS_REVIEW = 0.6, 1.2  # logits: between equals, the one shown first wins 65 or 77 of 100
+AGREEMENT_WARN = 0.55  # hardly more than a coin between two sides
+ENOUGH = 20  # fewer observations than this say nothing about a share
 UNJUDGED = "unjudged"
 PRIZE, CALIBRATION, OBJECTION, DOUBT = "prize", "calibration", "objection", "doubt"
 """Reasons for a review that are no flags."""
@@ -68,8 +67,9 @@ def _rejections(found: EvaluationResult) -> Iterator[Flag]:
             yield Flag("outage_verdict", "review", told, account, {"rejection": refused.code})
 
 
-def _contested_copies(found: EvaluationResult) -> Iterator[Flag]:
-    """Works whose author the chain does not show: the earlier one counts."""
+def _likeness(found: EvaluationResult) -> Iterator[Flag]:
+    """Works whose author is contested, entries that resemble an earlier one, and two paid for one work."""
+    severity: Severity
     clusters = [one.original.submission.submitter for one in found.likeness.clusters if one.contested]
     pairs = [pair.earlier for pair in found.likeness.similar if pair.contested]
     for account in dict.fromkeys((*clusters, *pairs)):
@@ -80,11 +80,6 @@ def _contested_copies(found: EvaluationResult) -> Iterator[Flag]:
                 "change, and may be the older one."
             )
             yield Flag("contested_copy", "review", told, account)
-
-
-def _similar_work(found: EvaluationResult) -> Iterator[Flag]:
-    """Ranked entries that resemble, or repeat, an earlier one; the later one on a paid place waits."""
-    severity: Severity
     for pair in found.likeness.similar:
         evidence = {"share": pair.share, "kind": pair.kind, "contested": pair.contested}
         severity = "review" if pair.later in found.paid else "warn"
@@ -94,25 +89,22 @@ def _similar_work(found: EvaluationResult) -> Iterator[Flag]:
         severity = "review" if account in found.near_money else "warn"
         sentence = f"{account}: {author} handed in these very bytes first, and replaced them later."
         yield Flag("earlier_author", severity, sentence, account, {"other": author})
-
-
-def _paid_families(found: EvaluationResult) -> Iterator[Flag]:
-    """Two paid members of a family may be one work."""
     paid: dict[Address, list[Address]] = {}
     for place in found.placed[: found.given.winner_count]:
         if (head := found.likeness.families.get(place.account)) is not None:
             paid.setdefault(head, []).append(place.account)
     for members in paid.values():
         if len(members) > 1:
-            told = (
-                f"{', '.join(members)} are on paid places and are similar, or were sent for one agent: they may be one "
-                "work."
-            )
+            told = f"{', '.join(members)} are on paid places and are similar, or were sent for one agent: "
+            told += "they may be one work."
             yield Flag("family_paid_twice", "review", told, members[0], {"members": len(members)})
 
 
-def _unpinned(found: EvaluationResult) -> Iterator[Flag]:
-    """The content at a mutable address may be newer than the deadline."""
+def _submissions(found: EvaluationResult) -> Iterator[Flag]:
+    """Content that may be newer than the deadline, what was noticed in reading, payment for mere claims.
+
+    Far from the money it is no reason to wait; claims that others make too a person could not tell apart either.
+    """
     for piece in found.pieces:
         account = piece.submission.submitter
         if piece.is_loose and account in found.features and account in found.near_money:
@@ -121,39 +113,19 @@ def _unpinned(found: EvaluationResult) -> Iterator[Flag]:
                 "the content may have been put there after the deadline."
             )
             yield Flag("unpinned", "review", told, account)
-
-
-def _submissions(found: EvaluationResult) -> Iterator[Flag]:
-    """What was noticed while reading each submission; far from the money it is no reason to wait."""
+    held = []
     for account, facts in sorted(found.features.items()):
         for flag in facts.flags:
             could_be_paid = account in found.near_money or flag.code == UNREAD
             far = flag.severity == "review" and not could_be_paid
             named = replace(flag, sentence=f"{account}: {flag.sentence}", account=account)
             yield replace(named, severity="warn") if far else named
-
-
-def _paid_for_claims(found: EvaluationResult) -> Iterator[Flag]:
-    """Paid for what only a model says, while others claim as much; a person could not tell them apart."""
-    held = sorted(
-        account for account in found.paid & found.features.keys()
-        if any(flag.code == UNTOLD for flag in found.features[account].flags)
-    )  # fmt: skip
+        if account in found.paid and any(flag.code == UNTOLD for flag in facts.flags):
+            held.append(account)
     if held:
         told = f"{', '.join(held)} would be paid for what only a model can tell, nearly the best there is, and others "
         told += "claim as much: the field cannot tell who claims too much."
         yield Flag("paid_for_claims", "warn", told, evidence={"entries": len(held)})
-
-
-def _undecided(found: EvaluationResult) -> Iterator[Flag]:
-    asked = len(found.comparisons)
-    missing = asked - (found.ranking.results if found.ranking else 0)
-    if missing:
-        share, lost = missing / asked, len(without_verdict(found.comparisons))
-        code = UNJUDGED if lost > OUTAGE_SHARE * (lost + asked - missing) else "undecided"
-        severity: Severity = "review" if share > UNDECIDED_REVIEW else "warn"
-        told = f"{missing} of {asked} comparisons ({100 * share:.1f} %) have no verdict; they count for nobody."
-        yield Flag(code, severity, told, evidence={"undecided": missing, "comparisons": asked})
 
 
 def misplaced_money(ranking: Ranking, prize_usd: float | None = None) -> str:
@@ -164,28 +136,123 @@ def misplaced_money(ranking: Ranking, prize_usd: float | None = None) -> str:
     return f"By this judge, {amount} of the prize is expected at wrong addresses{decides}"
 
 
-def _ranking(found: EvaluationResult) -> Iterator[Flag]:
-    ranking = found.ranking
-    if ranking is None:
-        return
-    if ranking.misallocation:
+def _verdicts(found: EvaluationResult) -> Iterator[Flag]:
+    """Comparisons without a verdict, and what the ranking itself gives cause to say."""
+    asked, ranking = len(found.comparisons), found.ranking
+    missing = asked - (ranking.results if ranking else 0)
+    if missing:
+        share, lost = missing / asked, len(without_verdict(found.comparisons))
+        code = UNJUDGED if lost > OUTAGE_SHARE * (lost + asked - missing) else "undecided"
+        severity: Severity = "review" if share > UNDECIDED_REVIEW else "warn"
+        told = f"{missing} of {asked} comparisons ({100 * share:.1f} %) have no verdict; they count for nobody."
+        yield Flag(code, severity, told, evidence={"undecided": missing, "comparisons": asked})
+    if ranking is not None and ranking.misallocation:
         evidence = {"share": round(ranking.misallocation, 2), "verdicts": ranking.deciding_verdicts}
         yield Flag("misplaced_money", "info", f"{misplaced_money(ranking)}.", evidence=evidence)
-    yield from ranking_flags(ranking, by_arrival=True)
+    if ranking is not None:
+        yield from ranking_flags(ranking, by_arrival=True)
 
 
-RULES = (
-    _withheld_harness,
-    _rejections,
-    _contested_copies,
-    _similar_work,
-    _paid_families,
-    _unpinned,
-    _submissions,
-    _paid_for_claims,
-    _undecided,
-    _ranking,
-)
+def ranking_flags(ranking: Ranking, *, by_arrival: bool) -> Iterator[Flag]:
+    """All flags in a fixed order; `by_arrival`: among equals the earlier submission is first."""
+    yield from _ties(ranking, by_arrival)
+    report, margin, chance = ranking.consistency, ranking.margin, ranking.margin.probability
+    if margin.next_item and chance < TOSS_UP:
+        told = f"{margin.item} is better than {margin.next_item} with a chance of only {100 * chance:.0f} %"
+        evidence: dict[str, Fact] = {"item": margin.item, "nextItem": margin.next_item, "chance": round(chance, 2)}
+        yield Flag("toss_up", "warn", f"The last paid place is a toss-up: {told}.", evidence=evidence)
+    if report.unplayed:
+        told = f"Never compared with anything: {_some(report.unplayed, 5)}."
+        yield Flag("unplayed", "review", told, evidence={"items": len(report.unplayed)})
+    if (parts := report.groups - len(report.unplayed)) > 1:
+        told = f"The comparisons fall into {parts} groups that were never compared with each other"
+        told += ", so the order between the groups is a guess."
+        yield Flag("unconnected", "review", told, evidence={"groups": parts})
+    yield from _cycles(report, margin)
+    if (share := report.swap_consistency) is not None and report.swaps >= ENOUGH and share < SWAP_WARN:
+        told = "When the same two were shown in the other order, the verdict stayed the same in only "
+        told += f"{100 * share:.0f} % of {report.swaps} cases."
+        evidence = {"share": round(share, 2), "swaps": report.swaps}
+        yield Flag("swap", "review" if share < SWAP_REVIEW else "warn", told, evidence=evidence)
+    if items := report.pivotal_items:
+        told = f"Somebody else would be paid if one entry had not taken part: {_some(items, 3)}."
+        yield Flag("pivotal_item", "warn", told, evidence={"items": len(items)})
+    if clusters := report.pivotal_clusters:
+        told = f"Somebody else would be paid without the similar entries around {', '.join(clusters[:3])}."
+        yield Flag("pivotal_cluster", "review", told, evidence={"clusters": len(clusters)})
+    for judge in report.judges:
+        yield from _judge(judge)
+
+
+def _cycles(report: ConsistencyReport, margin: PayMargin) -> Iterator[Flag]:
+    """In a small field every contradiction is told; it waits for a person if it may have decided who is paid."""
+    share, triples = report.cyclic_share or 0.0, report.decided_triples
+    evidence: dict[str, Fact] = {"cycles": report.cycles, "triples": triples}
+    if triples < ENOUGH and report.cycles:
+        told = "a contradiction" if report.cycles == 1 else f"{report.cycles} contradictions"
+        told = f"The verdicts hold {told} (A over B, B over C, C over A) in {triples} decided "
+        told += "triple." if triples == 1 else "triples."
+        waits = share > CYCLES_REVIEW and margin.word != "clear"
+    elif triples >= ENOUGH and share > CYCLES_WARN:
+        complete = report.coverage >= 0.9
+        told = f"In {100 * share:.0f} % of {triples} triples the judge contradicts itself (A over B, B over C, "
+        told += f"C over A); a good judge stays below {100 * CYCLES_WARN:.0f} %."
+        told += "" if complete else " Close pairs were compared more often here, which raises this share."
+        waits = share > CYCLES_REVIEW and complete
+        evidence = {"share": round(share, 2), "triples": triples}
+    else:
+        return
+    yield Flag("cycles", "review" if waits else "warn", told, evidence=evidence)
+
+
+def _judge(judge: JudgeReport) -> Iterator[Flag]:
+    name, lean = f"Judge {judge.judge}" if judge.judge else "The judge", abs(judge.position_bias)
+    if lean > BIAS_WARN and lean > 2 * judge.position_bias_sd:
+        side = "first" if judge.position_bias > 0 else "second"
+        told = f"{name} leans to whichever entry is shown {side}; sides are balanced, but it makes verdicts noisier."
+        severity: Severity = "review" if lean > BIAS_REVIEW else "warn"
+        yield Flag("position_bias", severity, told, evidence={"judge": judge.judge, "side": side})
+    agreed = judge.agreement
+    if agreed is not None and judge.compared >= ENOUGH and agreed < AGREEMENT_WARN:
+        told = f"{name} agrees with the other judges on only {100 * agreed:.0f} % of {judge.compared} questions."
+        evidence: dict[str, Fact] = {"judge": judge.judge, "share": round(agreed, 2), "compared": judge.compared}
+        yield Flag("disagreement", "warn", told, evidence=evidence)
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (" and others" if len(names) > most else "")
+
+
+def _ties(ranking: Ranking, by_arrival: bool) -> Iterator[Flag]:
+    """One flag for each tie that decides about money."""
+    prize = {one.item: bps for one, bps in zip(ranking.standings, ranking.payout_bps, strict=False)}
+    first = "the earlier submission comes first, then the lower address" if by_arrival else "the lower name comes first"
+    for group in ranking.ties:
+        if len({prize.get(item, 0) for item in group}) == 1:
+            continue
+        paid, unpaid = [item for item in group if prize.get(item)], [item for item in group if not prize.get(item)]
+        if unpaid:
+            verb = "are" if len(paid) > 1 else "is"
+            told = f"A tie at the pay line: {_listed(group)} have equal records. {_listed(paid)} {verb} paid and "
+            yield Flag("tie_at_pay_line", "warn", f"{told}{_listed(unpaid)} not, because among equals {first}.")
+        else:
+            told = f"{_listed(group)} have equal records and take their prizes in this order,"
+            yield Flag("tie_for_prize", "warn", f"{told} because among equals {first}.")
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    shown = [*names[:most], f"{len(names) - most} others"] if len(names) > most + 1 else list(names)
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _gave_way(found: EvaluationResult) -> Iterator[Flag]:
+    behind = found.behind_by_default if is_by_default(found.rulings) else {}
+    for account, code in sorted(behind.items()):
+        told = f"{account} gave way to the others on the paid places: nobody decided in time about the flag {code}."
+        yield Flag("gave_way", "warn", told, account, {"flag": code})
+
+
+RULES = (_withheld_harness, _rejections, _likeness, _submissions, _verdicts, _gave_way)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +279,16 @@ def review_reasons(flags: Sequence[Flag], rulings: Sequence[Ruling], terms: Revi
         reasons.append(Flag(PRIZE, "review", told))
     is_ruled = is_by_default(rulings)
     reasons += [flag for flag in flags if flag.severity == "review" and (flag.code == UNJUDGED or not is_ruled)]
-    if not is_ruled and (doubt := _doubt(terms)):
-        reasons.append(Flag(DOUBT, "review", doubt))
+    usd, most = terms.misplaced * (worth or 0.0), terms.doubt_usd
+    if not is_ruled and most is not None and usd > most and terms.misplaced > terms.doubt_share:
+        told = (
+            f"By this judge, ${usd:,.2f} of the prize ({100 * terms.misplaced:.0f} %) is expected at wrong addresses, "
+        )
+        told += f"more than ${most:,.2f} and {100 * terms.doubt_share:.0f} %."
+        reasons.append(Flag(DOUBT, "review", told))
     if terms.uncalibrated is not None:
         reasons.append(Flag(CALIBRATION, "review", terms.uncalibrated))
     return reasons + [Flag(OBJECTION, "review", sentence) for sentence in terms.objections]
-
-
-def _doubt(terms: ReviewTerms) -> str:
-    """Why a person decides about misplaced money; empty if it is below the limits."""
-    usd, limit = terms.misplaced * (terms.prize_usd or 0.0), terms.doubt_usd
-    if limit is None or usd <= limit or terms.misplaced <= terms.doubt_share:
-        return ""
-    most = f"${limit:,.2f} and {100 * terms.doubt_share:.0f} %"
-    share = f"{100 * terms.misplaced:.0f} %"
-    return f"By this judge, ${usd:,.2f} of the prize ({share}) is expected at wrong addresses, more than {most}."
 
 
 class Then(StrEnum):
@@ -260,8 +322,11 @@ TABLE = files(__package__).joinpath("review_defaults.md").read_text(encoding="ut
 DEFAULTS = dict(_read_table())
 SIGNS = frozenset({"views_disagree", "claim_gap", "unsupported_claim", "invisible_characters"})
 """Flags about an entry's own text: with them, claims that stand out are not believed unseen."""
-GAVE_WAY = "gave_way"
 HIGHEST_SCORE = 10_000  # the largest score of an entry (`ranking.elo.score`)
+UNREAD_SHARE, UNREAD_SECONDS = 0.25, 12 * 3600
+"""An entry that cannot be read while others can is waited for this share of the window, and not longer than this."""
+NOTICE_SHARE, NOTICE_SECONDS = 0.1, 6 * 3600
+"""However late a review begins, a person has this share of the window, at most so long, while a tenth of it is left."""
 
 
 def default_of(code: str) -> ReviewDefault:
@@ -330,9 +395,3 @@ def _yielding(flag: Flag, found: EvaluationResult) -> list[Address]:
     facts = found.features.get(account) if then is Then.WITH_A_SIGN else None
     has_sign = facts is not None and (facts.second_view == "missing" or any(one.code in SIGNS for one in facts.flags))
     return [account] if has_sign or then is Then.GIVES_WAY else []
-
-
-def gave_way_flags(behind: dict[Address, str]) -> Iterator[Flag]:
-    for account, code in sorted(behind.items()):
-        told = f"{account} gave way to the others on the paid places: nobody decided in time about the flag {code}."
-        yield Flag(GAVE_WAY, "warn", told, account, {"flag": code})

@@ -1,17 +1,18 @@
-"""A round, the plan by which it is evaluated, and what a person ruled about it; later rulings count."""
+"""A round, the window in which it is scored, its plan, and what a person ruled about it; later rulings count."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import comb
 from typing import Literal
 
 from clara_eval.config.eval_config import EvalConfig, Metadata
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
-from clara_eval.core.submission import Submission, Version
+from clara_eval.core.model import Submission, Version
 from clara_eval.documents.results import RuledStage, RulingKind
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.judge.costs.budgets import ReadingBudget
 from clara_eval.judge.reading import TokenLimits
 from clara_eval.submissions.copies import Cluster, Copy, Likeness
@@ -36,6 +37,108 @@ class Round:
     @property
     def config(self) -> EvalConfig:
         return self.metadata.config
+
+
+SPARE_SHARE = 0.25
+LAST_SHARE = 0.1
+DECIDE_SHARE = 0.5  # A person has this share of the window to decide a review; then its default is posted
+RECHECK_SHARE, RECHECK_SECONDS = 0.01, 900.0
+"""Pause before an entry that could not be read is tried again; the second is the longest."""
+SAFETY = 2.0  # speeds fall when providers are busy: plan with half of what was seen
+PUBLISH_SECONDS = 120.0
+DEFAULT_CALL_SECONDS = 6.0
+LEAST_SECONDS = 60.0
+PAUSE_SHARE = 0.05
+LEAST_PAUSE_SECONDS = 10.0
+READS_PER_SUBMISSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    deadline: int
+    scoring_deadline: int
+    chain_now: int
+
+    @property
+    def size(self) -> int:
+        return self.scoring_deadline - self.deadline
+
+    def moment_left(self, share: float) -> int:
+        return int(self.scoring_deadline - share * self.size)
+
+    @property
+    def decided_until(self) -> int:
+        """The moment from which on nothing that could not be read is tried again."""
+        return self.moment_left(1 - DECIDE_SHARE)
+
+    @property
+    def must_post(self) -> bool:
+        """Whether nobody is waited for any more because of an objection."""
+        return self.chain_now >= self.moment_left(LAST_SHARE)
+
+    def at(self, chain_now: int) -> Window:
+        return replace(self, chain_now=chain_now)
+
+    @property
+    def seconds_left(self) -> float:
+        """For the models: until a quarter of the window is left, else a tenth, else a minute."""
+        for share in (SPARE_SHARE, LAST_SHARE):
+            left = self.scoring_deadline - share * self.size - self.chain_now - PUBLISH_SECONDS
+            if left > LEAST_SECONDS:
+                return left
+        return LEAST_SECONDS
+
+    @property
+    def is_nearly_over(self) -> bool:
+        """Whether outages are waited for no longer, so that the rest can be judged, reviewed and posted."""
+        return self.scoring_deadline - self.chain_now <= SPARE_SHARE * self.size
+
+    @property
+    def longest_pause_seconds(self) -> float:
+        """Between two attempts: at least twenty fit into the window, and none is planned past its end."""
+        longest = max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * self.size)
+        return min(longest, max(1.0, (self.scoring_deadline - self.chain_now) / 2))
+
+    @property
+    def recheck_seconds(self) -> float:
+        return max(LEAST_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * self.size))
+
+    @property
+    def is_over(self) -> bool:
+        return self.chain_now > self.scoring_deadline
+
+    @property
+    def budget_seconds(self) -> float:
+        """The one wall-clock budget of an attempt: it ends a tenth of the window before the scoring deadline."""
+        return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * self.size - self.chain_now)
+
+    def most_comparisons(self, submissions: int, judges: int, speed: float) -> int | None:
+        """The most games that fit, or None if all do; always enough for a chain through all submissions."""
+        if judges == 0 or needed_seconds(submissions, judges, speed) <= self.seconds_left:
+            return None
+        affordable = self.seconds_left * speed / SAFETY - submissions * READS_PER_SUBMISSION
+        return max(max(1, submissions - 1) * judges, int(affordable))
+
+
+def expected_speed(concurrency: int) -> float:
+    """Calls a second, before any was made."""
+    return concurrency / DEFAULT_CALL_SECONDS
+
+
+def all_comparisons(submissions: int, judges: int) -> int:
+    """Both orders of every pair, by every judge."""
+    return 2 * comb(submissions, 2) * judges
+
+
+def needed_seconds(submissions: int, judges: int, speed: float) -> float:
+    return SAFETY * (submissions * READS_PER_SUBMISSION + all_comparisons(submissions, judges)) / speed
+
+
+def how_degraded(games: int | None, submissions: int, judges: int) -> str | None:
+    """For the metric: `one_order` if every pair is still asked once, `fewer_pairs` below that."""
+    if games is None:
+        return None
+    return "one_order" if games >= all_comparisons(submissions, judges) // 2 else "fewer_pairs"
 
 
 Stage = Literal["collecting", "executing", "extracting", "comparing"]
@@ -82,21 +185,19 @@ class Ruling:
 
 
 RULINGS = JsonCodec(tuple[Ruling, ...])
-_KEY, _DEFAULT_KEY = "rulings", "default"
 CLOCK = "the clock"  # who ruled, when the time for a decision was over
 
 
 async def read_rulings(journal: Journal) -> tuple[Ruling, ...]:
     """Everything that was ruled about this run: by people, oldest first, then by the clock."""
-    by_people: tuple[Ruling, ...] | None = await journal.saved(_KEY, RULINGS)
-    by_clock: tuple[Ruling, ...] | None = await journal.saved(_DEFAULT_KEY, RULINGS)
-    return (*(by_people or ()), *(by_clock or ()))
+    by_people, by_clock = [await journal.saved(key, RULINGS) or () for key in ("rulings", "default")]
+    return (*by_people, *by_clock)
 
 
 async def rule_by_clock(journal: Journal, digest: str, at: int) -> None:
     """Keep that the default is posted, because nobody decided about this result until this moment."""
     ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
-    await journal.keep(_DEFAULT_KEY, RULINGS, (ruling,))
+    await journal.keep("default", RULINGS, (ruling,))
 
 
 def is_by_default(rulings: Sequence[Ruling]) -> bool:

@@ -5,56 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from clara_eval.config.eval_config import FeatureSchema
+from clara_eval.config.eval_config import FeatureSchema, compile_schema, with_types
 from clara_eval.core.address import Address
-from clara_eval.evaluation.entries import (
-    KeepFacts,
-    canonical_order,
-    collect_entries,
-    in_order,
-    read_facts,
-    reading_llm,
-    remaining,
-    settle_schema,
-    unevaluable,
-)
+from clara_eval.core.hashing import keccak_hex
+from clara_eval.evaluation.entries import KeepFacts, collect_entries, in_order, read_facts, remaining
 from clara_eval.evaluation.execution import choose_harness, run_all
-from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts
+from clara_eval.evaluation.features.extract import ReadingContext, unevaluable
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.play import Comparison, RuledComparisons, judge_by_rules, play_tournament
 from clara_eval.evaluation.result import EvaluationResult
-from clara_eval.evaluation.review_rules import gave_way_flags, giving_way, place, round_flags
+from clara_eval.evaluation.review_rules import giving_way, place, round_flags
 from clara_eval.evaluation.round import EvaluationPlan, ProgressListener, Round, is_by_default
-from clara_eval.evaluation.sources import Sources, key_reports
-from clara_eval.evaluation.trace.document import KeptAnswers
+from clara_eval.evaluation.sources import Sources
+from clara_eval.evaluation.trace import KeptAnswers
 from clara_eval.judge.comparison import Judge, JudgeVector, ModelJudge, OrderingJudge, RulesJudge
+from clara_eval.judge.extraction import type_names
+from clara_eval.judge.reading import prompt_files
 from clara_eval.judge.structured_llm import AnswerLog, StructuredLlm
-from clara_eval.judge.templates import prompt_files
-from clara_eval.ranking import Ranking, Schedule, choose_schedule, rank, tally
-from clara_eval.submissions.model import Solution
+from clara_eval.ranking import Ranking, choose_schedule, rank, tally
+
+
+def canonical_order(challenge_id: str, submission_hashes: Mapping[str, str]) -> tuple[str, ...]:
+    """Sort by keccak(challengeId ‖ submissionHash), then id, never by arrival: being early gains no side or index."""
+    key = {item: keccak_hex(bytes.fromhex(challenge_id[2:] + own[2:])) for item, own in submission_hashes.items()}
+    return tuple(sorted(key, key=lambda item: (key[item], item)))
 
 
 async def hold_tournament(
-    given: Round,
-    plan: EvaluationPlan,
-    schema: FeatureSchema,
-    sources: Sources,
-    log: AnswerLog,
-    *,
-    ranked: Sequence[Solution],
-    features: Mapping[Address, SubmissionFacts],
-    families: Mapping[Address, Address],
-    listener: ProgressListener,
-) -> tuple[Schedule, Sequence[Comparison], Ranking | None]:
+    found: EvaluationResult, plan: EvaluationPlan, sources: Sources, log: AnswerLog, listener: ProgressListener
+) -> EvaluationResult:
     """Compare the entries by rules if the poster asks for them, else by the operator's jury, and rank them."""
+    given, schema = found.given, found.schema
 
     def asked(name: str) -> tuple[StructuredLlm, str, FeatureSchema]:
-        return StructuredLlm(sources.models.asker(name), plan.tokens, log=log), given.config.criteria, schema
+        return StructuredLlm(sources.models.reader((name,)), plan.tokens, log=log), given.config.criteria, schema
 
     literal, names = plan.elo == "literal", ("rules",) if given.config.judge == "rules" else plan.judges
     judges = {name: RulesJudge(schema) if name == "rules" else ModelJudge(*asked(name)) for name in names}
+    ranked = remaining(found.pieces, found.rejected)
     items = canonical_order(given.name, {s.submission.submitter: s.content_keccak for s in ranked})
-    vectors: Mapping[str, JudgeVector] = {account: facts.vector for account, facts in features.items()}
+    vectors: Mapping[str, JudgeVector] = {account: facts.vector for account, facts in found.features.items()}
     schedule = choose_schedule(
         items,
         tuple(judges),
@@ -72,12 +62,20 @@ async def hold_tournament(
             schedule,
             judges,
             vectors,
-            orderers={name: OrderingJudge(*asked(name)) for name in models} or None,
+            orderers={name: OrderingJudge(*asked(name)) for name in models},
             on_comparison=lambda done, total: listener("comparing", done, total),
             gives_up=sources.gives_up,
         )
     exact = is_exact(schema, judges)
-    return schedule, comparisons, rank_round(given, items, comparisons, families, exact=exact, literal=literal)
+    signers = {(paid.llm, paid.answer.signed.key) for paid in found.answers.values() if paid.answer.signed}
+    return replace(
+        found,
+        key_reports=tuple([await sources.models.key_report(judge, key) for judge, key in sorted(signers)]),
+        schedule=schedule.name,
+        schedule_reason=schedule.told(one.question for one in comparisons),
+        comparisons=comparisons,
+        ranking=rank_round(given, items, comparisons, found.likeness.families, exact=exact, literal=literal),
+    )
 
 
 def rank_round(
@@ -123,10 +121,14 @@ async def evaluate_round(
     keep_features: KeepFacts | None = None,
 ) -> EvaluationResult:
     """Rank the entries of a round; `plan` has the rulings of `sources` applied (`ruled_plan`)."""
-    answers = KeptAnswers()
+    answers, models, llm = KeptAnswers(), sources.models, None
     log = AnswerLog(answers.keep, sources.unanswered)
-    llm = reading_llm(plan, log, sources.models)
-    schema, typed_by_model = await settle_schema(llm, given.metadata)
+    if plan.readers:  # the first reads the entries, the others are asked after it
+        others = tuple(models.reader((name,)) for name in plan.readers[1:])
+        llm = StructuredLlm(models.reader(plan.readers), plan.tokens, others, log)
+    schema, untyped = compile_schema(given.config)
+    typed = await type_names(llm, given.config, untyped) if llm and untyped else ()
+    schema = with_types(schema, typed)  # from the poster's words alone
     pieces, likeness, refused = await collect_entries(given, sources, listener)
     judged = remaining(pieces, refused)
     chosen = choose_harness(given, sources.reveal)
@@ -139,31 +141,22 @@ async def evaluate_round(
     features = compare_field(schema, read, given.winner_count)
     if keep_features is not None:
         await keep_features(features)
-    rejected = in_order([*refused, *unevaluable(judged, features)])
-    ranked, families = remaining(pieces, rejected), likeness.families
-    tournament, comparisons, ranking = await hold_tournament(
-        given, plan, schema, sources, log, ranked=ranked, features=features, families=families, listener=listener
-    )
     found = EvaluationResult(
         given=given,
         schema=schema,
-        typed_by_model=typed_by_model,
+        typed_by_model=tuple(feature.name for feature in typed),
         prompts=prompt_files(),
         rulings=sources.rulings,
         pieces=pieces,
         likeness=likeness,
-        rejected=rejected,
+        rejected=in_order([*refused, *unevaluable(judged, features)]),
         execution=execution,
         features=features,
         answers=answers,
         unanswered=log.unanswered,
-        key_reports=await key_reports(sources.models, answers),
-        schedule=tournament.name,
-        schedule_reason=tournament.told(one.question for one in comparisons),
-        comparisons=comparisons,
-        ranking=ranking,
     )
+    found = await hold_tournament(found, plan, sources, log, listener)
     behind, by_default = giving_way(found), is_by_default(found.rulings)
-    placed = place(ranking, rejected, behind, by_default=True) if by_default else place(ranking, rejected)
+    placed = place(found.ranking, found.rejected, behind if by_default else (), by_default=by_default)
     found = replace(found, placed=placed, behind_by_default=behind)
-    return replace(found, flags=(*round_flags(found), *(gave_way_flags(behind) if by_default else ())))
+    return replace(found, flags=round_flags(found))

@@ -11,16 +11,15 @@ from clara_eval.config.eval_config import EvalConfig
 from clara_eval.core.address import Address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadSubmission, BadTrace, Temporary
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.evaluation.execution import REVEAL, Reveal, run_here
 from clara_eval.evaluation.round import RULINGS, Ruling
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.harness import Executed, Harness, Machine, MissingEngine
 from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import ExecutedDocument
-from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, Signed, SigningKey, check_key
-from clara_eval.judge.completion import check_signed, signing
-from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, request_hash
+from clara_eval.judge.attestation import KeyReport, NotAttested, Quotes, SigningKey, check_key, check_signed, signing
+from clara_eval.judge.port import Answer, Asker, PaidAnswer, Prompt, Signed, request_hash
 from clara_eval.submissions.model import (
     MAX_BYTES,
     RETRY_SECONDS,
@@ -85,13 +84,12 @@ class SubmissionResult:
 
 
 RECEIVED = JsonCodec(Received)
-_UNANSWERED = JsonCodec(dict[str, str])
+UNANSWERED = JsonCodec(dict[str, str])  # in the journal of a finished run: no model is asked for these again
 _EXECUTED = JsonCodec(ExecutedDocument)
-_RECEIVED_KEY, _MISSED_KEY = "received/", "outage/"
+_RECEIVED_KEY, MISSED_KEY = "received/", "outage/"
 
 
 class ModelSource(Protocol):
-    def asker(self, name: str) -> Asker: ...
     def reader(self, names: Sequence[str]) -> Asker:
         """The first of these models; the next when it cannot answer."""
         ...
@@ -105,7 +103,7 @@ class LiveSources:
     fetch: Fetch
     models: ModelSource
     machine: Machine
-    unanswered: Mapping[str, str] = field(default_factory=dict)
+    unanswered: dict[str, str] = field(default_factory=dict)
     """Requests that a finished run left unanswered, each with the reason: they stay so."""
     gives_up: bool = False  # whether there is no time left to wait for what an outage withholds
     rulings: tuple[Ruling, ...] = ()
@@ -117,7 +115,7 @@ class LiveSources:
         name = submission.submitter + ("" if part == "received" else f"/{part}")
         if (saved := await self.journal.saved(_RECEIVED_KEY + name, RECEIVED)) is not None:
             return SubmissionResult.of(submission, saved, config)
-        missed = await self.journal.saved(_MISSED_KEY + name, RECEIVED)
+        missed = await self.journal.saved(MISSED_KEY + name, RECEIVED)
         if missed is not None and not self.tries_again:
             return SubmissionResult.of(submission, missed, config)
         fetched = await fetch_submission(self.fetch, submission, RETRY_SECONDS if missed is None else ())
@@ -125,7 +123,7 @@ class LiveSources:
         found = SubmissionResult.of(submission, received, config)
         if missed is not None and found.is_outage:
             return SubmissionResult.of(submission, missed, config)
-        key = _MISSED_KEY if found.is_outage else _RECEIVED_KEY
+        key = MISSED_KEY if found.is_outage else _RECEIVED_KEY
         kept = await self.journal.keep(key + name, RECEIVED, received)
         return found if kept == received else SubmissionResult.of(submission, kept, config)
 
@@ -138,27 +136,6 @@ class LiveSources:
             return found.to_json()
 
         return replace(Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run)), **told)
-
-
-async def key_reports(models: ModelSource, answers: Mapping[str, PaidAnswer]) -> tuple[KeyReport, ...]:
-    """The attestation of every key that signed an answer, in order of judge and key."""
-    signers = {(paid.llm, paid.answer.signed.key) for paid in answers.values() if paid.answer.signed}
-    return tuple([await models.key_report(judge, key) for judge, key in sorted(signers)])
-
-
-async def any_missed(journal: Journal) -> bool:
-    """Whether an entry of this run could not be read when it was first tried."""
-    return await journal.has(_MISSED_KEY)
-
-
-async def left_unanswered(journal: Journal) -> dict[str, str]:
-    """What a finished run left unanswered; nothing if none is finished."""
-    return await journal.saved("unanswered", _UNANSWERED) or {}
-
-
-async def close_unanswered(journal: Journal, unanswered: dict[str, str]) -> None:
-    """Keep that a run is finished: no model is asked again for what it went without."""
-    await journal.keep("unanswered", _UNANSWERED, unanswered)
 
 
 Bodies = Mapping[str, Any]  # the body of each entry of a trace by its key
@@ -174,7 +151,7 @@ class TraceSources:
     """The evidence of a trace. What was run is run again if the engine is here; `unchecked` lists what was not."""
 
     entries: Bodies
-    machine: Machine | None = None
+    machine: Machine = field(default_factory=Machine)
     unchecked: list[str] = field(default_factory=list)
     gives_up: bool = True  # A trace is of a finished run: what it went without stays away
     quotes: Quotes = field(default_factory=Quotes)
@@ -233,11 +210,9 @@ class TraceSources:
     ) -> tuple[Executed | None, str]:
         """The run repeated here, or why it cannot be."""
         try:
-            found = await run_here(self.machine, harness, program) if self.machine else None
+            found = await run_here(self.machine, harness, program)
         except MissingEngine as missing:
             return None, str(missing)
-        if found is None:
-            return None, "nothing was run again"
         if not found.is_measured:
             return None, f"this machine failed on it ({found.detail})"
         if found.machine and dict(found.machine) != dict(machine):
@@ -250,9 +225,6 @@ class TraceSources:
             if (report.judge, report.key) == (judge, key):
                 return report
         raise BadTrace(f"The trace holds no attestation of the key {key} of {judge}.", entry="attestation")
-
-    def asker(self, name: str) -> Asker:
-        return _RecordedAsker((name,), self)
 
     def reader(self, names: Sequence[str]) -> Asker:
         return _RecordedAsker(tuple(names), self)

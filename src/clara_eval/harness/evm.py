@@ -9,20 +9,52 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from clara_eval.harness.model import Call, Fact, RunAnswer, RunLimits, RunOutcome, run_answer
+from clara_eval.harness.model import Call, Executed, Fact, RunLimits, RunOutcome, overall
 from clara_eval.harness.solc import EVM_VERSION, Compiled, CompiledHarness
 
 if TYPE_CHECKING:
     from pyrevm import EVM
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Of steps that are read for one transaction."""
+MOST_BYTES = 64 * 1024 * 1024  # of steps that are read for one transaction
 TRANSACTION_GAS = 21_000
 _STEP = re.compile(rb'"op":(\d+),.*"depth":(\d+)')
-_CODECOPY, _CREATE, _CREATE2 = 0x39, 0xF0, 0xF5
-_ASKED = frozenset({_CREATE, _CREATE2})
+_CODECOPY, _ASKED = 0x39, frozenset({0xF0, 0xF5})  # CREATE and CREATE2 ask for a contract
+CALLER = "0x00000000000000000000000000000000c1a4a001"
+BALANCE = 1_000_000 * 10**18
+CHAIN_ID, BASE_FEE = 31337, 0
+BLOCK_NUMBER, TIMESTAMP, BLOCK_GAS = 1_000_000, 1_767_225_600, 1_000_000_000
+COINBASE, PREVRANDAO = "0x" + "00" * 20, "0x" + "c1a4a0" * 10 + "c1a4"
+WORLD: dict[str, object] = {  # all that a contract can ask about the world around it; part of the trace
+    "evmVersion": EVM_VERSION,
+    "chainId": CHAIN_ID,
+    "blockNumber": BLOCK_NUMBER,
+    "timestamp": TIMESTAMP,
+    "prevrandao": PREVRANDAO,
+    "coinbase": COINBASE,
+    "baseFee": BASE_FEE,
+    "blockGasLimit": BLOCK_GAS,
+    "caller": CALLER,
+    "callerBalance": str(BALANCE),
+    "harnessBalance": str(BALANCE),
+}
+MAX_LOG_CHARS = 300
+CODE_BYTE_GAS = 200
+BURNT_SHARE = 15 / 16  # who reverts after using this much of the gas has run out of it, four calls deep at most
+_ACCOUNT = re.compile(
+    r"(0x[0-9a-f]{40}): Account \{ info: AccountInfo \{ balance: (\d+), nonce: (\d+), code_hash: 0x[0-9a-f]{64}, "
+    r"code: (?:Some\(Bytecode \{ bytecode: 0x([0-9a-f]*), state: (?:Analysed \{ len: (\d+), [^}]*\} \}|Raw) \}\)|None) "
+    r"\}, storage: \{(.*?)\}, status: AccountStatus\(([^)]*)\) \}"
+)
+_SLOT = re.compile(r"(\d+): StorageSlot \{ previous_or_original_value: \d+, present_value: (\d+) \}")
+_REVERT = re.compile(r"output: 0x([0-9a-f]*)")
+_ERROR, _PANIC = "08c379a0", "4e487b71"
+_HALTS = {
+    "OutOfGas": RunOutcome.OUT_OF_GAS,
+    "StackOverflow": RunOutcome.STACK_OVERFLOW,
+    "CallTooDeep": RunOutcome.STACK_OVERFLOW,
+}
 
 
 class TooManySteps(Exception):
@@ -60,10 +92,8 @@ def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: s
 
 @dataclass(slots=True)
 class _Frame:
-    copied: int | None = None
-    """Where code of the submission's length was last copied to."""
-    creating: tuple[int, list[int]] | None = None
-    """The gas before a creation, and the list of costs that it belongs to."""
+    copied: int | None = None  # where code of the submission's length was last copied to
+    creating: tuple[int, list[int]] | None = None  # the gas before a creation, and the list of costs that it belongs to
 
 
 @dataclass(slots=True)
@@ -71,8 +101,7 @@ class _Reader:
     length: int
     frames: dict[int, _Frame] = field(default_factory=dict)
     sure: list[int] = field(default_factory=list)
-    likely: list[int] = field(default_factory=list)
-    """By their size alone: the harness moved the code before it built it."""
+    likely: list[int] = field(default_factory=list)  # by their size alone: the harness moved the code before
 
     def step(self, op: int, depth: int, line: bytes) -> str | None:
         """Take one step in; the address that it shows to be built."""
@@ -100,56 +129,15 @@ class _Reader:
         return built
 
 
-CALLER = "0x00000000000000000000000000000000c1a4a001"
-BALANCE = 1_000_000 * 10**18
-CHAIN_ID, BASE_FEE = 31337, 0
-BLOCK_NUMBER, TIMESTAMP, BLOCK_GAS = 1_000_000, 1_767_225_600, 1_000_000_000
-COINBASE, PREVRANDAO = "0x" + "00" * 20, "0x" + "c1a4a0" * 10 + "c1a4"
-WORLD: dict[str, object] = {
-    "evmVersion": EVM_VERSION,
-    "chainId": CHAIN_ID,
-    "blockNumber": BLOCK_NUMBER,
-    "timestamp": TIMESTAMP,
-    "prevrandao": PREVRANDAO,
-    "coinbase": COINBASE,
-    "baseFee": BASE_FEE,
-    "blockGasLimit": BLOCK_GAS,
-    "caller": CALLER,
-    "callerBalance": str(BALANCE),
-    "harnessBalance": str(BALANCE),
-}
-"""Everything a contract can ask about the world around it. It is part of the trace."""
-
-MAX_LOG_CHARS = 300
-CODE_BYTE_GAS = 200
-BURNT_SHARE = 15 / 16
-"""Who reverts after using this much of the gas has run out of it, four calls deep at most."""
-_ACCOUNT = re.compile(
-    r"(0x[0-9a-f]{40}): Account \{ info: AccountInfo \{ balance: (\d+), nonce: (\d+), code_hash: 0x[0-9a-f]{64}, "
-    r"code: (?:Some\(Bytecode \{ bytecode: 0x([0-9a-f]*), state: (?:Analysed \{ len: (\d+), [^}]*\} \}|Raw) \}\)|None) "
-    r"\}, storage: \{(.*?)\}, status: AccountStatus\(([^)]*)\) \}"
-)
-_SLOT = re.compile(r"(\d+): StorageSlot \{ previous_or_original_value: \d+, present_value: (\d+) \}")
-_REVERT = re.compile(r"output: 0x([0-9a-f]*)")
-_ERROR, _PANIC = "08c379a0", "4e487b71"
-_HALTS = {
-    "OutOfGas": RunOutcome.OUT_OF_GAS,
-    "StackOverflow": RunOutcome.STACK_OVERFLOW,
-    "CallTooDeep": RunOutcome.STACK_OVERFLOW,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
+class _Ended(NamedTuple):
     outcome: RunOutcome
     gas: int
     output: bytes = b""
     log: str = ""
-    address: str = ""
-    """Of what was called or built."""
+    address: str = ""  # of what was called or built
 
 
-def answer(compiled: Compiled, limits: dict[str, int]) -> RunAnswer:
+def answer(compiled: Compiled, limits: dict[str, int]) -> Executed:
     """Deploy a submission alone, then run every function of its harness on it."""
     code, harness = compiled["submission"], compiled["harness"]
     run = _Run(code, RunLimits(**limits))
@@ -162,7 +150,8 @@ def answer(compiled: Compiled, limits: dict[str, int]) -> RunAnswer:
         "bytecode_bytes": len(code) // 2 if code else None,
         "deploy_gas": max(costs) if costs and run.is_deploy_gas_known else None,
     }
-    return run_answer(compiled["outcome"], compiled["detail"], facts, run.calls, run.logs)
+    outcome = RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall(run.calls)
+    return Executed("solidity", outcome, compiled["detail"], tuple(run.calls), facts, tuple(run.logs))
 
 
 def _deploy_cost(code: str, runtime_bytes: int, limits: RunLimits) -> int | None:
@@ -185,8 +174,7 @@ class _Run:
         self.code, self.limits, self.state = code, limits, _State()
         self.calls, self.logs = list[Call](), list[str]()
         self.deploy_gas: int | None = None
-        self.is_deploy_gas_known = True
-        """False where a transaction took too many steps to be looked at."""
+        self.is_deploy_gas_known = True  # False where a transaction took too many steps to be looked at
 
     def all(self, harness: CompiledHarness) -> None:
         evm, ended = self._transacted(harness["code"], None)
@@ -218,8 +206,7 @@ class _Run:
         ended = run(evm)
         built = set[str]()
         if self.code and ended.outcome == RunOutcome.PASSED:
-            accounts = _ACCOUNT.finditer(evm.journal_str)
-            built = {one[1] for one in accounts if "Created" in one[7]} - {ended.address}
+            built = {one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7]} - {ended.address}
         if built and self.code:
             try:
                 cost = dearest_creation(self.state.machine(), run, self.code, built)
@@ -264,8 +251,7 @@ class _State:
             basefee=BASE_FEE,
             gas_limit=BLOCK_GAS,
         )
-        environment = Env(cfg=CfgEnv(chain_id=CHAIN_ID), block=block)
-        evm = EVM(env=environment, gas_limit=BLOCK_GAS, spec_id=EVM_VERSION.upper())
+        evm = EVM(env=Env(cfg=CfgEnv(chain_id=CHAIN_ID), block=block), gas_limit=BLOCK_GAS, spec_id=EVM_VERSION.upper())
         for address, one in self.accounts.items():
             info = AccountInfo(balance=one.balance, nonce=one.nonce, code=one.code)  # type: ignore[call-arg] # its stub lacks one
             evm.insert_account_info(address, info)

@@ -12,39 +12,33 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.harness import cpython, evm, scripts, solc
-from clara_eval.harness.model import (
-    Call,
-    Executed,
-    Harness,
-    HarnessSubmission,
-    Language,
-    RunAnswer,
-    RunLimits,
-    RunOutcome,
-    flat,
-    overall,
-    run_answer,
-)
-from clara_eval.harness.solc import CompileCache, Compiled, Compiler, compiler_identity, find_compiler
+from clara_eval.harness.model import Executed, Harness, HarnessSubmission, Language, RunLimits, RunOutcome, flat
+from clara_eval.harness.solc import CompileCache, Compiler, compiler_identity, find_compiler
 from clara_eval.harness.wasm import is_own
 
-T = TypeVar("T")
-DEFAULT_CACHE = Path("~/.cache/clara-eval")
-"""Where compiled engines are kept also where answers of the compiler are not: they hold nothing of anybody."""
+DEFAULT_CACHE = Path("~/.cache/clara-eval")  # of compiled engines; a compiler's answers need a given one
 PREPARE_SECONDS = 1_800.0
 MAX_LOGS = 50
 MAX_LOG_CHARS = 4_000
 MAX_DETAIL_CHARS = 300
+SMALLEST: dict[Language, str] = {
+    "solidity": "// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract Submission {}\n",
+    "javascript": "export const nothing = null;\n",
+    "python": "nothing = None\n",
+}
+State = Literal["ready", "slow", "failed", "missing"]  # `slow`: it compiles anew every time; `failed`: it did not run
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+JOBS_PER_WORKER = 200  # then a new process takes over, so that nothing a library leaks adds up
 
 
 class MissingEngine(ConfigError):
@@ -59,6 +53,7 @@ class Machine:
         self._engines = self.cache_folder / "wasm"
         self._preparing = threading.Lock()
         self._workers = Workers(workers)
+        self.close = self._workers.close
         self._compiler: tuple[Compiler, str] | None = None
 
     def run(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits | None = None) -> Executed:
@@ -70,64 +65,46 @@ class Machine:
             )
         self.require(language)
         run, fact = (self._solidity, "compiles") if language == "solidity" else (self._script, "loads")
-        detail = f"The submission is larger than {limits.source_bytes:,} bytes."
-        found, machine = run_answer(RunOutcome.TOO_LARGE, detail, {fact: False}), dict[str, object]()
+        too_large = f"The submission is larger than {limits.source_bytes:,} bytes."
+        found = Executed(language, RunOutcome.TOO_LARGE, too_large, facts={fact: False})
         try:
             if submission.size <= limits.source_bytes:
-                found, machine = run(harness, submission, limits)
+                found = run(harness, submission, limits)
         except WorkerLost as lost:
-            found = run_answer(RunOutcome.INFRASTRUCTURE, str(lost))
-        calls = tuple(Call.from_json(one) for one in found["calls"])
-        return Executed(
-            language=language,
-            outcome=RunOutcome(found["outcome"]) if found["outcome"] else overall(calls),
-            detail=_printable(found["detail"][:MAX_DETAIL_CHARS]),
-            calls=calls,
-            facts=found["facts"],
-            logs=_capped(found["logs"]),
-            machine=machine,
-            with_harness=harness is not None,
-        )
-
-    def close(self) -> None:
-        self._workers.close()
+            found = Executed(language, RunOutcome.INFRASTRUCTURE, str(lost))
+        detail, logs = _printable(found.detail[:MAX_DETAIL_CHARS]), _capped(found.logs)
+        return replace(found, detail=detail, logs=logs, with_harness=harness is not None)
 
     def require(self, language: Language) -> None:
-        """Raise `MissingEngine` where this language cannot be executed here."""
         if language == "solidity":
             self._solidity_compiler()
         elif find_spec("wasmtime") is None or scripts.ENGINES[language].find_module() is None:
             name, remedy = scripts.NAMES[language], scripts.ENGINES[language].REMEDY
             raise MissingEngine(f"The {name} engine is not installed.", remedy=remedy)
 
-    def prepare(self, language: Language) -> None:
-        """Compile the engine of this language for this machine, which takes a while."""
-        with self._preparing, suppress(WorkerLost):  # without it, every run compiles anew
-            if not self.is_prepared(language):
-                job = {"module": str(cpython.find_module()), "cache": str(self._engines)}
-                self._workers.ask(cpython.prepare, PREPARE_SECONDS, **job)
-
     def is_prepared(self, language: Language) -> bool:
         return language != "python" or is_own(cpython.kept_module(self._engines))
 
     def _solidity_compiler(self) -> tuple[Compiler, str]:
-        if self._compiler is not None:
-            return self._compiler
-        if find_spec("pyrevm") is None:
-            raise MissingEngine("The EVM is not installed.", remedy="Run `pip install pyrevm`.")
-        compiler = find_compiler(self._solc)
-        if compiler is None:
-            raise MissingEngine("There is no Solidity compiler here.", remedy=solc.REMEDY)
-        self._compiler = (compiler, compiler_identity(compiler))
+        if self._compiler is None:
+            if find_spec("pyrevm") is None:
+                raise MissingEngine("The EVM is not installed.", remedy="Run `pip install pyrevm`.")
+            if (compiler := find_compiler(self._solc)) is None:
+                raise MissingEngine("There is no Solidity compiler here.", remedy=solc.REMEDY)
+            self._compiler = compiler, compiler_identity(compiler)
         return self._compiler
 
-    def _solidity(
-        self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits
-    ) -> tuple[RunAnswer, dict[str, object]]:
-        compiled = self._compiled(str(submission.source), harness.source if harness else None, limits)
-        if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
-            return run_answer(compiled["outcome"], compiled["detail"]), {}
-        told = {
+    def _solidity(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
+        compiler, identity = self._solidity_compiler()
+        source, tests = str(submission.source), harness.source if harness else None
+        key = self._cache.key(identity, source, tests)
+        if (compiled := self._cache.get(key)) is None:
+            seconds = 4 * compiler.seconds + limits.seconds
+            compiled = self._workers.ask(solc.answer, seconds, compiler=compiler, submission=source, harness=tests)
+            if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
+                return Executed("solidity", RunOutcome.INFRASTRUCTURE, compiled["detail"])
+            self._cache.put(key, compiled)
+        machine = {
             "engine": f"pyrevm {version('pyrevm')}",
             "compiler": compiled["compiler"],
             "compiling": solc.COMPILE_RULES,
@@ -135,40 +112,34 @@ class Machine:
             "world": evm.WORLD,
             "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
         }
-        job = {"compiled": compiled, "limits": asdict(limits)}
-        return self._workers.ask(evm.answer, limits.seconds, **job), flat(told)
+        return self._run(evm.answer, flat(machine), limits, compiled=compiled)
 
-    def _compiled(self, submission: str, harness: str | None, limits: RunLimits) -> Compiled:
-        compiler, identity = self._solidity_compiler()
-        key = self._cache.key(identity, submission, harness)
-        if kept := self._cache.get(key):
-            return kept
-        job = {"compiler": compiler, "submission": submission, "harness": harness}
-        found = self._workers.ask(solc.answer, 4 * compiler.seconds + limits.seconds, **job)
-        if found["outcome"] != RunOutcome.INFRASTRUCTURE:
-            self._cache.put(key, found)
-        return found
-
-    def _script(
-        self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits
-    ) -> tuple[RunAnswer, dict[str, object]]:
+    def _script(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
+        module = str(scripts.ENGINES[submission.language].find_module())
         if not self.is_prepared(submission.language):
-            self.prepare(submission.language)
-        found = self._workers.ask(
+            with self._preparing, suppress(WorkerLost):  # without it, every run compiles anew
+                if not self.is_prepared(submission.language):
+                    self._workers.ask(cpython.prepare, PREPARE_SECONDS, module=module, cache=str(self._engines))
+        return self._run(
             scripts.answer,
-            limits.seconds,
+            scripts.script_machine(submission, limits),
+            limits,
             language=submission.language,
-            module=str(scripts.ENGINES[submission.language].find_module()),
+            module=module,
             cache=str(self._engines),
             harness=harness.source if harness else None,
             submission=submission.source if isinstance(submission.source, str) else dict(submission.source),
             seed=harness.seed if harness else "",
-            limits=asdict(limits),
         )
-        return found, scripts.script_machine(submission, limits)
+
+    def _run(
+        self, function: Callable[..., Executed], machine: dict[str, object], limits: RunLimits, **job: object
+    ) -> Executed:
+        found = self._workers.ask(function, limits.seconds, limits=asdict(limits), **job)
+        return replace(Executed.from_json(found), detail=found["detail"], logs=found["logs"], machine=machine)
 
 
-def _capped(lines: list[str]) -> tuple[str, ...]:
+def _capped(lines: Sequence[str]) -> tuple[str, ...]:
     kept, left = list[str](), MAX_LOG_CHARS
     for line in lines[:MAX_LOGS]:
         if left > 0:
@@ -180,15 +151,6 @@ def _capped(lines: list[str]) -> tuple[str, ...]:
 def _printable(text: str) -> str:
     """Plain ASCII: everything else is spelled out, because it goes to terminals and pages."""
     return "".join(c if " " <= c <= "~" else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
-
-
-SMALLEST: dict[Language, str] = {
-    "solidity": "// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract Submission {}\n",
-    "javascript": "export const nothing = null;\n",
-    "python": "nothing = None\n",
-}
-State = Literal["ready", "slow", "failed", "missing"]
-"""`slow`: it runs, and compiles anew every time; `failed`: it is installed and did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,29 +168,19 @@ def look_at(machine: Machine, language: Language) -> Readiness:
     if executed.outcome != "passed":
         again = "Free memory or processor time and run `clara-eval check --engines` again."
         return Readiness("failed", executed.detail or f"The smallest program ended as {executed.outcome}.", again)
-    if problem := _unkept(machine, language):
-        keep = f"Let only this user write to {machine.cache_folder}, or name another folder with CLARA_CACHE_DIR."
-        return Readiness("slow", problem, keep)
-    return Readiness("ready")
-
-
-def _unkept(machine: Machine, language: Language) -> str | None:
-    """Why what was compiled is not found next time; None if it is."""
     if language == "javascript":
-        return None  # compiled in a moment, never kept
+        return Readiness("ready")  # compiled in a moment, never kept
     folder = machine.cache_folder
+    problem = f"Others may write to {folder}: what was compiled there is not used."
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
-            is_kept = machine.is_prepared(language)
+            if machine.is_prepared(language):
+                return Readiness("ready")
     except OSError as bad:
-        return f"Nothing can be kept in {folder} ({bad.strerror or bad}): it is compiled anew every time."
-    return None if is_kept else f"Others may write to {folder}: what was compiled there is not used."
-
-
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-JOBS_PER_WORKER = 200
-"""Then a new process takes over, so that nothing a library leaks adds up."""
+        problem = f"Nothing can be kept in {folder} ({bad.strerror or bad}): it is compiled anew every time."
+    keep = f"Let only this user write to {folder}, or name another folder with CLARA_CACHE_DIR."
+    return Readiness("slow", problem, keep)
 
 
 class WorkerLost(Exception):
@@ -242,27 +194,24 @@ class Workers:
         self._turn = threading.BoundedSemaphore(count or max(1, min(4, os.cpu_count() or 1)))
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
-        self._finalizer = weakref.finalize(self, _stop_all, self._idle, self._lock)
+        self.close = weakref.finalize(self, _stop_all, self._idle, self._lock)
 
-    def ask(self, function: Callable[..., T], seconds: float, **job: object) -> T:
+    def ask(self, function: Callable[..., object], seconds: float, **job: object) -> Any:
         """Call a function of ours in another process; arguments and answer are JSON. Raises WorkerLost."""
         with self._turn:
             with self._lock:
                 worker = self._idle.pop() if self._idle else _Worker()
             try:
-                found: T = worker.ask([function.__module__, function.__name__, job], seconds)
+                found = worker.ask([function.__module__, function.__name__, job], seconds)
             except BaseException:
                 worker.stop()
                 raise
-            if worker.jobs >= JOBS_PER_WORKER or not self._finalizer.alive:
+            if worker.jobs >= JOBS_PER_WORKER or not self.close.alive:
                 worker.stop()
-                return found
-            with self._lock:
-                self._idle.append(worker)
+            else:
+                with self._lock:
+                    self._idle.append(worker)
             return found
-
-    def close(self) -> None:
-        self._finalizer()
 
 
 def _stop_all(idle: list[_Worker], lock: threading.Lock) -> None:
@@ -285,7 +234,7 @@ class _Worker:
         )
         self.jobs = 0
 
-    def ask(self, job: list[object], seconds: float) -> Any:
+    def ask(self, job: list[object], seconds: float) -> object:
         self.jobs += 1
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None, "started with pipes"

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias, get_args
 
 from typing_extensions import TypedDict
 
-from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
+from clara_eval.core.model import LARGEST_NUMBER, HarnessLanguage
 from clara_eval.core.strict_json import JsonLimits, read_strict_json
 
 Language: TypeAlias = HarnessLanguage
@@ -25,16 +25,17 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 Kind: TypeAlias = Literal["setUp", "test", "metric"]
 Unit: TypeAlias = Literal["gas", "fuel"]
 Fact: TypeAlias = float | int | bool | None
-ProgramText: TypeAlias = str | Mapping[str, str]
-"""One text, or files in JavaScript by their paths, of which the first is run."""
+ProgramText: TypeAlias = str | Mapping[str, str]  # one text, or JavaScript files by path, of which the first is run
 
-UNITS: dict[Language, Unit] = {"solidity": "gas", "javascript": "fuel", "python": "fuel"}
 SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs": "javascript", ".py": "python"}
 _LANGUAGE_NAMES = {one: one for one in LANGUAGES} | {one: SUFFIXES[f".{one}"] for one in ("js", "py", "sol")}
-NO_SEED = "0x" + "9e3779b97f4a7c15" * 4
-"""What a harness gets at home; a round has one of its own."""
+NO_SEED = "0x" + "9e3779b97f4a7c15" * 4  # what a harness gets at home; a round has one of its own
 NAME_LENGTH = 40
 MOST_FAILED = 20  # functions that a summary names
+VERSION = 1
+KEYS = {"version", "language", "source", "salt"}
+SALT = re.compile(r"0x[0-9a-f]{64}")
+MAX_DOCUMENT_BYTES = 262_144
 
 
 class RunOutcome(StrEnum):
@@ -44,8 +45,7 @@ class RunOutcome(StrEnum):
     FAILED = "failed"
     DOES_NOT_COMPILE = "does_not_compile"
     DOES_NOT_LOAD = "does_not_load"
-    DOES_NOT_FIT = "does_not_fit"
-    """Alone it compiles, with the harness it does not: a name or a signature is missing or taken."""
+    DOES_NOT_FIT = "does_not_fit"  # it compiles, but not with the harness: a name or signature is missing or taken
     FORBIDDEN_IMPORT = "forbidden_import"
     TOO_LARGE = "too_large"
     SET_UP_FAILED = "set_up_failed"
@@ -56,20 +56,17 @@ class RunOutcome(StrEnum):
     TOO_MUCH_OUTPUT = "too_much_output"
     ILLEGAL_INSTRUCTION = "illegal_instruction"
     NOT_A_NUMBER = "not_a_number"
-    INFRASTRUCTURE = "infrastructure"
-    """The machine could not finish: a crash, or the wall-clock guard. Never a verdict."""
+    INFRASTRUCTURE = "infrastructure"  # the machine could not finish: a crash, or the wall-clock guard. Never a verdict
 
 
-_FINISHED = frozenset({RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.NOT_A_NUMBER})
-"""Of a function: it came to its end within the limits."""
+_FINISHED = frozenset({RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.NOT_A_NUMBER})  # within the limits
 
 
 @dataclass(frozen=True, slots=True)
 class Harness:
     language: Language
     source: str
-    seed: str = NO_SEED
-    """For inputs that nobody knows before the deadline: the second argument of a JavaScript or Python function."""
+    seed: str = NO_SEED  # unknown before the deadline: the second argument of a JavaScript or Python function
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +97,7 @@ class CallDocument(TypedDict):
     kind: Kind
     outcome: str
     used: int
-    value: str | float | None
-    """An integer is a decimal string: it may be larger than a JSON number is exact."""
+    value: str | float | None  # an integer is a decimal string: it may be larger than a JSON number is exact
 
 
 class ExecutedDocument(TypedDict):
@@ -120,8 +116,7 @@ class Call:
     name: str
     kind: Kind
     outcome: RunOutcome
-    used: int
-    """Gas, or fuel of the submission."""
+    used: int  # gas, or fuel of the submission
     value: int | float | None = None
 
     def to_json(self) -> CallDocument:
@@ -135,39 +130,14 @@ class Call:
         return cls(found["name"], found["kind"], RunOutcome(found["outcome"]), found["used"], exact)
 
 
-class RunAnswer(TypedDict):
-    """What a worker process says about a run."""
-
-    outcome: str | None
-    """None if the functions that ran say it."""
-    detail: str
-    facts: dict[str, Fact]
-    calls: list[CallDocument]
-    logs: list[str]
-
-
-def run_answer(
-    outcome: str | None,
-    detail: str = "",
-    facts: dict[str, Fact] | None = None,
-    calls: Iterable[Call] = (),
-    logs: Iterable[str] = (),
-) -> RunAnswer:
-    told = [call.to_json() for call in calls]
-    return RunAnswer(outcome=outcome, detail=detail, facts=facts or {}, calls=told, logs=list(logs))
-
-
 @dataclass(frozen=True, slots=True)
 class Executed:
     language: Language
     outcome: RunOutcome
-    detail: str = ""
-    """One line for people: what the compiler or the machine said."""
+    detail: str = ""  # one line for people: what the compiler or the machine said
     calls: tuple[Call, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-    """What needs no harness: `compiles`, `deploy_gas`, `bytecode_bytes`, `loads`."""
-    logs: tuple[str, ...] = ()
-    """What was printed or reverted with, capped, control characters escaped; never part of a trace."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)  # what needs no harness, for example `compiles`, `loads`
+    logs: tuple[str, ...] = ()  # printed or reverted with, capped, control characters escaped; never in a trace
     machine: Mapping[str, object] = field(default_factory=dict)
     with_harness: bool = True
 
@@ -177,7 +147,7 @@ class Executed:
 
     @property
     def unit(self) -> Unit:
-        return UNITS[self.language]
+        return "gas" if self.language == "solidity" else "fuel"
 
     @property
     def used(self) -> int:
@@ -233,6 +203,10 @@ class Executed:
             "machine": dict(self.machine),
         }
 
+    def sent(self) -> dict[str, object]:
+        """What a worker says about a run: also the words for people."""
+        return {**self.to_json(), "detail": self.detail, "logs": self.logs}
+
     @classmethod
     def from_json(cls, found: ExecutedDocument) -> Executed:
         return cls(
@@ -274,7 +248,7 @@ def _bounded(value: float | None) -> float | int | None:
     return float(LARGEST_NUMBER if value > 0 else -LARGEST_NUMBER)
 
 
-def overall(calls: tuple[Call, ...]) -> RunOutcome:
+def overall(calls: Sequence[Call]) -> RunOutcome:
     """The outcome of a run from those of its functions: what broke first, a limit before a failed test."""
     found = [call.outcome for call in calls]
     broken = [outcome for outcome in found if outcome not in _FINISHED]
@@ -287,12 +261,6 @@ def language_of(name: str, where: str) -> Language:
     if found := _LANGUAGE_NAMES.get(name.strip().lower()):
         return found
     raise BadInput(f"{where} {name[:40]!r} cannot be executed.", value=name, remedy=f"One of {', '.join(LANGUAGES)}.")
-
-
-VERSION = 1
-KEYS = {"version", "language", "source", "salt"}
-SALT = re.compile(r"0x[0-9a-f]{64}")
-MAX_DOCUMENT_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +282,11 @@ def hide(harness: Harness, salt: str | None = None) -> HarnessDocument:
     if not SALT.fullmatch(chosen):
         raise BadInput(f"{chosen[:80]!r} is not a salt.", value=chosen, remedy="Give 32 bytes as 0x and 64 hex digits.")
     document = {"version": VERSION, "language": harness.language, "source": harness.source, "salt": chosen}
-    return HarnessDocument(harness, chosen, canonical_json(document))
+    content = canonical_json(document)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        told = f"The harness is {len(content):,} bytes as a document; above {MAX_DOCUMENT_BYTES:,} none is revealed."
+        raise BadInput(told, remedy="Shorten it: data that tests need can be computed in them.")
+    return HarnessDocument(harness, chosen, content)
 
 
 def read_harness_document(content: bytes) -> HarnessDocument:

@@ -15,16 +15,13 @@ if TYPE_CHECKING:
     from wasmtime import Caller, Func, Memory
 
 PACKAGE = "quickjs-wasi"
-VERSION = "3.6.2"
 SHA256 = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
-REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@{VERSION}`."
-STACK_BYTES = 192 * 1024
-"""QuickJS counts its own stack, so that its limit is the same on every processor."""
+REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@3.6.2`."
+STACK_BYTES = 192 * 1024  # QuickJS counts its own stack, so that its limit is the same on every processor
 MODULE_FLAG, REJECTED = 1, 2
 GUESTS = (Path(__file__).with_name("guest.js"),)
 TREE = Path(__file__).with_name("tree.js")
-MOST_LOOKUPS, MOST_NESTED = 2_000, 20
-"""How often files may be asked for, and one in another: it takes time that fuel does not count, and our own stack."""
+MOST_LOOKUPS, MOST_NESTED = 2_000, 20  # files asked for, and nested: it takes time without fuel, and our own stack
 
 
 def find_module() -> Path | None:
@@ -76,9 +73,6 @@ class JavaScriptGuest(wasm.Guest):
         self._free(answer)
         return found
 
-    def close(self) -> None:
-        """Nothing waits here: an instance ends with its last call."""
-
     def _members(self, value: int, *names: bytes) -> list[int]:
         return [self._call("qjs_get_prop_string", value, self._bytes(name)) for name in names]
 
@@ -125,8 +119,7 @@ class JavaScriptGuest(wasm.Guest):
 
     def _call_function(self, function: int, *args: int) -> int:
         listed = self._bytes(struct.pack(f"<{len(args)}I", *args))
-        nothing = self._call("qjs_get_undefined")
-        found = self._call("qjs_call", function, nothing, len(args), listed)
+        found = self._call("qjs_call", function, self._call("qjs_get_undefined"), len(args), listed)
         self._call("wasm_free", listed)
         return found
 
@@ -165,8 +158,7 @@ class JavaScriptGuest(wasm.Guest):
         """The host function as the guest calls it: `host(name, text)`."""
         if argc != 2:
             raise wasm.Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
-        places = struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8)))
-        name, text = map(self._text, places)
+        name, text = map(self._text, struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8))))
         if name.startswith(("script ", "module ")):
             return self._run(text, *name.split(" ", 1))
         self.pay(len(text))

@@ -15,23 +15,22 @@ from clara_eval.core.hashing import sha256_hex
 from clara_eval.harness import cpython, quickjs, wasm
 from clara_eval.harness.model import (
     Call,
+    Executed,
     HarnessSubmission,
     Kind,
+    Language,
     ProgramText,
-    RunAnswer,
     RunLimits,
     RunOutcome,
     flat,
     function_kind,
-    run_answer,
+    overall,
 )
 
 ENGINES = {"javascript": quickjs, "python": cpython}
 NAMES = {"javascript": "JavaScript", "python": "Python"}
-HARNESS_FACTOR = 4
-"""A harness may use this many times the fuel and output of a submission: it is the poster's, and still ends."""
-MAX_EXHAUSTED = 3
-"""After this many functions that ran out of fuel the rest is not run and counts as out of fuel too."""
+HARNESS_FACTOR = 4  # times the fuel and output of a submission: a harness is the poster's, and still ends
+MAX_EXHAUSTED = 3  # after this many functions that ran out of fuel the rest is not run and counts as out of fuel too
 _BY_ERROR = {
     "out of memory": RunOutcome.OUT_OF_MEMORY,
     "string too long": RunOutcome.OUT_OF_MEMORY,
@@ -39,8 +38,7 @@ _BY_ERROR = {
     "MemoryError": RunOutcome.OUT_OF_MEMORY,
     "RecursionError": RunOutcome.STACK_OVERFLOW,
 }
-_NO_MODULE = ("could not load module", "ModuleNotFoundError")
-"""How the engines name an import that nobody gives them."""
+_NO_MODULE = ("could not load module", "ModuleNotFoundError")  # how the engines name an import that nobody gives them
 _MOST_DIGITS = 100
 
 Open = Callable[[ProgramText, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
@@ -70,14 +68,14 @@ def script_machine(submission: HarnessSubmission, limits: RunLimits) -> dict[str
 
 
 def answer(
-    language: str,
+    language: Language,
     module: str,
     cache: str,
     harness: str | None,
     submission: ProgramText,
     seed: str,
     limits: dict[str, int],
-) -> RunAnswer:
+) -> Executed:
     """Load the submission alone, then run every function of the harness on it."""
     open_guest, bounds = _engine(language, module, cache), RunLimits(**limits)
     try:
@@ -85,11 +83,11 @@ def answer(
     except wasm.LoadFailed as failed:
         is_import = any(words in str(failed) for words in _NO_MODULE)
         outcome = RunOutcome.FORBIDDEN_IMPORT if is_import else _limit(str(failed)) or RunOutcome.DOES_NOT_LOAD
-        return run_answer(outcome, str(failed), {"loads": False})
+        return Executed(language, outcome, str(failed), facts={"loads": False})
     except wasm.Stopped as stopped:
-        return run_answer(stopped.outcome, "It ran into a limit while it was loaded.", {"loads": False})
+        return Executed(language, stopped.outcome, "It ran into a limit while it was loaded.", facts={"loads": False})
     alone.close()
-    found = partial(run_answer, facts={"loads": True}, logs=alone.logs)
+    found = partial(Executed, language, facts={"loads": True}, logs=tuple(alone.logs))
     if harness is None:
         return found(RunOutcome.PASSED)
     try:
@@ -97,7 +95,7 @@ def answer(
     except (wasm.LoadFailed, wasm.Stopped) as bad:
         return found(RunOutcome.DOES_NOT_FIT, f"The harness does not load: {bad}")
     calls, logs = _run_all(partial(_Pair, open_guest, harness, submission, seed, bounds), kinds, bounds.fuel)
-    return found(None, calls=calls, logs=logs)
+    return found(overall(calls), calls=tuple(calls), logs=tuple(logs))
 
 
 def _run_all(open_pair: Callable[[bool], _Pair], kinds: dict[str, Kind], fuel: int) -> tuple[list[Call], list[str]]:
@@ -128,7 +126,6 @@ def _limit(text: str) -> RunOutcome | None:
 
 
 def _functions(open_guest: Open, harness: str, limits: RunLimits) -> dict[str, Kind]:
-    """The functions of a harness that are run, by name, each with its kind."""
     guest = open_guest(harness, "harness", _wide(limits), lambda _: json.dumps({"value": None}))
     found = json.loads(guest.exchange('{"do": "loaded"}'))
     guest.close()

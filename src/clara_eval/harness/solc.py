@@ -39,26 +39,25 @@ SOLC_SETTINGS: dict[str, object] = {
 SUBMISSION_FILE = "Submission.sol"
 HARNESS_FILE = "Harness.sol"
 MAX_OUTPUT_BYTES = 32 * 1024 * 1024
-MEMORY_BYTES = 384 * 1024**2
-"""What the compiler itself may use; text of 88 kB with a thousand functions takes 60 MB."""
+MEMORY_BYTES = 384 * 1024**2  # what the compiler itself may use; text of 88 kB with a thousand functions takes 60 MB
 PROCESS_BYTES = 3 * 1024**3
 NODE_HEAP_MEGABYTES = 1024
-CPU_SECONDS = 30
-"""Of the processor, not of the clock; ordinary text takes less than three."""
+CPU_SECONDS = 30  # of the processor, not of the clock; ordinary text takes less than three
 OUTPUTS = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object", "evm.methodIdentifiers"]
 _IMPORT_NOT_FOUND = "6275"
-COMPILE_RULES: dict[str, object] = {
+COMPILE_RULES: dict[str, object] = {  # how a submission is compiled, and what bounds it: part of the trace
     "harness": "apart",
     "memoryBytes": MEMORY_BYTES,
     "cpuSeconds": CPU_SECONDS,
     "parts": MOST_PARTS,
     "copies": MOST_COPIES,
 }
-"""How a submission is compiled, and what bounds it: part of the trace."""
 SEEN = f"A harness sees of a submission the contract {NAME} with its functions, structs and errors, and nothing else."
 _OWN_SIGNALS = frozenset({signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSEGV, signal.SIGABRT})
 """How a compiler ends whose input was too much for it; the system's own killer sends another one."""
 _RUNNER = Path(__file__).with_name("solc_runner.cjs")
+KEPT_ON_DISK = 4_096
+REMEDY = "Run `npm install solc`, or set CLARA_SOLC to a solc binary."
 
 
 class Compiler(NamedTuple):
@@ -83,8 +82,7 @@ class CompiledHarness(TypedDict):
 
 
 class Compiled(TypedDict):
-    outcome: str | None
-    """None where all of it compiled."""
+    outcome: str | None  # None where all of it compiled
     detail: str
     compiler: str
     submission: str | None
@@ -160,7 +158,6 @@ def _with_harness(compiler: Compiler, submission: Mapping[str, Any] | None, harn
 
 
 def compiled(compiler: str, outcome: RunOutcome | None = None, detail: str = "") -> Compiled:
-    """Nothing compiled yet, or never will."""
     told = outcome.value if outcome else None
     return Compiled(outcome=told, detail=detail, compiler=compiler, submission=None, runtimeBytes=0, harness=None)
 
@@ -307,11 +304,6 @@ def _functions(contract: Mapping[str, Any], own: list[str]) -> list[HarnessFunct
     return found
 
 
-KEPT_IN_MEMORY = 256
-KEPT_ON_DISK = 4_096
-REMEDY = "Run `npm install solc`, or set CLARA_SOLC to a solc binary."
-
-
 def find_compiler(setting: str | None) -> Compiler | None:
     if setting:
         path = Path(setting).expanduser().resolve()
@@ -339,21 +331,19 @@ def compiler_identity(compiler: Compiler) -> str:
 class CompileCache:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._memory: dict[str, Compiled] = {}
 
     @staticmethod
     def key(identity: str, submission: str, harness: str | None) -> str:
         return sha256_hex(plain_json([identity, COMPILE_RULES, SOLC_SETTINGS, OUTPUTS, submission, harness]).encode())
 
     def get(self, key: str) -> Compiled | None:
-        if key not in self._memory and self._folder is not None:
-            with suppress(OSError, ValueError):  # not there, or half written by somebody else: compile again
-                self._keep(key, json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8")))
-        return self._memory.get(key)
+        found: Compiled | None = None
+        with suppress(OSError, ValueError):  # not there, or half written by somebody else: compile again
+            found = json.loads((self._folder / f"{key}.json").read_text("utf-8")) if self._folder else None
+        return found
 
     def put(self, key: str, answer: Compiled) -> None:
-        """Keep an answer, on disk by best effort: a cache that cannot be written only costs time."""
-        self._keep(key, answer)
+        """Keep an answer on disk by best effort: a cache that cannot be written only costs time."""
         if self._folder is None:
             return
         with suppress(OSError):
@@ -362,8 +352,3 @@ class CompileCache:
             if len(files) > KEPT_ON_DISK:
                 for old in sorted(files, key=lambda one: one.stat().st_mtime)[: len(files) // 4]:
                     old.unlink(missing_ok=True)
-
-    def _keep(self, key: str, answer: Compiled) -> None:
-        self._memory[key] = answer
-        while len(self._memory) > KEPT_IN_MEMORY:
-            del self._memory[next(iter(self._memory))]

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 4_096
 MOST_COPIES = 256
-DEEPEST = 40
-"""No array is looked into further: what has so many dimensions is refused."""
+DEEPEST = 40  # no array is looked into further: what has so many dimensions is refused
 _CONTAINERS = frozenset({"struct_declaration", "contract_declaration"})
 _CONSTANTS = frozenset({"state_variable_declaration", "constant_variable_declaration"})
 _FUNCTIONS = frozenset({"function_definition", "constructor_definition", "fallback_receive_definition"})
+NAME = "Submission"
+MARK = sha256_hex(b"clara-eval: here goes the code of the submission").removeprefix("0x")
+"""What the constructor of the stand-in pushes, and nothing else does: it is found by this."""
+_PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
+_DYNAMIC = frozenset({"bytes", "string"})
+AbiPart: TypeAlias = Mapping[str, Any]  # a member of a contract, or the type of an argument, as the compiler says it
 
 
 def too_much(source: str) -> str | None:
@@ -120,17 +125,6 @@ def _below(node: Node, kind: str) -> Iterator[Node]:
 
 def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
-
-
-NAME = "Submission"
-MARK = sha256_hex(b"clara-eval: here goes the code of the submission").removeprefix("0x")
-"""What the constructor of the stand-in pushes, and nothing else does: it is found by this."""
-_PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
-_DYNAMIC = frozenset({"bytes", "string"})
-
-
-AbiPart: TypeAlias = Mapping[str, Any]
-"""A member of a contract, or the type of an argument, as the compiler describes it."""
 
 
 def stand_in(abi: Sequence[AbiPart], harness: str) -> str:

@@ -19,22 +19,17 @@ from clara_eval.harness.model import RunLimits, RunOutcome
 if TYPE_CHECKING:
     from wasmtime import Caller, Engine, FuncType, Memory, Module, Store, TrapCode
 
-CLOCK_SECONDS = 1_767_225_600
-"""What every clock says, always."""
+CLOCK_SECONDS = 1_767_225_600  # what every clock says, always
 SEED = "clara-eval"
 UNMETERED = 2**62
 STACK_BYTES = 1024 * 1024
-HOST_CALL_FUEL = 40_000
-"""What a call to the world outside costs, because it takes time that the guest's own fuel does not count."""
+HOST_CALL_FUEL = 40_000  # for a call to the world outside: it takes time that the guest's own fuel does not count
 HOST_BYTE_FUEL = 20
 MAX_MESSAGE_BYTES = 1_048_576
-LEAST_WRITE_BYTES = 16
-"""What a write counts as at least: a flood of empty lines takes time too."""
-BADF, NOSYS = 8, 52
-"""What WASI answers: no such descriptor, and: that is not there."""
+LEAST_WRITE_BYTES = 16  # what a write counts as at least: a flood of empty lines takes time too
+BADF, NOSYS = 8, 52  # what WASI answers: no such descriptor, and: that is not there
 Ask = Callable[[str], str]
-HostFunction = Callable[..., int | None]
-"""An import of a guest: it gets whoever calls, and numbers."""
+HostFunction = Callable[..., int | None]  # an import of a guest: it gets whoever calls, and numbers
 T = TypeVar("T")
 
 
@@ -86,7 +81,6 @@ class Guest(ABC):
             raise Stopped(RunOutcome.OUT_OF_FUEL)
 
     def log(self, part: bytes) -> None:
-        """Keep what the guest prints, up to its limit."""
         self._printed += part
         self._output_left -= max(len(part), LEAST_WRITE_BYTES)
         if self._output_left < 0:
@@ -115,12 +109,11 @@ class Guest(ABC):
     def exchange(self, message: str) -> str:
         """One message in, its answer out."""
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - nothing waits in an instance that ends with its last call
+        """End what still runs in the instance."""
 
 
 def npm_files(path: str) -> Iterator[Path]:
-    """A file of an npm package, wherever npm put it."""
     places = [Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents]
     return (file for place in places if (file := place / "node_modules" / path).is_file())
 

@@ -7,9 +7,10 @@ import resource
 import sys
 from importlib import import_module
 
+from clara_eval.harness.model import Executed
+
 MAX_OPEN_FILES = 64
-MAX_FILE_BYTES = 512 * 1024 * 1024
-"""A compiled module of CPython is the largest file that is ever written."""
+MAX_FILE_BYTES = 512 * 1024 * 1024  # a compiled module of CPython is the largest file that is ever written
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
     for line in sys.stdin.buffer:
         module, function, job = json.loads(line)
         answer = getattr(import_module(module), function)(**job)
-        sys.stdout.write(json.dumps(answer, allow_nan=False) + "\n")
+        sys.stdout.write(json.dumps(answer, allow_nan=False, default=Executed.sent) + "\n")
         sys.stdout.flush()
 
 

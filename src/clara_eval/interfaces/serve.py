@@ -27,18 +27,16 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError
 from clara_eval.core.version import __version__
 from clara_eval.documents.results import Scores
-from clara_eval.interfaces.api import pages, problems
+from clara_eval.interfaces.api import pages
 from clara_eval.interfaces.api.app import create_app
-from clara_eval.interfaces.api.context import ApiContext
+from clara_eval.interfaces.api.context import ApiContext, answer_errors
 from clara_eval.interfaces.api.templating import STATIC, show_names
+from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import Engine, Mode
 from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Alerts, Metrics, Webhook, watch_models
-from clara_eval.service.options import EngineOptions
 
 _log = structlog.get_logger(__name__)
-_GRACE_SECONDS = 10
-_MAX_HEADER_BYTES = 65_536
 REQUEST_SECONDS = 20.0  # for a whole request, its head and its body
 _FILES = 65_536  # descriptors wanted: more than connections that one address can open
 
@@ -52,7 +50,8 @@ async def run_service(
     on_start: Callable[[str], None] | None = None,
 ) -> int:
     """Serve until a signal and return the exit code; `on_start` gets the address once it answers."""
-    configure_logs(secrets=secrets_of(settings))
+    values = [*(getattr(settings, name) for name in Settings.model_fields), *settings.keys_by_endpoint.values()]
+    configure_logs(secrets=[one.get_secret_value() for one in values if isinstance(one, SecretStr)])
     stop = asyncio.Event()
     with listening_on(settings.host, settings.port) as listening, _signals(stop):
         async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
@@ -104,17 +103,9 @@ async def serving(
         yield engine
 
 
-def secrets_of(settings: Settings) -> list[str]:
-    """Every secret's text, for the log to hide."""
-    values: list[object] = [getattr(settings, name) for name in Settings.model_fields]
-    values += settings.keys_by_endpoint.values()
-    return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
-
-
 @contextmanager
 def listening_on(host: str, port: int) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as bound:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, port))
@@ -159,12 +150,12 @@ async def api_running(
     config = uvicorn.Config(
         api,
         http="h11",  # it bounds the head of a request; httptools takes a megabyte
-        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+        h11_max_incomplete_event_size=65_536,
         ws="none",
         log_config=None,
         access_log=False,
         lifespan="on",
-        timeout_graceful_shutdown=_GRACE_SECONDS,
+        timeout_graceful_shutdown=10,
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
@@ -212,7 +203,7 @@ async def serve_folder(folder: Path, port: int, on_start: Callable[[str], None])
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         app.state.context = SimpleNamespace(settings=Settings.from_env({"CLARA_NETWORK": "local"}), reader=reader)
         app.state.streams, app.state.stopping = 0, asyncio.Event()
-        problems.install(app)
+        answer_errors(app)
 
         @app.get("/")
         async def result() -> RedirectResponse:

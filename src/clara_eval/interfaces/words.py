@@ -11,7 +11,7 @@ from clara_eval.actions.results import STATUS_MEANINGS
 from clara_eval.actions.submit import TryResult
 from clara_eval.core.errors import ClaraError
 from clara_eval.documents import actions as documents
-from clara_eval.documents.results import D, Document, EvalStatus, RankedEntry, StageProgress, Value
+from clara_eval.documents.results import EvalStatus, RankedEntry, StageProgress, Value
 
 Names = Mapping[str, str]  # how an interface names an action or argument; `{address}` is the challenge
 _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
@@ -129,27 +129,23 @@ def meaning(found: documents.EvalStatusResult | EvalStatus) -> str:
     return STATUS_MEANINGS[found.status]
 
 
-def status(found: documents.StatusFound, names: Names) -> documents.EvalStatusResult:
+def status(found: documents.EvalStatusResult, names: Names) -> documents.EvalStatusResult:
     told = {"moment": show_moment(found.moment), "wait": show_wait(found.moment), "meaning": meaning(found)}
     explanation = write(PHASES[found.phase], names, found.address, **told)
-    return _document(documents.EvalStatusResult, found, explanation=explanation)
+    return found.model_copy(update={"explanation": explanation})
 
 
 def leaderboard(found: documents.LeaderboardResult, names: Names) -> documents.LeaderboardResult:
     return found.model_copy(update={"trace": found.trace or write("{trace}", names, found.address)})
 
 
-def score(found: documents.ScoreFound, names: Names) -> documents.ScoreResult:
+def score(found: documents.ScoreResult, names: Names) -> documents.ScoreResult:
     trace = found.trace or write("{trace}", names, found.address)
     at, claimable = found.claimableAt, "No prize to claim."
     if at is not None:
         when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
         claimable = write(f"The prize can be claimed {when}.", names, found.address)
-    return _document(documents.ScoreResult, found, why=_why(found), trace=trace, claimable=claimable)
-
-
-def _document(kind: type[D], found: Document, **sentences: str) -> D:
-    return kind.model_validate({**{name: getattr(found, name) for name in kind.model_fields}, **sentences})
+    return found.model_copy(update={"why": _why(found), "trace": trace, "claimable": claimable})
 
 
 def readable(name: str) -> str:
@@ -170,7 +166,7 @@ def fact(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _why(found: documents.ScoreFound) -> str:
+def _why(found: documents.ScoreResult) -> str:
     standing, rival, run = found.standing, found.closestRival, found.standing.executed
     parts = [f"Rank {standing.rank}"]
     if standing.status == "rejected":
@@ -203,25 +199,19 @@ def interval(row: RankedEntry) -> str:
 
 def tried_text(found: TryResult) -> str:
     lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
-    if found.outcome:
-        lines.append(_ending(found))
+    tests = [call for call in found.calls if call["kind"] == "test"]
+    failed = [str(call["name"]) for call in tests if call["outcome"] != "passed"]
+    if failed and found.outcome:
+        lines.append(f"{len(failed)} of {len(tests)} tests failed: {', '.join(failed)}. {found.detail}".rstrip())
+    elif found.outcome == "passed":
+        lines.append(f"All {len(tests)} tests passed." if tests else "It ran.")
+    elif found.outcome:
+        lines.append(f"It {found.outcome.replace('_', ' ')}: {found.detail}")
     lines += [f"  {name:28} {fact(value)}" for name, value in found.features.items()]
-    if found.readByModel:
-        lines.append(f"Read by a model, not measured: {', '.join(found.readByModel)}.")
+    lines += [f"Read by a model, not measured: {', '.join(found.readByModel)}."] if found.readByModel else []
     if found.harness == "hidden":
         lines.append("The hidden harness is run after the deadline; this says nothing about it.")
     return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])
-
-
-def _ending(found: TryResult) -> str:
-    """`2 of 4 tests failed: test_a, test_b.`, or why it could not be run."""
-    tests = [call for call in found.calls if call["kind"] == "test"]
-    failed = [str(call["name"]) for call in tests if call["outcome"] != "passed"]
-    if failed:
-        return f"{len(failed)} of {len(tests)} tests failed: {', '.join(failed)}. {found.detail}".rstrip()
-    if found.outcome == "passed":
-        return f"All {len(tests)} tests passed." if tests else "It ran."
-    return f"It {str(found.outcome).replace('_', ' ')}: {found.detail}"
 
 
 def stage_text(stage: StageProgress) -> str:

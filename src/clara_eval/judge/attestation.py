@@ -1,4 +1,4 @@
-"""Check answers that were signed inside an enclave, alike for live answers and for traces."""
+"""Answers that were signed inside an enclave: asked for, and checked alike when they come and from traces."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import base64
 import hashlib
 import json
 import re
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote as quoted
 
+from clara_eval.core.codec import JsonCodec
+from clara_eval.core.errors import ClaraError, Temporary
 from clara_eval.core.extras import install, is_installed
 from clara_eval.core.hashing import canonical_json
+from clara_eval.core.strict_json import object_or_none
+from clara_eval.judge.port import Answer, Prompt, Signed, Unanswered
+from clara_eval.judge.provider import JudgeStore
+from clara_eval.judge.providers.openai import OpenAiLlm
+from clara_eval.judge.providers.wire import ModelReply
+from clara_eval.judge.reading import asks, read_completion
 
 
 class NotAttested(ValueError):
     """The evidence does not show what it should; the text gives the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """One answer as it was sent. `request` and `response` are base64, `proof` is the document as received."""
-
-    interface: str
-    key: str  # near: the signing address; aci: `KEY_ID@KEYSET_DIGEST`
-    request: str
-    response: str
-    proof: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,15 +146,30 @@ def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
     return SigningKey(report.key, bound(report.key, document, nonce_for(report.run, report.judge), carried), enclave)
 
 
-def check_answer(signed: Signed, key: SigningKey, model: str) -> tuple[bytes, bytes]:
-    """Return the bytes of question and answer if this key signed exactly them for this model."""
+def signing(judge: str) -> tuple[str, str]:
+    """Return the model and the signing interface of a judge's name (`openai:MODEL@URL#near`), or an empty interface."""
+    rest, _, interface = judge.partition("#")
+    return rest.partition(":")[2].partition("@")[0], interface
+
+
+def check_signed(prompt: Prompt, answer: Answer, key: SigningKey, model: str) -> None:
+    """Raise NotAttested unless this key signed exactly this question and this answer, for this model."""
+    signed = answer.signed
+    assert signed is not None
     if signed.key != key.name or key_name(signed.interface, signed.proof) != key.name:
         raise NotAttested("it is signed by another key than the attested one")
     request, response = _bytes(signed.request), _bytes(signed.response)
     hashes = hashlib.sha256(request).hexdigest(), hashlib.sha256(response).hexdigest()
     check = _near_signature if signed.interface == "near" else _aci_signature
     check(_object(signed.proof, "the signature"), key, model, hashes)
-    return request, response
+    if not asks(request, prompt, model):
+        raise NotAttested("the signed request is another question")
+    try:
+        said = read_completion(response, prompt, model)
+    except ValueError as bad:
+        raise NotAttested("the signed response is not a chat completion") from bad
+    if said != replace(answer, signed=None, sampling=None):
+        raise NotAttested("the signed response says something else")
 
 
 def _near_signature(proof: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
@@ -251,11 +266,8 @@ def _check_ed25519(receipt: dict[str, object], public: str) -> None:
 
 
 def _object(text: str, what: str) -> dict[str, object]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    found = object_or_none(text)
+    if found is None:
         raise NotAttested(f"{what} is not a JSON object")
     return found
 
@@ -293,3 +305,125 @@ def _bytes(encoded: str) -> bytes:
     if base64.b64encode(found).decode() != encoded:
         raise NotAttested("the recorded bytes are base64 in another form than ours")
     return found
+
+
+REPORT = JsonCodec(KeyReport)
+PROOF_TRIES = 3
+PROOF_PAUSE_SECONDS = 0.3  # a signature may be a moment later than its answer
+PLACE = "attestation"
+"""The journal under which the reports of all runs are kept: they outlive a run that is started anew."""
+
+
+@contextmanager
+def _checking(what: str) -> Iterator[None]:
+    """Turn evidence that does not hold into an outage of the endpoint."""
+    try:
+        yield
+    except NotAttested as bad:
+        raise Unanswered(f"{what}: {bad}.") from None
+
+
+class SigningOpenAi(OpenAiLlm):
+    """An endpoint that signs: exact bytes are kept, the signature is fetched after the answer and checked elsewhere."""
+
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
+        answer = await super()._answered(prompt, sent, reply)
+        place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
+        proof = await self._document(place, params, "signature")
+        with _checking(f"{self.name}: the answer's signature cannot be used"):
+            key = key_name(self.interface, proof)
+        request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
+        return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
+
+    def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
+        if self.interface == "aci":
+            if not receipt:
+                raise Unanswered(f"{self.name}: the answer came without a receipt.")
+            return f"/aci/receipts/{quoted(receipt, safe='')}", {}
+        name = json.loads(content).get("id")
+        if not isinstance(name, str) or not name:
+            raise Unanswered(f"{self.name}: the answer came without an id, so its signature cannot be found.")
+        return f"/signature/{quoted(name, safe='')}", {"model": self.model, "signing_algo": "ecdsa"}
+
+    async def report(self, key: str, nonce: str) -> str:
+        if self.interface == "aci":
+            return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
+        params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
+        return await self._document("/attestation/report", params, "attestation")
+
+    async def _document(self, place: str, params: dict[str, str], what: str) -> str:
+        """Fetch a document; any failure is the endpoint's outage."""
+        for attempt in range(PROOF_TRIES):
+            await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
+            try:
+                reply = await self.get(place, params)
+                if reply.is_ok:
+                    return reply.content.decode()
+                reason = self.refusal(reply).message
+            except UnicodeDecodeError:
+                raise Unanswered(f"{self.name}: its {what} is not text.") from None
+            except ClaraError as bad:
+                reason = bad.message
+        raise Unanswered(f"{self.name} gave no {what}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """A signing model for one run; an `Llm` whose answers carry checked evidence."""
+
+    llm: SigningOpenAi
+    run: str
+    store: JudgeStore
+    quotes: Quotes = field(default_factory=Quotes)
+    _keys: dict[str, tuple[KeyReport, SigningKey]] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def name(self) -> str:
+        return self.llm.name
+
+    async def complete(self, prompt: Prompt) -> Answer:
+        answer = await self.llm.complete(prompt)
+        assert answer.signed is not None
+        _, key = await self._key(answer.signed.key)
+        with _checking(f"{self.name}: the answer's signature does not hold"):
+            check_signed(prompt, answer, key, self.llm.model)
+        return answer
+
+    async def key_report(self, key: str) -> KeyReport:
+        """Return the attestation of one key of this judge, as it goes into the trace."""
+        return (await self._key(key))[0]
+
+    async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:
+        async with self._turn:
+            if key not in self._keys:
+                report = await self._report(key)
+                self._keys[key] = report, self._checked(report)
+            return self._keys[key]
+
+    async def _report(self, key: str) -> KeyReport:
+        """Return this run's attestation of a key, or the latest of an earlier run if none can be had now."""
+        name = f"{self.name}/{key}/{self.run}"
+        text = await self.store.entry(PLACE, name)
+        if text is None:
+            try:
+                report = await self._fetch(key)
+            except Temporary:
+                earlier = await self.store.entries(PLACE, f"{self.name}/{key}/")
+                if not earlier:
+                    raise
+                return REPORT.read_text(earlier[-1][1])
+            text = await self.store.add_entry(PLACE, name, REPORT.text(report))
+        return REPORT.read_text(text)
+
+    async def _fetch(self, key: str) -> KeyReport:
+        text = await self.llm.report(key, nonce_for(self.run, self.name))
+        with _checking(f"{self.name}: the key {key} is not attested"):
+            collateral = await self.quotes.collateral(quote_of(self.llm.interface, key, text))
+        report = KeyReport(self.run, self.name, key, text, collateral, int(time.time()))
+        self._checked(report)
+        return report
+
+    def _checked(self, report: KeyReport) -> SigningKey:
+        with _checking(f"{self.name}: the key {report.key} is not attested"):
+            return check_key(self.llm.interface, report, self.quotes)

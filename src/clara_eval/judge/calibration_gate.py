@@ -10,7 +10,7 @@ from typing import Literal
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.judge.templates import template_hash
+from clara_eval.judge.reading import template_hash
 
 FLOOR = 0.85
 CONFIDENCE = 0.9  # that a guarantee holds: one set of labels in ten may be lucky

@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeGuard
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
 from clara_eval.core.hashing import plain_json
+from clara_eval.core.model import LARGEST_NUMBER
 from clara_eval.judge.port import AnswerCut, Prompt
-from clara_eval.judge.reading import object_schema, read_object, shown
-from clara_eval.judge.structured_llm import AskOutcome, StructuredLlm, again_grammar
-from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
+from clara_eval.judge.reading import escaped, object_schema, prompt_view, read_object, shown, template, template_hash
+from clara_eval.judge.structured_llm import AGAIN_GRAMMAR, AskOutcome, StructuredLlm
 
 Value = int | float | bool | str | None
 STEPS = 1000
@@ -51,20 +50,23 @@ def make_vector(schema: FeatureSchema, values: Mapping[str, Value]) -> JudgeVect
 
 def checked(feature: Feature, value: Value) -> Value:
     """Return the value as it may be shown. Raises BadInput if it is not of the feature's type."""
-    if value is None:
-        return None
-    if feature.type == "boolean" and isinstance(value, bool):
-        return value
-    if feature.type == "enum" and isinstance(value, str) and value in feature.values:
-        return value
-    if feature.type in ("number", "integer") and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return quantised(feature, value)
-    raise BadInput(
-        f"{value!r} is not a value of the {feature.type} feature {feature.name}.",
-        path=feature.name,
-        value=value,
-        remedy="Only numbers, booleans and the listed enum values reach the judge.",
-    )
+    if not is_of_type(value, feature):
+        raise BadInput(
+            f"{value!r} is not a value of the {feature.type} feature {feature.name}.",
+            path=feature.name,
+            value=value,
+            remedy="Only numbers, booleans and the listed enum values reach the judge.",
+        )
+    return value if value is None or isinstance(value, (bool, str)) else quantised(feature, value)
+
+
+def is_of_type(value: object, feature: Feature) -> TypeGuard[Value]:
+    """Return whether the value is unknown, or of the feature's type; no text is."""
+    if value is None or isinstance(value, bool):
+        return value is None or feature.type == "boolean"
+    if isinstance(value, str):
+        return feature.type == "enum" and value in feature.values
+    return isinstance(value, (int, float)) and feature.type in ("number", "integer")
 
 
 def quantised(feature: Feature, value: float) -> int | float:
@@ -119,7 +121,6 @@ def _reason(value: object) -> str:
 
 MAX_TOKENS = 400
 _HOLES = {"compare": ("first", "second"), "order": ("first", "second", "third", "fourth")}
-MOST_PREPARED = 10_000  # prompts kept from the look-up to the question: some ten megabytes
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
@@ -134,6 +135,9 @@ class Judge(Protocol):
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
 
 
+MOST_PREPARED = 10_000  # prompts kept from the look-up to the question: some ten megabytes
+
+
 class VectorPrompts:
     """Prompts of one challenge from the files `NAME.system` and `NAME.user`, which has a hole for each vector."""
 
@@ -143,17 +147,13 @@ class VectorPrompts:
             features="\n".join(describe(feature) for feature in schema.judged),
         )
         """Constant, so providers can cache it."""
-        self._name, self.grammar = name, _grammar(name, schema)
+        self._name, self.grammar = name, comparison_grammar(schema, name)
         self._schema_json = plain_json(VERDICT_SCHEMA if name == "compare" else ORDER_SCHEMA)
         self._files = template_hash(f"{name}.system", f"{name}.user")
-        self._prepared: dict[tuple[JudgeVector, ...], Prompt] = {}
-        """Prompts that were made to be looked up and are asked next; each is handed out once."""
+        self._prepared: dict[tuple[JudgeVector, ...], Prompt] = {}  # made to be looked up; each is handed out once
 
     def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        prompt = self._prepared.pop(tuple(vectors), None) or self._made(vectors)
-        if not self._prepared:
-            self._prepared.clear()  # its table, too: it has room for the largest batch
-        return prompt
+        return self._prepared.pop(tuple(vectors), None) or self._made(vectors)
 
     def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
         texts = (_json_of(vector) for vector in vectors)
@@ -163,28 +163,21 @@ class VectorPrompts:
         return Prompt("comparison", self._system, user, self._schema_json, MAX_TOKENS, self._files)
 
     async def prefetch(self, llm: StructuredLlm, questions: Sequence[Sequence[JudgeVector]]) -> None:
-        if not questions:
-            return
-        made = {tuple(vectors): self._made(vectors) for vectors in questions}
-        self._prepared.clear()
-        self._prepared.update(islice(made.items(), MOST_PREPARED))
-        await llm.prefetch(list(dict.fromkeys(made.values())))
+        made = {tuple(vectors): self._made(vectors) for vectors in questions if not are_equal(vectors)}
+        self._prepared = dict(islice(made.items(), MOST_PREPARED))
+        await llm.prefetch(list(made.values()))
 
 
 def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, second: JudgeVector) -> Prompt:
     return VectorPrompts("compare", criteria, schema).prompt((first, second))
 
 
-def comparison_grammar(schema: FeatureSchema) -> re.Pattern[str]:
-    return _grammar("compare", schema)
-
-
-def _grammar(name: str, schema: FeatureSchema) -> re.Pattern[str]:
+def comparison_grammar(schema: FeatureSchema, name: str = "compare") -> re.Pattern[str]:
     """Return a pattern of the prompt file's words with vectors between them: judged features with typed values."""
     judged = sorted(schema.judged, key=lambda f: f.name)
     vector = r"\{" + ",".join(f'"{re.escape(feature.name)}":{_values(feature)}' for feature in judged) + r"\}"
     asked = template(f"{name}.user").pattern(**dict.fromkeys(_HOLES[name], vector))
-    return re.compile(rf"\A{asked}{again_grammar()}\Z", re.ASCII)
+    return re.compile(rf"\A{asked}{AGAIN_GRAMMAR}\Z", re.ASCII)
 
 
 def _values(feature: Feature) -> str:
@@ -216,7 +209,7 @@ class ModelJudge:
         self._prompts = VectorPrompts("compare", criteria, schema)
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        await self._prompts.prefetch(self._llm, [pair for pair in pairs if pair[0] != pair[1]])
+        await self._prompts.prefetch(self._llm, pairs)
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         if first == second:
@@ -249,7 +242,7 @@ class OrderingJudge:
         self._llm, self._prompts = llm, VectorPrompts("order", criteria, schema)
 
     async def prefetch(self, groups: Sequence[Sequence[JudgeVector]]) -> None:
-        await self._prompts.prefetch(self._llm, [group for group in groups if not are_equal(group)])
+        await self._prompts.prefetch(self._llm, groups)
 
     async def order(self, vectors: Sequence[JudgeVector]) -> AskOutcome[Ordered]:
         if are_equal(vectors):

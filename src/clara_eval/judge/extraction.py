@@ -12,22 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from clara_eval.config.eval_config import EvalConfig, Feature, FeatureSchema, level_feature
-from clara_eval.core.constants import LARGEST_NUMBER
 from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
+from clara_eval.core.model import LARGEST_NUMBER
 from clara_eval.core.strict_json import JsonLimits
-from clara_eval.judge.comparison import Value, describe
+from clara_eval.judge.comparison import Value, describe, is_of_type
 from clara_eval.judge.port import AnswerCut, Prompt
-from clara_eval.judge.reading import object_schema, read_object, shown
+from clara_eval.judge.reading import escaped, object_schema, prompt_view, read_object, shown, template, template_hash
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.templates import escaped, prompt_view, template, template_hash
 
 CHUNK_TOKENS = 24_000
-TEXT_LENGTH = 500
-"""Characters of a `text` feature that are kept, for people."""
-LINE_DOUBT = 1
-"""A reader may be off by so many lines: an empty last line is easily left out."""
-_NUMBER = re.compile(r"^\d+\| ", re.MULTILINE)
+TEXT_LENGTH = 500  # characters of a `text` feature that are kept, for people
+LINE_DOUBT = 1  # A reader may be off by so many lines: an empty last line is easily left out
 STATEMENT_LENGTH = 6_000
 """Characters of the problem statement that a reader is shown; the prompt says when there are more."""
 DECOYS = {
@@ -56,11 +52,9 @@ class BadCanary(BadAnswer):
 @dataclass(frozen=True, slots=True)
 class Canary:
     check: int
-    rows: tuple[bool, ...]
-    """For each line of the text, whether something stands on it."""
+    rows: tuple[bool, ...]  # for each line of the text, whether something stands on it
     decoy: str = ""
-    words: int = 0
-    """More than this many of anything cannot be in the text."""
+    words: int = 0  # more than this many of anything cannot be in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +63,7 @@ class Claims:
 
     values: dict[str, Value]
     texts: dict[str, str]
-    shown: frozenset[str] = frozenset()
-    """Features for which a line was named that is there and not empty."""
+    shown: frozenset[str] = frozenset()  # features for which a line was named that is there and not empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +71,7 @@ class Question:
     prompt: Prompt
     canary: Canary
     nonce: str
-    shown: str
-    """The part of the prompt view that this prompt shows, before escaping."""
+    shown: str  # the part of the prompt view that this prompt shows, before escaping
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +89,7 @@ class FeatureQuestion:
     """What the challenge asks for, in the poster's words."""
 
     text: str
-    said: str
-    """Our own sentence about it: no word of the poster's is in it."""
+    said: str  # our own sentence about it: no word of the poster's is in it
 
     @classmethod
     def of(cls, statement: str, language: str | None) -> FeatureQuestion:
@@ -199,11 +190,6 @@ def numbered(text: str) -> str:
     return "\n".join(f"{number}| {row}" for number, row in enumerate(text.split("\n"), 1))
 
 
-def without_numbers(text: str) -> str:
-    """Undo `numbered`."""
-    return _NUMBER.sub("", text)
-
-
 def line_fields(schema: FeatureSchema) -> dict[str, str]:
     taken = {feature.name for feature in schema.features}
     fields: dict[str, str] = {}
@@ -282,21 +268,10 @@ def _is_there(line: object, rows: tuple[bool, ...]) -> bool:
 
 
 def _typed(feature: Feature, value: object) -> Value:
-    match value:
-        case None:
-            return None
-        case bool():
-            if feature.type == "boolean":
-                return value
-        case str():
-            if feature.type == "enum" and value in feature.values:
-                return value
-        case int() | float():
-            if feature.type == "number":
-                return value
-            if feature.type == "integer" and float(value).is_integer():
-                return int(value)
-    raise BadAnswer(f"{feature.name} is not {feature.type} as the schema says.")
+    is_broken = feature.type == "integer" and isinstance(value, float) and not value.is_integer()
+    if is_broken or not is_of_type(value, feature):
+        raise BadAnswer(f"{feature.name} is not {feature.type} as the schema says.")
+    return int(value) if feature.type == "integer" and value is not None else value
 
 
 _VALUE = re.compile(r"[a-z0-9_-]{1,24}")
@@ -327,8 +302,7 @@ async def type_names(llm: StructuredLlm, config: EvalConfig, names: Sequence[str
     asked = await llm.ask(typing_prompt(config, names), lambda text: read_types(text, names))
     if asked.outage is not None and not isinstance(asked.outage, AnswerCut):
         raise asked.outage  # later there may be an answer, and the schema must not depend on an outage
-    typed = asked.value or {}
-    return tuple(typed.get(name) or level_feature(name) for name in names)
+    return tuple((asked.value or {}).get(name) or level_feature(name) for name in names)
 
 
 def read_types(text: str, names: Sequence[str]) -> dict[str, Feature]:
@@ -336,8 +310,7 @@ def read_types(text: str, names: Sequence[str]) -> dict[str, Feature]:
     items = read_object(text, ("features",), _LIMITS)["features"]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise BadAnswer("The features are not a list of objects.")
-    given = [item.get("name") for item in items]
-    if sorted(map(str, given)) != sorted(names):
+    if sorted(str(item.get("name")) for item in items) != sorted(names):
         raise BadAnswer("The answer does not type every name exactly once.")
     found = (_feature(item) for item in items)
     return {feature.name: feature for feature in found if feature is not None}

@@ -10,7 +10,6 @@ from typing import Literal, Protocol
 
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.attestation import Signed
 
 Purpose = Literal["schema", "features", "comparison"]
 Stop = Literal["end", "max_tokens", "refusal"]
@@ -25,6 +24,17 @@ class Prompt:
     schema_json: str  # JSON Schema of the answer, as text, so that a prompt is hashable
     max_tokens: int
     template: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """One answer as it was sent. `request` and `response` are base64, `proof` is the document as received."""
+
+    interface: str
+    key: str  # near: the signing address; aci: `KEY_ID@KEYSET_DIGEST`
+    request: str
+    response: str
+    proof: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,6 @@ class ConnectedLlm(Llm, Protocol):
 
 class AnswerBook(Protocol):
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]: ...
-    async def answered(self, requests: Sequence[str]) -> set[str]: ...
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
         """Save, unless this request is answered already; return what is saved."""
@@ -116,18 +125,10 @@ def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
 
 
 @lru_cache(maxsize=256)
-def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, max_tokens: int, attempt: int) -> hashlib._Hash:
+def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, most: int, attempt: int) -> hashlib._Hash:
     """Hash up to the user's part, which comes last; the rest is constant for a stage."""
-    body = {
-        "llm": llm,
-        "purpose": purpose,
-        "system": system,
-        "user": "",
-        "schema": schema_json,
-        "maxTokens": max_tokens,
-        "attempt": attempt,
-    }
-    return hashlib.sha256(plain_json(body).removesuffix('""}').encode())
+    body = {"llm": llm, "purpose": purpose, "system": system, "user": "", "schema": schema_json, "maxTokens": most}
+    return hashlib.sha256(plain_json(body | {"attempt": attempt}).removesuffix('""}').encode())
 
 
 # Errors of model calls: all but `RequestRefused` are `Temporary`, never a verdict about an entry.
@@ -147,14 +148,6 @@ class ServerFailed(Temporary):
 
 class RequestRefused(ConfigError):
     """The provider refuses the request (400, 422): a wrong model setting, or this prompt."""
-
-
-class UnsignedAnswer(Unanswered):
-    """An answer came, and may be charged, without the required signature."""
-
-
-class Garbled(Unanswered):
-    """Answers are charged and are not what was asked for, to any prompt."""
 
 
 class TooSlow(Unanswered):
@@ -189,4 +182,4 @@ class OutOfTime(Temporary):
 
 
 class JudgeDown(Temporary):
-    """The model failed too often, or asks for a pause too long to hold a place for; a later run asks it again."""
+    """The model fails or answers nonsense too often, or asks for a long pause; a later run asks it again."""

@@ -18,15 +18,13 @@ from pydantic import SecretStr
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
+from clara_eval.judge.costs.budgets import FREE, PriceCard, RunBudget, parse_prices
 from clara_eval.judge.port import AnswerBook, ConnectedLlm, JournalEntries, Llm, Prompt
 from clara_eval.judge.reading import THINKING_ROOM, TokenLimits
 
 ENTRY_POINTS = "clara_eval.judges"
 NO_KEY = "no-key"  # sent to endpoints of one's own that ask for none
 EFFORT = "low"  # effort of models that think: judges read short texts and compare a few typed facts
-LONGEST_CALL_SECONDS = 900.0  # Time-out of one HTTP call; `RetryPolicy.call_limit` is shorter
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,6 @@ class BatchRun:
     poll_seconds: float = 20.0
 
 
-AnswerInBatches = Callable[[BatchRun, Sequence[Prompt], float], Awaitable[bool]]
-"""Answers prompts in batches, given the seconds left; False if that is not worth it and they must be asked singly."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     name: str  # the word before the colon in CLARA_JUDGES
@@ -73,7 +67,8 @@ class Provider:
     thinks: Callable[[JudgeName], bool] = lambda _judge: False
     """Whether a judge thinks before it answers, as far as that is known."""
     most_tokens: int | None = None  # the longest answer, if shorter than CLARA_ANSWER_TOKENS
-    answer_in_batches: AnswerInBatches | None = None
+    answer_in_batches: Callable[[BatchRun, Sequence[Prompt], float], Awaitable[None]] | None = None
+    """Answers prompts in batches, given the seconds left, as far as that is worth it."""
     signs: tuple[str, ...] = ()
     """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""
 

@@ -1,17 +1,21 @@
-"""Read a model's answer: tokens for thinking, answers that were cut, and exactly one JSON object within limits."""
+"""Read a model's answer: chat completions, tokens for thinking, cut answers, exactly one JSON object within limits."""
 
 from __future__ import annotations
 
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache
+from html import escape
+from importlib import resources
 
-from clara_eval.core.errors import BadAnswer, BadInput
-from clara_eval.core.strict_json import JsonLimits, read_strict_json
-from clara_eval.judge.port import Answer
+from clara_eval.core.errors import BadAnswer, BadInput, ConfigError
+from clara_eval.core.hashing import sha256_hex
+from clara_eval.core.strict_json import JsonLimits, object_or_none, read_strict_json
+from clara_eval.judge.port import Answer, Prompt, Stop
 
 THINKING_ROOM = 4_096
 """Tokens that the first request of a thinking model leaves for thinking: at low effort most answers need fewer."""
@@ -99,24 +103,162 @@ def _object_in(text: str) -> str:
 
 def makes_sense(text: str, schema_json: str) -> bool:
     """Return whether this is an object with the fields that the schema requires."""
-    required = _required(schema_json)
+    required = set(json.loads(schema_json).get("required", ()))
     if not required:
         return True
-    try:
-        value = json.loads(_object_in(text))
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and required <= set(value)
-
-
-@lru_cache(maxsize=64)
-def _required(schema_json: str) -> frozenset[str]:
-    return frozenset(json.loads(schema_json).get("required", ()))
+    value = object_or_none(_object_in(text))
+    return value is not None and required <= set(value)
 
 
 def shown(text: str, limit: int) -> str:
     """Return a model's words for people: one line without control characters, at most `limit` long."""
-    line = " ".join(text.split())
-    if not (line.isascii() and line.isprintable()):
-        line = "".join(char for char in line if unicodedata.category(char)[0] != "C")
+    line = "".join(char for char in " ".join(text.split()) if unicodedata.category(char)[0] != "C")
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+_STOPS: dict[str, Stop] = {
+    **dict.fromkeys(("length", "model_length", "max_tokens", "max_output_tokens", "incomplete"), "max_tokens"),
+    **dict.fromkeys(("content_filter", "refusal", "safety"), "refusal"),
+}
+"""How compatible endpoints say that an answer did not end by itself."""
+TOKEN_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+def with_schema(system: str, schema_json: str) -> str:
+    """Return the system text for an endpoint that refuses the response format."""
+    return f"{system}\n\nAnswer with one JSON object that fits this JSON Schema:\n{schema_json}"
+
+
+def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
+    """Read an answer; `model` is used if the endpoint names none. Raises ValueError for anything else."""
+    try:
+        body = json.loads(content)
+        choice = body["choices"][0]
+        message = choice["message"]
+        refusal, reason = message.get("refusal"), str(choice.get("finish_reason")).lower()
+        if reason == "error":
+            raise ValueError("The model failed in the middle of its answer.")
+        stop = "refusal" if refusal else _STOPS.get(reason, "end")
+        said = str(refusal or _words(message.get("content")))
+        thought = "".join(_words(message.get(name)) for name in ("reasoning_content", "reasoning"))
+        # Without a count: an answer that was cut used up its limit.
+        least = prompt.max_tokens if stop == "max_tokens" else len(said + thought) // 3 + 1
+        return Answer(said, str(body.get("model") or model), stop, *_tokens(body.get("usage"), prompt, least))
+    except (KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as bad:
+        raise ValueError("It is not a chat completion.") from bad
+
+
+def asks(content: bytes, prompt: Prompt, model: str) -> bool:
+    body = object_or_none(content)
+    if body is None or body.get("model") != model:
+        return False
+    limits = [body[name] for name in TOKEN_LIMITS if name in body]
+    systems = (prompt.system, with_schema(prompt.system, prompt.schema_json))
+    asked = [[{"role": "system", "content": s}, {"role": "user", "content": prompt.user}] for s in systems]
+    return limits == [prompt.max_tokens] and body.get("messages") in asked
+
+
+def _words(content: object) -> str:
+    """Join the text parts of a message; parts of another kind (thinking) are not the answer."""
+    if isinstance(content, list):
+        return "".join(_words(part.get("text")) for part in content if part.get("type") in ("text", "output_text"))
+    return content if isinstance(content, str) else ""
+
+
+def _tokens(usage: object, prompt: Prompt, uncounted: int) -> tuple[int, int, int]:
+    """Return input, output and cached tokens. Missing counts are estimated by size, never free; thinking is output."""
+    counted = usage or {}
+    if not isinstance(counted, dict):
+        raise TypeError("The usage is not an object.")
+    sent, came, total = (counted.get(f"{kind}_tokens") for kind in ("prompt", "completion", "total"))
+    details = counted.get("prompt_tokens_details") or {}
+    asked = (len(prompt.system) + len(prompt.user)) // 3 + 1 if sent is None else int(sent)
+    answered = uncounted if came is None else int(came)
+    thought = int((counted.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0)
+    if total is not None and sent is not None:
+        answered = max(answered, int(total) - asked)
+    if thought > answered:
+        answered += thought  # left out of both
+    return asked, answered, int(details.get("cached_tokens") or 0)
+
+
+_KEPT = frozenset("\n\t")
+_SELECTORS = frozenset([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x180B, 0x1810), 0x034F])
+_KINDS = {"Cc": "control", "Cf": "format", "Co": "private", "Cn": "unassigned", "Cs": "surrogate"}
+
+
+@dataclass(frozen=True, slots=True)
+class PromptView:
+    text: str
+    removed: tuple[tuple[str, int], ...]  # what was taken out, by kind, with counts; line ends as such are not counted
+
+
+def prompt_view(text: str) -> PromptView:
+    """Return untrusted text as NFKC without anything invisible: a function of the text alone."""
+    removed: Counter[str] = Counter()
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    lines = lines.replace("\u2028", "\n").replace("\u2029", "\n")
+    # Stripped on both sides of NFKC: what is removed may have kept letters from combining, and NFKC may make marks.
+    clean = _strip(unicodedata.normalize("NFKC", _strip(lines, removed)), removed)
+    while (again := _strip(unicodedata.normalize("NFKC", clean), removed)) != clean:
+        clean = again
+    return PromptView(clean, tuple(sorted(removed.items())))
+
+
+def _strip(text: str, removed: Counter[str]) -> str:
+    kinds = {char: kind for char in set(text) - _KEPT if (kind := _kind(char)) is not None}
+    if not kinds:
+        return text
+    removed.update(kinds[char] for char in text if char in kinds)
+    return text.translate({ord(char): None for char in kinds})
+
+
+def _kind(char: str) -> str | None:
+    return "selector" if ord(char) in _SELECTORS else _KINDS.get(unicodedata.category(char))
+
+
+def escaped(text: str) -> str:
+    return escape(text, quote=False)
+
+
+NAMES = tuple(f"{stage}.{part}" for stage in ("extract", "compare", "order", "typing") for part in ("system", "user"))
+_HOLE = re.compile(r"\{\{([a-z_]+)\}\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    name: str
+    text: str
+    sha256: str
+    pieces: tuple[str, ...]  # text, name, text, name, …, text
+
+    def pattern(self, **values: str) -> str:
+        """Return a regular expression for this text, filled with the given expressions."""
+        return replace(self, pieces=tuple(re.escape(piece) for piece in self.pieces)).fill(**values)
+
+    def fill(self, **values: str) -> str:
+        holes = set(self.pieces[1::2])
+        if holes != set(values):
+            wrong = ", ".join(f"{{{{{name}}}}}" for name in sorted(holes ^ set(values)))
+            raise ConfigError(
+                f"The prompt file prompts/{self.name}.md does not fit its values: {wrong}.",
+                remedy="It holds each of these exactly: "
+                + ", ".join(f"{{{{{name}}}}}" for name in sorted(values))
+                + ".",
+            )
+        return "".join(values[piece] if number % 2 else piece for number, piece in enumerate(self.pieces))
+
+
+@cache
+def template(name: str) -> PromptTemplate:
+    text = resources.files("clara_eval").joinpath("judge", "prompts", f"{name}.md").read_text("utf-8")
+    return PromptTemplate(name, text, sha256_hex(text.encode()), tuple(_HOLE.split(text)))
+
+
+def template_hash(*names: str) -> str:
+    return sha256_hex("".join(template(name).sha256 for name in names).encode())
+
+
+def prompt_files() -> dict[str, dict[str, str]]:
+    """Return every prompt file with its text and hash, for the trace."""
+    return {name: {"sha256": template(name).sha256, "text": template(name).text} for name in NAMES}

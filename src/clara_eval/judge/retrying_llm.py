@@ -17,8 +17,7 @@ from dataclasses import dataclass, field, replace
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
 from clara_eval.core.tasks import check_lease
 from clara_eval.judge import port
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.reading import is_cut, makes_sense, shown, without_thinking
 
 SLOWEST_TOKENS_PER_SECOND = 40
@@ -29,7 +28,7 @@ SLOWEST_TOKENS_PER_SECOND = 40
 class RetryPolicy:
     """Bounds of one request to a model. `deadline` is a moment of the event loop's clock, shared by a round."""
 
-    deadline: float | None = None
+    deadline: float = math.inf
     tries: int = 6
     call_seconds: float = 120.0
     first_pause_seconds: float = 0.5
@@ -41,24 +40,13 @@ class RetryPolicy:
     ask_seconds: float = 1800.0
     """One request ends after this time, whatever it waits for: a place, a pause, the breaker or an answer."""
 
-    @property
-    def worst_case_seconds(self) -> float:
-        """The longest time until `CachedLlm.ask` returns or raises, but for the store's own time to save."""
-        return self.ask_seconds + sum(self.save_pause(number) for number in range(1, self.tries))
-
     def ends_at(self, now: float) -> float:
-        return min(now + self.ask_seconds, math.inf if self.deadline is None else self.deadline)
-
-    def call_limit(self, max_tokens: int) -> float:
-        return max(self.call_seconds, max_tokens / SLOWEST_TOKENS_PER_SECOND)
+        return min(now + self.ask_seconds, self.deadline)
 
     def pause(self, number: int, rng: random.Random) -> float:
         """Seconds before try `number` (from 1): doubling, with jitter."""
         longest = min(self.longest_pause_seconds, self.first_pause_seconds * 2 ** (number - 1))
         return rng.uniform(longest / 2, longest)
-
-    def save_pause(self, number: int) -> float:
-        return self.first_pause_seconds * number
 
 
 START = 8
@@ -160,8 +148,6 @@ Charged = tuple[port.Answer, int | None]
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
 """Asked instead of a prompt's own words, to tell a refused prompt from a model that takes none."""
 PROBE_TOKENS = 400  # as for a bare verdict: a small context must not make a probe look like a refusal
-MOST_NONSENSE = 2
-"""Unparsable answers in a row that are accepted before the provider is probed: fewer than one question may be asked."""
 MOST_BEYOND_LIMIT = 32_768
 """Tokens reserved beyond a limit at most: one entry must not make the next calls too dear to be asked."""
 
@@ -195,26 +181,21 @@ class RetryingLlm:
     tell: Callable[[str], None] = lambda _trouble: None  # called with each outage, while the call is still tried again
     broken: ConfigError | None = None  # why no call can succeed: a wrong key, model or account
     answered: int = 0
-    clock: Callable[[], float] = field(init=False)
-    _rng: random.Random = field(init=False)
+    _rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - jitter is no secret
     _held_until: float = 0.0
     _answered: Counter[str] = field(default_factory=Counter)  # answers that make sense, by purpose
-    _nonsense: int = 0  # unparsable answers in a row
+    _is_nonsense: bool = False  # the last answer was unparsable
     _is_garbled: bool = False
     """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
     _refuses: bool = False  # a probe was refused too, and nothing was answered since
     _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        self.clock = self.gate.clock
-        self._rng = random.Random(self.llm.name)  # noqa: S311 - jitter is no secret
 
     async def complete(self, prompt: port.Prompt, *, yields: bool = False) -> Charged:
         """Return the first answer. `yields`: another model can take over, so an open breaker is an error at once.
 
         Raises Temporary if no answer came within the policy's tries and time, ConfigError if no call can succeed.
         """
-        until = self.policy.ends_at(self.clock())
+        until = self.policy.ends_at(self.gate.clock())
         before = self._answered[prompt.purpose]
         last: Temporary | None = None
         try:
@@ -225,7 +206,7 @@ class RetryingLlm:
                     async with self._call(prompt, until, yields=yields) as call:
                         call.answer = await self.llm.complete(prompt)
                     return await self._accepted(call, until, yields=yields)
-                except (port.OutOfTime, OutOfBudget, port.JudgeDown, port.Garbled):
+                except (port.OutOfTime, OutOfBudget, port.JudgeDown):
                     raise
                 except Temporary as bad:
                     is_slow_again = isinstance(last, port.TooSlow) and isinstance(bad, port.TooSlow)
@@ -252,9 +233,9 @@ class RetryingLlm:
         """Sleep, unless the pause is too long to hold a place for, or the time ends before."""
         if seconds > self.policy.longest_wait_seconds:
             raise port.JudgeDown(f"{self.llm.name} asks for a pause of {seconds:.0f} s.", retry_after_seconds=seconds)
-        if self.clock() + seconds >= until:
-            message = f"{self.llm.name} cannot answer before the time is over."
-            raise port.OutOfTime(message, retry_after_seconds=seconds)
+        if self.gate.clock() + seconds >= until:
+            late = f"{self.llm.name} cannot answer before the time is over."
+            raise port.OutOfTime(late, retry_after_seconds=seconds)
         await self.sleep(seconds)
 
     async def _answers_others(self, prompt: port.Prompt, before: int, until: float) -> bool:
@@ -279,7 +260,7 @@ class RetryingLlm:
         async with self._call(control, until, yields=False) as call:
             call.answer = await self.llm.complete(control)
         charged = self._charge(call)
-        self._is_garbled = self._nonsense > MOST_NONSENSE
+        self._is_garbled = self._is_nonsense
         if self._is_garbled or call.answer.stop == "refusal":
             raise self._useless(call)
         if self.keep is not None:
@@ -300,7 +281,7 @@ class RetryingLlm:
                 await self._rest(max(held, down), until)
                 continue
             try:
-                async with asyncio.timeout(until - self.clock()):
+                async with asyncio.timeout(until - self.gate.clock()):
                     entered_at = await self.gate.enter()
             except TimeoutError:
                 raise port.OutOfTime(f"{self.llm.name} was not asked: no place became free in time.") from None
@@ -309,7 +290,7 @@ class RetryingLlm:
             self.gate.leave()
 
     def _pauses(self) -> tuple[float, float]:
-        now = self.clock()
+        now = self.gate.clock()
         return self._held_until - now, self.breaker.wait(now)
 
     @asynccontextmanager
@@ -321,22 +302,23 @@ class RetryingLlm:
             await check_lease()
             longest = replace(prompt, max_tokens=prompt.max_tokens + self.beyond_limit)
             try:
-                async with asyncio.timeout(until - self.clock()):
+                async with asyncio.timeout(until - self.gate.clock()):
                     reserved = await self.budget.reserve(self.llm.name, self.card, longest)
             except TimeoutError:
                 raise port.OutOfTime(f"{self.llm.name} was not asked: no money became free in time.") from None
-            if (asked_at := self.clock()) >= until:
+            if (asked_at := self.gate.clock()) >= until:
                 self.budget.release(reserved)
                 raise port.OutOfTime(f"{self.llm.name} was not asked: the round's time is over.")
             call = _Call(prompt, reserved, is_probe, entered_at, asked_at, self._answered[prompt.purpose])
+            limit = max(self.policy.call_seconds, prompt.max_tokens / SLOWEST_TOKENS_PER_SECOND)
             try:
-                async with asyncio.timeout(min(self.policy.call_limit(prompt.max_tokens), until - asked_at)):
+                async with asyncio.timeout(min(limit, until - asked_at)):
                     yield call
             except BadAnswer as bad:
                 # The provider does not take this prompt (too long, filtered): an answer, kept like any other.
                 call.answer = port.Answer(bad.message, self.llm.name, "refusal", 0, 0)
             except TimeoutError:
-                kind = port.TooSlow if until > self.clock() else port.Unanswered
+                kind = port.TooSlow if until > self.gate.clock() else port.Unanswered
                 late = kind(f"{self.llm.name} did not finish its answer in time.")
                 self._failed(call, late)
                 raise late from None
@@ -360,11 +342,11 @@ class RetryingLlm:
                 self._report(call, "rate_limited")
                 self.gate.limited(call.entered_at)
                 # A Retry-After is not only for the caller that received it.
-                self._held_until = max(self._held_until, self.clock() + (bad.retry_after_seconds or 0.0))
+                self._held_until = max(self._held_until, self.gate.clock() + (bad.retry_after_seconds or 0.0))
             case Temporary():
                 is_unanswered = isinstance(bad, port.Unanswered)
                 self._report(call, "unanswered" if is_unanswered else "failed")
-                self.breaker.failed(self.clock(), probe=call.is_probe)
+                self.breaker.failed(self.gate.clock(), probe=call.is_probe)
                 settle = self.budget.unsure if is_unanswered else settle
             case ClaraError():
                 self._report(call, "refused")
@@ -376,16 +358,16 @@ class RetryingLlm:
 
     def _report(self, call: _Call, result: str) -> None:
         if self.watch is not None:
-            self.watch(self.llm.name, call.prompt.purpose, result, self.clock() - call.asked_at)
+            self.watch(self.llm.name, call.prompt.purpose, result, self.gate.clock() - call.asked_at)
 
     async def _accepted(self, call: _Call, until: float, *, yields: bool) -> Charged:
         """Charge the answer. One that is refused or unparsable counts only if the model makes sense to others.
 
-        Raises Garbled or Temporary if it does not; RequestRefused for a refusal that another model may answer.
+        Raises JudgeDown or Temporary if it does not; RequestRefused for a refusal that another model may answer.
         """
         charged = self._charge(call)  # before a probe, which needs the money that was reserved
         is_refused = call.answer.stop == "refusal"
-        if self._nonsense <= MOST_NONSENSE and not is_refused:
+        if not self._is_nonsense and not is_refused:
             return charged
         if is_refused and yields:
             self.budget.lose(call.cost or 0)
@@ -403,14 +385,14 @@ class RetryingLlm:
     def _useless(self, call: _Call) -> Temporary:
         """Count an answer as lost and as a failure of the model; return the error to raise."""
         self.budget.lose(call.cost or 0)
-        self.breaker.failed(self.clock(), probe=call.is_probe)
+        self.breaker.failed(self.gate.clock(), probe=call.is_probe)
         if call.answer.stop == "refusal":
             self._refuses = True
             return Temporary(f"{self.llm.name} refuses every question: {shown(call.answer.text, 200)}")
-        return port.Garbled(f"{self.llm.name} answers with something that is not what was asked for.")
+        return port.JudgeDown(f"{self.llm.name} answers with something that is not what was asked for.")
 
     def _charge(self, call: _Call) -> Charged:
-        """Pay for the answer, and count the unparsable ones in a row."""
+        """Pay for the answer, and note whether it makes sense."""
         answer, prompt = call.answer, call.prompt
         call.cost = None if self.card is None else self.card.cost(answer)
         self.budget.charge(call.reserved, call.cost)
@@ -419,7 +401,7 @@ class RetryingLlm:
         self.answered += 1
         is_whole = answer.stop == "end" and not is_cut(answer)
         is_good = not is_whole or makes_sense(without_thinking(answer.text), prompt.schema_json)
-        self._nonsense = 0 if is_good else self._nonsense + 1
+        self._is_nonsense = not is_good
         self._is_garbled = self._is_garbled and not is_good
         if is_good and answer.stop != "refusal":
             self._answered[prompt.purpose] += 1

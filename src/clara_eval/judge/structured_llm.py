@@ -1,30 +1,30 @@
-"""A question asked until its answer can be used: with larger limits after a cut, in other words after nonsense.
+"""A question asked until its answer can be used, of models whose answers are kept: each request is paid for once.
 
+After a cut the limits are larger, after nonsense the words are others.
 Invariant: which request comes next follows from the limits and the recorded answers alone, so a replay asks alike.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Generic, TypeVar
 
-from clara_eval.core.errors import BadAnswer, Temporary
-from clara_eval.judge.costs.budgets import EntryShare, ReadingBudget
-from clara_eval.judge.port import Answer, AnswerCut, Asker, GoneWithout, PaidAnswer, Prompt, request_hash
+from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, Temporary
+from clara_eval.judge.costs.budgets import EntryShare
+from clara_eval.judge.port import Answer, AnswerBook, AnswerCut, Asker, GoneWithout, PaidAnswer, Prompt, request_hash
 from clara_eval.judge.reading import TokenLimits, is_cut, shown, without_thinking
+from clara_eval.judge.retrying_llm import Charged, RetryingLlm
 
 T = TypeVar("T")
 TRIES = 3
 AGAIN = "\nAsked again ({attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n"
 """At temperature 0 an equal request would get an equal answer. Nothing of the unusable answer is repeated."""
-
-
-def again_grammar() -> str:
-    """Return a regular expression for what may follow a prompt that is asked again."""
-    again = re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d")
-    return f"(?:{again})?"
+AGAIN_GRAMMAR = "(?:" + re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d") + ")?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,22 @@ class StructuredLlm:
     """None for rounds that were planned before limits grew: a cut answer is asked again like an unreadable one."""
     others: tuple[Asker, ...] = ()  # asked in turn when the answers of those before were cut at the largest limit
     log: AnswerLog | None = None
-    share: EntryShare | None = None
+    share: EntryShare | None = None  # bounds the answers about one entry together, in tokens and in money
 
     @property
     def name(self) -> str:
         return self.asker.name
 
-    def about_one_entry(self, money: ReadingBudget | None, *, most: int = 0, needs: int = 0) -> StructuredLlm:
-        """Bound the answers about one entry together, in tokens and in money."""
-        return replace(self, share=EntryShare(money, most, needs)) if self.limits else self
-
     async def prefetch(self, prompts: Sequence[Prompt]) -> None:
         limits, closed = self.limits, self.log.closed if self.log else {}
-        asked = [replace(p, max_tokens=limits.first(p.max_tokens)) for p in prompts] if limits else list(prompts)
-        await self.asker.prefetch([p for p in asked if not closed or request_hash(self.name, p) not in closed])
+        asked = [replace(p, max_tokens=limits.first(p.max_tokens)) if limits else p for p in dict.fromkeys(prompts)]
+        if asked:
+            await self.asker.prefetch([p for p in asked if not closed or request_hash(self.name, p) not in closed])
 
     async def ask(self, prompt: Prompt, read: Callable[[str], T], tries: int = TRIES) -> AskOutcome[T]:
         """Ask at most `tries` times for an answer that `read` accepts. An outage is reported, not asked again."""
         requests: list[str] = []
-        reason = ""
+        reason, closed = "", self.log.closed if self.log else {}
         for attempt in range(tries):
             own: list[str] = []
             again = replace(prompt, user=prompt.user + AGAIN.format(attempt=attempt)) if attempt else prompt
@@ -81,7 +78,8 @@ class StructuredLlm:
             while True:
                 try:
                     asker, asked = asking.send(paid)
-                    self._check_open(asker, asked, attempt)
+                    if closed and (why := closed.get(request_hash(asker.name, asked, attempt))) is not None:
+                        raise GoneWithout(why)
                     paid = await asker.ask(asked, attempt)
                 except StopIteration as whole:
                     answer: Answer = whole.value
@@ -136,11 +134,6 @@ class StructuredLlm:
                     return replace(answer, text=without_thinking(answer.text)) if answer.stop == "end" else answer
         raise AnswerCut(f"{self.name} did not end its answer within {limit:,} tokens, thinking included", own)
 
-    def _check_open(self, asker: Asker, prompt: Prompt, attempt: int) -> None:
-        closed = self.log.closed if self.log else {}
-        if closed and (reason := closed.get(request_hash(asker.name, prompt, attempt))) is not None:
-            raise GoneWithout(reason)
-
 
 def _usable(answer: Answer) -> str:
     if answer.stop == "refusal":
@@ -150,3 +143,120 @@ def _usable(answer: Answer) -> str:
     if answer.stop == "max_tokens":
         raise BadAnswer("The answer was cut at the token limit.")
     return answer.text
+
+
+READ_AT_ONCE = 500
+"""Recorded answers that are read ahead of their questions: signed answers are too large to hold all of a round."""
+AnswerAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
+"""Answers prompts before they are asked for, for example in batches."""
+
+
+class CachedLlm:
+    """One model for one run; an `Asker`. Equal requests at the same time share one call."""
+
+    def __init__(self, llm: RetryingLlm, book: AnswerBook, run: str, ahead: AnswerAhead | None = None) -> None:
+        self.llm, self.name, self._book, self._run, self._ahead = llm, llm.llm.name, book, run, ahead
+        llm.keep = self._save
+        self._in_flight: dict[str, asyncio.Future[PaidAnswer]] = {}
+        self._read: dict[str, PaidAnswer | None] = {}  # what the book has; None: no answer yet
+        self._unread: dict[str, None] = {}  # requests to look up, in the order in which they will be asked
+        self._reading = asyncio.Lock()
+
+    async def prefetch(self, prompts: Sequence[Prompt]) -> None:
+        if self._ahead is not None:
+            await self._ahead(prompts)
+        self.expect(prompts)
+
+    def expect(self, prompts: Sequence[Prompt]) -> None:
+        """Take note of what is asked next: its recorded answers are read many at a time."""
+        self._unread |= dict.fromkeys(request_hash(self.name, prompt) for prompt in prompts)
+
+    async def recorded(self, request: str) -> PaidAnswer | None:
+        async with self._reading:  # a caller that waits here finds what the first one reads
+            if request in self._unread:
+                part = [request, *islice((r for r in self._unread if r != request), READ_AT_ONCE - 1)]
+                self._read.update(dict.fromkeys(part) | await self._book.answers(part))
+                for one in part:
+                    del self._unread[one]
+                self._unread = self._unread or {}  # frees its table, which has room for all of them
+                while len(self._read) > 2 * READ_AT_ONCE:  # the oldest are read again if they are needed
+                    del self._read[next(iter(self._read))]
+        if request not in self._read:
+            return (await self._book.answers((request,))).get(request)
+        if (paid := self._read[request]) is not None:
+            del self._read[request]
+        return paid
+
+    async def ask(self, prompt: Prompt, attempt: int = 0, *, yields: bool = False) -> PaidAnswer:
+        """Return the recorded answer, or a new one that is saved. `yields`: as for `RetryingLlm.complete`."""
+        request = request_hash(self.name, prompt, attempt)
+        while (shared := self._in_flight.get(request)) is not None:
+            try:
+                return await asyncio.shield(shared)
+            except _Abandoned:
+                continue
+        promise = self._in_flight[request] = asyncio.get_running_loop().create_future()
+        try:
+            found = await self.recorded(request)
+            paid = found or await self._save(prompt, await self.llm.complete(prompt, yields=yields), attempt)
+        except BaseException as bad:
+            promise.set_exception(bad if isinstance(bad, ClaraError) else _Abandoned())
+            promise.exception()  # avoids "exception was never retrieved" when no other caller waits
+            raise
+        else:
+            promise.set_result(paid)
+            return paid
+        finally:
+            del self._in_flight[request]
+
+    async def _save(self, prompt: Prompt, charged: Charged, attempt: int = 0) -> PaidAnswer:
+        """Save a paid answer, trying again while the store fails; return what the store holds now."""
+        request = request_hash(self.name, prompt, attempt)
+        paid = PaidAnswer(request, self._run, self.name, prompt.purpose, *charged)
+        policy, number = self.llm.policy, 1
+        while True:
+            saving = asyncio.ensure_future(self._book.save_answer(paid))
+            try:
+                saved = await asyncio.shield(saving)
+                break
+            except asyncio.CancelledError:
+                await asyncio.wait((saving,))  # a cancelled caller goes only when its paid answer is saved
+                raise
+            except Temporary:
+                if number == policy.tries:
+                    raise
+                await self.llm.sleep(policy.first_pause_seconds * number)
+                number += 1
+        self._read.pop(request, None)
+        self._read = self._read or {}
+        return saved
+
+
+class FallbackLlm:
+    """Several models in order: the next takes over if one cannot answer; an `Asker`.
+
+    An answer is recorded under the model that gave it. Recorded answers of any of them are used first, so a restart
+    after a takeover pays for nothing twice.
+    """
+
+    def __init__(self, models: Sequence[CachedLlm]) -> None:
+        self.name = ", else ".join(model.name for model in models)
+        self._models = tuple(models)
+
+    async def prefetch(self, prompts: Sequence[Prompt]) -> None:
+        await self._models[0].prefetch(prompts)
+        for model in self._models[1:]:
+            model.expect(prompts)
+
+    async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
+        for model in self._models:
+            if (known := await model.recorded(request_hash(model.name, prompt, attempt))) is not None:
+                return known
+        for model in self._models[:-1]:
+            with suppress(Temporary, ConfigError):
+                return await model.ask(prompt, attempt, yields=True)
+        return await self._models[-1].ask(prompt, attempt)
+
+
+class _Abandoned(Exception):
+    """The caller that held the request was cancelled; a caller that waits for it asks itself."""

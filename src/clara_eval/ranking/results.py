@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from clara_eval.core.constants import Winner
 from clara_eval.core.errors import BadInput
+from clara_eval.core.model import Winner
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

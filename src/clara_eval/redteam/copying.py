@@ -15,10 +15,10 @@ from clara_eval.config.eval_config import MEASURED, FeatureSchema
 from clara_eval.evaluation.features.extract import SubmissionFacts, choose_values, speaks_to_judge
 from clara_eval.evaluation.features.field import compare_field
 from clara_eval.evaluation.features.measured import measure
-from clara_eval.judge.templates import prompt_view
-from clara_eval.redteam.corpus import solution_of
+from clara_eval.judge.reading import prompt_view
 from clara_eval.redteam.mutations import AT_LEAST, WAYS, Program, disguise
 from clara_eval.redteam.report import Figure, number, share
+from clara_eval.redteam.simulators import solution_of
 from clara_eval.submissions.copies import find_likeness
 from clara_eval.submissions.model import Solution
 
@@ -39,18 +39,13 @@ class RealFile:
     path: Path
     language: str
     text: str
-    origin: str
-    """The package or folder it comes from: two files of one origin may be related."""
+    origin: str  # The package or folder it comes from: two files of one origin may be related
 
 
 def default_folders() -> list[Path]:
     """Where real programs are: Python's library, its packages, and what npm and the project hold here, if anything."""
-    paths = sysconfig.get_paths()
-    return [
-        Path(paths["stdlib"]),
-        Path(paths["purelib"]),
-        *(Path.cwd() / name for name in ("node_modules", "solidity")),
-    ]
+    paths, here = sysconfig.get_paths(), Path.cwd()
+    return [Path(paths["stdlib"]), Path(paths["purelib"]), here / "node_modules", here / "solidity"]
 
 
 def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages: Iterable[str] = ()) -> list[RealFile]:

@@ -46,8 +46,7 @@ _WORDS = sorted(_set("the fee pool price value of a market that moves when trade
 class Program:
     text: str
     language: str
-    other: str = ""
-    """Another program in the same language, for what a thief takes from elsewhere."""
+    other: str = ""  # Another program in the same language, for what a thief takes from elsewhere
 
 
 Way = Callable[[Program, random.Random], str | None]

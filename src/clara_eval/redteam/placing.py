@@ -6,15 +6,14 @@ import random
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from clara_eval.evaluation.ranking_flags import ranking_flags
+from clara_eval.evaluation.review_rules import ranking_flags
 from clara_eval.ranking import Ranking, Result, rank, tally
 from clara_eval.redteam.report import Figure, number, share
 
 SIZE = 8
 PAYOUT = (6000, 4000)
 NOISE = 0.3
-FAVOURS_FIRST = 0.5244
-"""Of the noise: of two equal entries the one shown first wins seven times in ten."""
+FAVOURS_FIRST = 0.5244  # Of the noise: of two equal entries the one shown first wins seven times in ten
 
 
 def _rank(items: Iterable[str], results: Sequence[Result], order: dict[str, int] | None = None) -> list[str]:

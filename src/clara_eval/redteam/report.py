@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_Z = 1.959964
+from clara_eval.actions.calibrate import Z, wilson
+
 Bound = float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     name: str
-    what: str
-    """One sentence: what is counted."""
+    what: str  # One sentence: what is counted
     value: float
     trials: int
     low: float
@@ -22,8 +22,7 @@ class Figure:
     at_most: Bound = None
     at_least: Bound = None
     detail: dict[str, object] = field(default_factory=dict)
-    section: str = ""
-    """Set by the run."""
+    section: str = ""  # Set by the run
 
     @property
     def met(self) -> bool | None:
@@ -63,7 +62,7 @@ def number(name: str, what: str, values: Sequence[float], *, at_most: Bound = No
     count = len(values)
     mean = math.fsum(values) / count if count else 0.0
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1))
-    room = _Z * spread / math.sqrt(count) if count else 0.0
+    room = Z * spread / math.sqrt(count) if count else 0.0
     return Figure(name, what, mean, count, mean - room, mean + room, at_most, at_least)
 
 
@@ -74,18 +73,14 @@ def interval(hits: int, trials: int) -> tuple[float, float]:
         return 0.0, min(1.0, 3 / trials)
     if hits == trials:
         return max(0.0, 1 - 3 / trials), 1.0
-    p, z2 = hits / trials, _Z**2
-    middle = (p + z2 / (2 * trials)) / (1 + z2 / trials)
-    room = _Z / (1 + z2 / trials) * math.sqrt(p * (1 - p) / trials + z2 / (4 * trials**2))
-    return max(0.0, middle - room), min(1.0, middle + room)
+    return wilson(hits, trials)
 
 
 @dataclass(frozen=True, slots=True)
 class RedteamReport:
     figures: tuple[Figure, ...]
     seed: int
-    corpus: dict[str, int]
-    """Payloads by where they come from."""
+    corpus: dict[str, int]  # Payloads by where they come from
     judge: str = "simulated"
 
     @property

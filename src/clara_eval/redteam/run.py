@@ -1,4 +1,4 @@
-"""One red-team run: which attacks, how many, with what; out goes a `RedteamReport`."""
+"""`clara-eval redteam`: attack the product here, and show every figure beside its target."""
 
 from __future__ import annotations
 
@@ -7,31 +7,63 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
-from clara_eval.core.errors import BadInput
+import typer
+from rich.table import Table
+
+from clara_eval.app import open_jury
+from clara_eval.config.settings import Settings
+from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.core.model import usd
+from clara_eval.interfaces.cli.output import JsonFlag, YesToCost, emit_json
+from clara_eval.interfaces.cli.screen import agree_to_cost, console
+from clara_eval.judge.costs.budgets import FREE, estimated_tokens
+from clara_eval.judge.provider import JudgeName, models_of, parse_jury, price_cards
 from clara_eval.redteam import copying, lies, placing
-from clara_eval.redteam.archives import measure_archives
-from clara_eval.redteam.corpus import Payload, own_payloads, payloads_in
-from clara_eval.redteam.harness_attacks import measure_harnesses
-from clara_eval.redteam.injection import measure_denial, measure_injection
-from clara_eval.redteam.names import measure_names
+from clara_eval.redteam.injection import measure_denial, measure_injection, measure_own, planned_prompts
+from clara_eval.redteam.machine_attacks import measure_archives, measure_harnesses
 from clara_eval.redteam.report import Figure, RedteamReport
+from clara_eval.redteam.simulators import Payload, own_payloads, payloads_in
 
-SECTIONS = ("injection", "denial", "names", "lies", "harness", "archives", "ties", "utility", "copies", "ordinary")
 FEWEST_FILES = 6
 HONEST = Path("bench", "honest")
 """Independent solutions of small tasks, in a checkout of the repository; the installed package has none."""
+SECTIONS: dict[str, Callable[[Attack, list[Payload]], list[Figure]]] = {
+    "injection": lambda run, payloads: asyncio.run(
+        measure_injection(payloads[:: max(1, round(1 / min(1.0, run.size)))])
+    ),
+    "denial": lambda run, payloads: asyncio.run(measure_denial(payloads[: run.count(40)])),
+    "names": lambda run, _: asyncio.run(lies.measure_names(run.seed)),
+    "lies": lambda run, _: [
+        *asyncio.run(lies.measure_lies(run.count(32), run.seed)),
+        *asyncio.run(lies.measure_measured_only()),
+        *asyncio.run(lies.measure_executed(run.count(20), run.seed)),
+    ],
+    "harness": lambda _run, _: measure_harnesses(),
+    "archives": lambda _run, _: measure_archives(),
+    "ties": lambda run, _: (
+        placing.measure_ties(run.count(300), run.seed) + placing.measure_stability(run.count(60), run.seed)
+    ),
+    "utility": lambda run, _: placing.measure_utility(run.count(100), run.seed),
+    "copies": lambda run, _: (
+        copying.measure_copies(files := _files(run, 60), seed=run.seed) + copying.measure_clones(files)
+    ),
+    "ordinary": lambda run, _: copying.measure_ordinary(_files(run, 1_000)) + copying.measure_honest(HONEST),
+}
+LIMITS = (
+    "The simulated models show what can reach whom. They cannot show how often a real model is fooled: --judges asks."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
     """What a run does. `size` 1 is the usual run; more takes longer and narrows the intervals."""
 
-    sections: Sequence[str] = SECTIONS
-    corpora: Sequence[Path] = ()
-    """Other corpora, instead of ours."""
-    folders: Sequence[Path] = ()
-    """Where real files are taken from, instead of this machine's libraries."""
+    sections: Sequence[str] = tuple(SECTIONS)
+    corpora: Sequence[Path] = ()  # Other corpora, instead of ours
+    folders: Sequence[Path] = ()  # Where real files are taken from, instead of this machine's libraries
     size: float = 1.0
     seed: int = 1
     tell: Callable[[str], None] = field(default=lambda _: None)
@@ -54,34 +86,9 @@ def run_attack(attack: Attack) -> RedteamReport:
     figures: list[Figure] = []
     for section in attack.sections:
         attack.tell(section)
-        figures += [replace(figure, section=section) for figure in _measure(section, attack, payloads)]
+        figures += [replace(figure, section=section) for figure in SECTIONS[section](attack, payloads)]
     kinds = dict(sorted(Counter(payload.kind or "other" for payload in payloads).items()))
     return RedteamReport(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
-
-
-def _measure(section: str, attack: Attack, payloads: list[Payload]) -> list[Figure]:
-    seed, step = attack.seed, max(1, round(1 / min(1.0, attack.size)))
-    sections: dict[str, Callable[[], list[Figure]]] = {
-        "injection": lambda: asyncio.run(measure_injection(payloads[::step])),
-        "denial": lambda: asyncio.run(measure_denial(payloads[: attack.count(40)])),
-        "names": lambda: asyncio.run(measure_names(seed)),
-        "lies": lambda: (
-            asyncio.run(lies.measure_lies(attack.count(32), seed))
-            + asyncio.run(lies.measure_measured_only())
-            + asyncio.run(lies.measure_executed(attack.count(20), seed))
-        ),
-        "harness": measure_harnesses,
-        "archives": measure_archives,
-        "ties": lambda: (
-            placing.measure_ties(attack.count(300), seed) + placing.measure_stability(attack.count(60), seed)
-        ),
-        "utility": lambda: placing.measure_utility(attack.count(100), seed),
-        "copies": lambda: (
-            copying.measure_copies(files := _files(attack, 60), seed=seed) + copying.measure_clones(files)
-        ),
-        "ordinary": lambda: copying.measure_ordinary(_files(attack, 1_000)) + copying.measure_honest(HONEST),
-    }
-    return sections[section]()
 
 
 def _files(attack: Attack, usual: int) -> list[copying.RealFile]:
@@ -93,3 +100,92 @@ def _files(attack: Attack, usual: int) -> list[copying.RealFile]:
             remedy="Name a folder with programs by --files.",
         )
     return files
+
+
+def redteam(  # noqa: PLR0917 - one parameter for each option of the command
+    corpus: Annotated[list[Path] | None, typer.Option(help="Payloads as JSON lines, instead of ours (repeat).")] = None,
+    files: Annotated[list[Path] | None, typer.Option(help="A folder with real programs to disguise (repeat).")] = None,
+    only: Annotated[list[str] | None, typer.Option(help=f"Only this section: {', '.join(SECTIONS)} (repeat).")] = None,
+    size: Annotated[float, typer.Option(help="More trials, or fewer: 1 takes some minutes.", min=0.02, max=20)] = 1.0,
+    seed: Annotated[int, typer.Option(help="Which files, rounds and disguises.", min=0)] = 1,
+    judges: Annotated[str, typer.Option(help="Attack this model, as in CLARA_JUDGES; it costs money.")] = "",
+    payloads: Annotated[int, typer.Option(help="With --judges: how many payloads.", min=1)] = 30,
+    yes: YesToCost = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Attack the evaluation itself: injected words, lies, copies, clones, faults; every figure beside its target."""
+    attack = Attack(
+        sections=tuple(only or SECTIONS),
+        corpora=tuple(corpus or ()),
+        folders=tuple(files or ()),
+        size=size,
+        seed=seed,
+        tell=lambda section: console().print(f"[dim]{section} …[/dim]"),
+    )
+    report = asyncio.run(_attack_own(judges, attack, payloads, yes=yes)) if judges else run_attack(attack)
+    if as_json:
+        emit_json(report.to_json())
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.met else 1)
+
+
+async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> RedteamReport:
+    settings = Settings.from_env()
+    models = models_of(parse_jury(judges))
+    if not models:
+        raise ConfigError(f"{judges!r} names no model.", remedy="Name one as in CLARA_JUDGES; rules cannot be fooled.")
+    payloads = load_payloads(attack)
+    chosen = payloads[:: max(1, len(payloads) // count)][:count]
+    _tell_cost(settings, models[0], chosen, yes=yes)
+    name = models[0].text
+    with TemporaryDirectory(prefix="clara-redteam-") as folder:  # no answer is kept: an attack is asked anew
+        apart = settings.model_copy(update={"database_url": f"sqlite:///{folder}/answers.db"})
+        async with open_jury(apart, name) as (askers, _):
+            asker = askers[name]
+            assert asker is not None, "the jury has a model"
+            figures = tuple(replace(figure, section="own judge") for figure in await measure_own(asker, chosen))
+    return RedteamReport(figures, attack.seed, {"payloads": len(chosen)}, judge=name)
+
+
+def _tell_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *, yes: bool) -> None:
+    """Print what it will cost at most, before anything is asked."""
+    card, prompts = price_cards(settings, [model])[model.text], planned_prompts(chosen)
+    tokens = sum(estimated_tokens(prompt.system) + estimated_tokens(prompt.user) for prompt in prompts)
+    price = "an unknown price" if card is None else f"at most ${usd(sum(card.worst(prompt) for prompt in prompts))}"
+    price = "nothing" if card == FREE else price
+    console().print(
+        f"{len(prompts)} questions to {model.text}, about {tokens:,} tokens, {price}; an answer that cannot be read is "
+        "asked for again, twice at most."
+    )
+    agree_to_cost(yes=yes or card == FREE)
+
+
+def _print(report: RedteamReport) -> None:
+    table = Table("", "figure", "measured", "95 %", "target", "trials", box=None, header_style="dim", pad_edge=False)
+    for figure in report.figures:
+        mark = {True: "[green]ok[/green]", False: "[red]missed[/red]", None: "[dim]–[/dim]"}[figure.met]
+        table.add_row(
+            mark,
+            f"{figure.section}: {figure.name.replace('_', ' ')}",
+            shown(figure, figure.value),
+            f"{shown(figure, figure.low)} … {shown(figure, figure.high)}",
+            target(figure),
+            f"{figure.trials:,}",
+        )
+    screen = console(stderr=False)
+    screen.print(table)
+    missed = [figure.name for figure in report.figures if figure.met is False]
+    screen.print(f"Missed: {', '.join(missed)}." if missed else "Every target is met.", soft_wrap=True)
+    screen.print(f"[dim]{LIMITS}[/dim]", soft_wrap=True)
+
+
+def shown(figure: Figure, value: float) -> str:
+    """Shares in per cent, other numbers as they are."""
+    return f"{100 * value:.2f} %" if "hits" in figure.detail else f"{value:.3g}"
+
+
+def target(figure: Figure) -> str:
+    if figure.at_most is not None:
+        return f"≤ {shown(figure, figure.at_most)}"
+    return "report" if figure.at_least is None else f"≥ {shown(figure, figure.at_least)}"

@@ -1,4 +1,4 @@
-"""Models that are programs: they answer prompts by rule, without a provider."""
+"""What trials are made of: submissions that carry payloads, and models that answer by rule."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from html import unescape
+from importlib import resources
+from pathlib import Path
 from typing import Literal, Required, TypeAlias, TypedDict, get_args
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
-from clara_eval.core.errors import Temporary
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadInput, Temporary
+from clara_eval.core.hashing import keccak_hex, sha256_hex
+from clara_eval.core.model import Submission
+from clara_eval.evaluation.features.extract import ReadingContext
 from clara_eval.judge.comparison import STEPS, RulesJudge, Value, comparison_grammar, make_vector
-from clara_eval.judge.extraction import DECOYS, MOST_COUNTED, without_numbers
+from clara_eval.judge.extraction import DECOYS, MOST_COUNTED
 from clara_eval.judge.port import Answer, Asker, Llm, PaidAnswer, Prompt, RateLimited, request_hash
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.templates import unescaped
+from clara_eval.submissions.model import Solution
 
 _SUBMISSION = re.compile(r"<\s*submission[^>]*>(.*?)<\s*/\s*submission[^>]*>", re.IGNORECASE | re.DOTALL)
 _TASK = re.compile(r"<\s*task[^>]*>.*?<\s*/\s*task[^>]*>(\n\n)?", re.IGNORECASE | re.DOTALL)
@@ -27,6 +34,12 @@ _BEFORE = re.compile(
 _AFTER = "\n\nThe submission ended with the tag above."
 _CHECK = re.compile(r"The value of check is (\d+)\.")
 _VECTORS = re.compile(r"SOLUTION A FEATURES:\n(\{[^\n]*\})\n\nSOLUTION B FEATURES:\n(\{[^\n]*\})\n")
+_NUMBER = re.compile(r"^\d+\| ", re.MULTILINE)
+
+
+def without_numbers(text: str) -> str:
+    """Undo `extraction.numbered`."""
+    return _NUMBER.sub("", text)
 
 
 @dataclass(slots=True)
@@ -83,8 +96,7 @@ class Task:
 
     check: int
     data: str
-    leaked: str
-    """Text after the data that is not ours: whoever reads it takes it for an instruction."""
+    leaked: str  # Text after the data that is not ours: whoever reads it takes it for an instruction
     fields: dict[str, Property]
 
     @classmethod
@@ -95,24 +107,18 @@ class Task:
         before, after = prompt.user[: found.start()], prompt.user[found.end() :]
         ours = _BEFORE.fullmatch(_TASK.sub("", before, count=1))
         leaked = "" if after.startswith(_AFTER) and ours else before + after
-        data = without_numbers(unescaped(found[1][1:-1]))
+        data = without_numbers(unescape(found[1][1:-1]))
         return cls(int(check.group(1)), data, leaked, json.loads(prompt.schema_json)["properties"])
 
     def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
         """A complete answer with a right canary and this value for each feature."""
         known = {"check": self.check, "check_lines": self.data.count("\n") + 1}
-        evidence = {name for name, kind in self.fields.items() if "a line that shows" in str(kind)}
-        rest = {
-            name: self.shown_line if name in evidence else value(name, kind["anyOf"][0])
+        shown = 1 + next((n for n, row in enumerate(self.data.split("\n")) if row.strip()), 0)
+        return known | {
+            name: shown if "a line that shows" in str(kind) else value(name, kind["anyOf"][0])
             for name, kind in self.fields.items()
             if name not in known
         }
-        return known | rest
-
-    @property
-    def shown_line(self) -> int:
-        """The first line of the data on which something stands."""
-        return 1 + next((n for n, row in enumerate(self.data.split("\n")) if row.strip()), 0)
 
     @property
     def decoys(self) -> set[str]:
@@ -136,8 +142,7 @@ def bounds(kind: Property) -> tuple[float, float]:
     return (float(found.group(1)), float(found.group(2))) if found else (0.0, 1.0)
 
 
-FieldValue: TypeAlias = Callable[["Task", str, "Property"], object]
-"""What a reader says about one field."""
+FieldValue: TypeAlias = Callable[["Task", str, "Property"], object]  # What a reader says about one field
 
 
 def reader(value: FieldValue) -> Callable[[Prompt], str]:
@@ -306,3 +311,111 @@ def capacity_bits(feature: Feature) -> float:
     if feature.min is None or feature.max is None:
         return math.log2(2 * 900 * 30)
     return math.log2((min(feature.max - feature.min + 1, 900 * 13 * 2) if feature.type == "integer" else STEPS + 1) + 1)
+
+
+_FIRST = "def first(values):\n    if not values:\n        return None\n    return values[0]\n"
+_TOTAL = "def total(values, rate):\n    result = 0\n    for value in values:\n        result += value * rate\n"
+HONEST = (_FIRST, f"{_TOTAL}    return result\n")
+AFTER_CUT = "value = compute(value)\n" * 4_000
+"""Longer than one part of a prompt: what follows stands where a careless reader would have stopped."""
+
+
+READING = ReadingContext("0x" + "22" * 20, "0x" + "11" * 32, "python")
+
+
+def solution_of(text: str, number: int = 1, language: str | None = "python", *, at: int | None = None) -> Solution:
+    """Handed in by account `number`, at second `at`; lone surrogates of a payload become question marks."""
+    content = text.encode("utf-8", "replace")
+    submission = Submission(
+        Address(f"0x{number:040x}"), number, "data:,", keccak_hex(content), at if at is not None else number, 1
+    )
+    return Solution(
+        submission=submission,
+        content=content,
+        text=content.decode(),
+        media_type="text/plain",
+        content_keccak=keccak_hex(content),
+        content_sha256=sha256_hex(content),
+        hash_kind="content",
+        pinned=True,
+        language=language,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    text: str
+    kind: str
+
+
+def own_payloads() -> list[Payload]:
+    text = resources.files("clara_eval").joinpath("redteam", "data", "own.jsonl").read_text("utf-8")
+    return _payloads(text, "the built-in corpus")
+
+
+def payloads_in(path: Path) -> list[Payload]:
+    """The payloads of a file; BadInput names the first line that holds none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as bad:
+        raise BadInput(
+            f"The corpus {str(path)!r} cannot be read ({type(bad).__name__}).",
+            value=str(path),
+            remedy="Give a UTF-8 file with one JSON object a line.",
+        ) from None
+    return _payloads(text, f"the corpus {str(path)!r}")
+
+
+def _payloads(text: str, name: str) -> list[Payload]:
+    found = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            found.append(Payload(str(row["text"]), str(row.get("class", ""))))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise BadInput(
+                f"Line {number} of {name} is not a JSON object with a text.",
+                remedy='Write one object a line: {"text": "…", "class": "…"}.',
+            ) from None
+    if not found:
+        raise BadInput(f"There is no payload in {name}.", remedy="Write one JSON object with a text a line.")
+    return found
+
+
+def _name(payload: str, letters: str = "A-Za-z0-9") -> str:
+    return "_".join(re.findall(f"[{letters}]+", payload)[:12]).lower()
+
+
+def _attribute(payload: str) -> str:
+    name = _name(payload) or "nothing"
+    held = f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n"
+    return f"{held}    def read(self):\n        return self.a_{name}\n"
+
+
+CARRIERS: dict[str, Callable[[str], str]] = {
+    "bare": lambda payload: payload + "\n",
+    "comment": lambda payload: "".join(f"# {line}\n" for line in payload.split("\n")),
+    "docstring": lambda payload: f'def doc():\n    """{payload}"""\n    return 1\n',
+    "string": lambda payload: f"NOTE = {payload!r}\n",
+    "name": lambda payload: f"def {_name(payload, 'A-Za-z') or 'nothing'}():\n    return 1\n",
+    "attribute": _attribute,
+    "fake_test": lambda payload: f"def test_{_name(payload)}():\n    assert True\n",
+    "markdown": lambda payload: f"# Notes\n\n{payload}\n\n```python\nx = 1\n```\n",
+}
+POSITIONS: dict[str, Callable[[str], str]] = {
+    "head": lambda part: part + HONEST[0] + HONEST[1],
+    "middle": lambda part: HONEST[0] + part + HONEST[1],
+    "tail": lambda part: HONEST[0] + HONEST[1] + part,
+    "after_cut": lambda part: AFTER_CUT + HONEST[0] + part,
+}
+
+
+def submissions(payloads: list[Payload]) -> Iterator[tuple[Payload, str, str, str]]:
+    """Each payload with carrier, position and text; the long ones behind a cut for every 25th payload only."""
+    for number, payload in enumerate(payloads):
+        for carrier, carry in CARRIERS.items():
+            for position, put in POSITIONS.items():
+                if position != "after_cut" or number % 25 == 0:
+                    yield payload, carrier, position, put(carry(payload.text))

@@ -6,6 +6,7 @@ verdict; an unexpected error is a bug and is loud.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -17,15 +18,15 @@ from structlog.contextvars import bound_contextvars
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
 from clara_eval.chain.model import PostedBy
-from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.status import StatusWriter, gravest, read_attempts, reason_of, save_attempts, state_of
 from clara_eval.core import errors
 from clara_eval.core.address import Address
 from clara_eval.documents.results import EvalStatus, State
-from clara_eval.evaluation.scoring_window import expected_speed
-from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
-from clara_eval.service.options import EngineOptions
+from clara_eval.evaluation.round import expected_speed
+from clara_eval.service.due import EngineOptions
+from clara_eval.service.metrics import STALLED_ALERTS, Alert, Alerts, Metrics
 from clara_eval.service.record import show_posted
 from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import DATABASE
@@ -47,55 +48,49 @@ class Ending:
     reason: str | None = None
     retry_at: int | None = None
     alert: Alert | None = None
-    is_bug: bool = False
 
 
 def ending_of(error: BaseException, address: str, *, failures: int, now: float, options: EngineOptions) -> Ending:
     """Decide what an error means for this challenge; of several at once the gravest counts."""
     bad = gravest(error)
     pause = min(options.retry_seconds_max, options.retry_seconds * 2 ** min(failures, 20))
-    state, reason = state_of(bad), reason_of(bad)
+    reason = reason_of(bad)
+    retry_at: float | None = None
+    alert: Alert | None = None
     match bad:
         case errors.NotYet() | Busy():
-            soon = int(now + min(NOT_YET_SECONDS, options.retry_seconds))
-            return Ending("busy" if isinstance(bad, Busy) else "not_yet", state, reason, soon)
+            outcome = "busy" if isinstance(bad, Busy) else "not_yet"
+            retry_at = now + min(NOT_YET_SECONDS, options.retry_seconds)
+        case errors.Stalled():
+            outcome, alert = "stalled", Alert(STALLED_ALERTS[bad.cause], "critical", reason, address)
+            retry_at = now + min(pause, STALLED_SECONDS)
         case errors.Temporary():
-            return _outage(bad, state, reason, address, failures=failures, now=now, pause=pause)
+            wait = min(max(pause, bad.retry_after_seconds or 0), bad.longest_pause_seconds or math.inf)
+            outcome, retry_at = "temporary", now + wait
+            if failures >= 3 or wait >= LONG_SECONDS:
+                alert = Alert("EvaluationStuck", "warning", reason, address)
         case errors.Deferred():
-            alert = Alert("BudgetReached", "warning", reason, address)
-            return Ending("deferred", state, reason, bad.retry_at or int(now + DEFER_SECONDS), alert)
+            outcome, alert = "deferred", Alert("BudgetReached", "warning", reason, address)
+            retry_at = bad.retry_at or now + DEFER_SECONDS
         case errors.ConfigError():
-            alert = Alert("SettingsWrong", "critical", reason, address)
-            return Ending("settings", state, reason, int(now + pause), alert)
+            outcome, alert = "settings", Alert("SettingsWrong", "critical", reason, address)
+            retry_at = now + pause
         case errors.NeedsReview():
-            return Ending("rejected", state, reason, alert=Alert("EvaluationFailed", "warning", reason, address))
+            outcome, alert = "rejected", Alert("EvaluationFailed", "warning", reason, address)
         case errors.Unscorable():
-            return Ending("unscorable", state, reason, alert=Alert("Unscorable", "warning", reason, address))
+            outcome, alert = "unscorable", Alert("Unscorable", "warning", reason, address)
         case errors.CannotPublish() | errors.Disagrees() | errors.BadInput() | errors.NotFound():
-            return Ending("failed", state, reason, alert=Alert("EvaluationFailed", "critical", reason, address))
+            outcome, alert = "failed", Alert("EvaluationFailed", "critical", reason, address)
         case _:
             alert = Alert("EvaluationFailed", "critical", reason, address, {"error": type(bad).__name__})
-            return Ending("bug", state, reason, alert=alert, is_bug=True)
-
-
-def _outage(
-    bad: errors.Temporary, state: State | None, reason: str, address: str, *, failures: int, now: float, pause: float
-) -> Ending:
-    """Try again: soon if only something outside is missing, else after growing pauses."""
-    if isinstance(bad, errors.Stalled):
-        return Ending("stalled", state, reason, int(now + min(pause, STALLED_SECONDS)), stalled_alert(bad, address))
-    wait = max(pause, bad.retry_after_seconds or 0)
-    wait = wait if bad.longest_pause_seconds is None else min(wait, bad.longest_pause_seconds)
-    is_long = failures >= 3 or wait >= LONG_SECONDS
-    alert = Alert("EvaluationStuck", "warning", reason, address) if is_long else None
-    return Ending("temporary", state, reason, int(now + wait), alert)
+            outcome = "bug"
+    return Ending(outcome, state_of(bad), reason, None if retry_at is None else int(retry_at), alert)
 
 
 def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
-    address, receipt = evaluation.challenge.address, evaluation.receipt
+    address, receipt, wait = evaluation.challenge.address, evaluation.receipt, evaluation.retry_seconds
     if evaluation.winners_found is None:
         return Ending("recognised")
-    wait = evaluation.retry_seconds
     retry_at = int(now + wait) + 1 if wait is not None else None
     if evaluation.draft is not None:
         return Ending("announced", retry_at=retry_at)
@@ -111,8 +106,9 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
         case SendOutcome.ALREADY_DONE:
             said = receipt.detail or "Scores were posted by somebody else."
             is_ours = receipt.posted_by is PostedBy.EVALUATOR
-            alert = None if is_ours else Alert("PostedByAnother", "warning", said, address)
-            return Ending("posted_elsewhere", alert=alert)
+            return Ending(
+                "posted_elsewhere", alert=None if is_ours else Alert("PostedByAnother", "warning", said, address)
+            )
         case SendOutcome.UNKNOWN:
             said = f"Scores were sent and are not seen mined. {receipt.detail}".strip()
             alert = Alert("TransactionUnknown", "critical", said, address)
@@ -134,20 +130,20 @@ class AttemptRunner:
     def __post_init__(self) -> None:
         self.speed = expected_speed(self.app.settings.max_concurrency)
 
-    async def attempt(self, address: Address, number: int) -> dict[str, object]:
+    async def attempt(self, address: Address, number: int) -> None:
         """Run one attempt to its end; raises only when the process is being stopped."""
         started, store, chain_id = time.monotonic(), self.app.store, self.app.chain_id
         with bound_contextvars(challenge=address, attempt=number), self.metrics.running.track_inprogress():
             attempts = await read_attempts(store, chain_id, address)
             if attempts.number != number:
-                return {"outcome": "superseded"}
+                return
             try:
                 ending = await self._ended(await evaluate(self.app, address, self._request(number)))
             except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
                 now = time.time()
                 ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
                 _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
-                             exc_info=bad if ending.is_bug else None)  # fmt: skip
+                             exc_info=bad if ending.outcome == "bug" else None)  # fmt: skip
             # The next attempt's number first: once it is written, this one can never begin again.
             following = attempts.after(ending.retry_at, failed=ending.outcome in {"temporary", "settings"})
             await DATABASE.until_written(lambda: save_attempts(store, chain_id, address, following))
@@ -160,32 +156,27 @@ class AttemptRunner:
             for listen in self.metrics.evaluation_listeners:
                 listen(address, ending.outcome, seconds)
             _log.info("attempt_ended", outcome=ending.outcome, seconds=round(seconds, 2))
-            return {"outcome": ending.outcome, "retryAt": ending.retry_at}
 
     async def _say(self, address: Address, ending: Ending) -> None:
         if ending.status is not None:
             status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
-            await status.say(ending.status, reason=ending.reason, retry_at=ending.retry_at)
+            await status.say(ending.status, reason=ending.reason, retryAt=ending.retry_at)
 
     def _request(self, number: int) -> EvaluationRequest:
-        def count_sent(receipt: Receipt) -> None:
-            self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc()
+        def follow_speed(status: EvalStatus) -> None:
+            stage = status.stage
+            if stage is not None and stage.name == "comparing" and stage.calls and stage.callsPerSecond:
+                self.speed = self.speed * 2 / 3 + stage.callsPerSecond / 3  # what was just seen counts a third
 
-        # Its own name for every run: a workflow that is queued again may meet its older run in this process.
-        holder, seconds = f"{self.worker}:{number}:{uuid.uuid4().hex[:8]}", self.options.lease_seconds
         return EvaluationRequest(
-            progress=self._listen,
-            sent=count_sent,
+            progress=follow_speed,
+            sent=lambda receipt: self.metrics.transactions.labels(receipt.intention, receipt.outcome.value).inc(),
             degraded=lambda how: self.metrics.degraded.labels(how).inc(),
             speed=self.speed,
-            holder=holder,
-            lease_seconds=seconds,
+            # Its own name for every run: a workflow that is queued again may meet its older run in this process.
+            holder=f"{self.worker}:{number}:{uuid.uuid4().hex[:8]}",
+            lease_seconds=self.options.lease_seconds,
         )
-
-    def _listen(self, status: EvalStatus) -> None:
-        stage = status.stage
-        if stage is not None and stage.name == "comparing" and stage.calls and stage.callsPerSecond:
-            self.speed = self.speed * 2 / 3 + stage.callsPerSecond / 3  # what was just seen counts a third
 
     async def _ended(self, evaluation: Evaluation) -> Ending:
         address, ranking = evaluation.challenge.address, evaluation.ran.ranking if evaluation.ran else None

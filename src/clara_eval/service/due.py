@@ -1,22 +1,78 @@
-"""Decide what is due for one challenge: pure, from the chain's state and what the store remembers.
+"""What every duty works with: the options, the tick and its report, and what is due for one challenge.
 
-Invariant: the chain is the source of truth, and time is the time of its blocks.
+Invariant: the chain is the source of truth, and time is the time of its blocks; `due` is pure.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
-from clara_eval.chain.model import Challenge, ChallengeStatus
-from clara_eval.core.address import Address, to_address
-from clara_eval.documents.results import FINAL_STATES, STOPPED_STATES
+import structlog
 
+from clara_eval.app import App
+from clara_eval.chain.model import Block, Challenge, ChallengeStatus
+from clara_eval.challenges.challenge_index import read_many
+from clara_eval.challenges.status import reason_of
+from clara_eval.core.address import Address, to_address
+from clara_eval.core.codec import read_stored
+from clara_eval.core.errors import ClaraError, ConfigError, StoreDown
+from clara_eval.core.hashing import plain_json
+from clara_eval.documents.results import STOPPED_STATES, EvalStatus
+from clara_eval.documents.store_keys import INDEX, status_key
+from clara_eval.service.metrics import Alert, Alerts, Metrics
+
+_log = structlog.get_logger(__name__)
 FINALIZATION_DELAY = 12 * 3600
 ALARM_SHARE = 0.5  # Share of the scoring window gone without a post: a person should look
 DEEP_SECONDS = 3600  # A post this old is deeper than any reorg that has been seen on a rollup
+LAST_TICK = "engine:last-tick"
+OVER = "engine:over:"
+"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
+Start = Callable[[Challenge], Awaitable[object]]  # Queue the evaluation of a challenge
+Active = Callable[[], Awaitable[frozenset[Address]]]
+"""List the challenges whose evaluation is queued or running in any process."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine runs: its intervals and limits."""
+
+    tick_cron: str = "*/5 * * * *"
+    tick_seconds: float = 300  # Between ticks; `/healthz` calls the engine stale after three of them
+    beat_seconds: float = 5
+    lease_seconds: float = 30  # After this long without renewal a worker is dead, and its work is taken over
+    poll_seconds: float = 1.0  # How often a worker looks for queued work
+    worker_evaluations: int = 8  # Evaluations at once in one process, each until its post is deep enough in the chain
+    global_evaluations: int = 64  # Evaluations at once in all processes
+    retry_seconds: float = 60  # First pause after a passing failure; it doubles up to `retry_seconds_max`
+    retry_seconds_max: float = 1800
+    keep_days: int = 30  # Finished workflow rows older than this are removed
+    finalize_seconds: float = 120.0
+    """For this part of a tick, as the next three: what is cut off continues at the next tick."""
+    publish_seconds: float = 120.0
+    measure_seconds: float = 30.0
+    read_seconds: float = 60.0  # For one challenge
+
+    @classmethod
+    def ticking(cls, seconds: int) -> Self:
+        """The defaults with a tick every `seconds`, which divide a minute, an hour or a day evenly."""
+        if seconds < 60:
+            return cls(f"*/{seconds} * * * * *", seconds)
+        if seconds < 3600:
+            return cls(f"*/{seconds // 60} * * * *", seconds)
+        return cls(f"0 */{seconds // 3600} * * *", seconds)
+
+
+DEFAULTS = EngineOptions()
 
 
 class DueAction(StrEnum):
@@ -81,9 +137,8 @@ def due(
     if challenge.evaluator != evaluator and not memory.is_signed:
         return Due(DueAction.NONE, "another evaluator")
     if challenge.status in {ChallengeStatus.CANCELLED, ChallengeStatus.EXPIRED}:
-        ended = challenge.status.name.lower()
-        is_told = memory.status in STOPPED_STATES
-        return Due(DueAction.NONE if is_told else DueAction.CLOSE, f"the contract is {ended}")
+        action = DueAction.NONE if memory.status in STOPPED_STATES else DueAction.CLOSE
+        return Due(action, f"the contract is {challenge.status.name.lower()}")
     if challenge.score_posted_at:
         return _posted(challenge, memory, chain_now, can_sign=can_sign)
     if chain_now <= challenge.deadline:
@@ -96,18 +151,14 @@ def due(
         is_sent = can_sign and challenge.status is ChallengeStatus.SCORING
         action = DueAction.RESEND if is_sent else DueAction.NONE
         return Due(action, "an earlier key signed its post", used, may_change_unseen=True)
-    is_lapsed = memory.status == "review" and memory.posts_at is not None and chain_now >= memory.posts_at
-    is_closed = memory.objections_until is not None and chain_now >= memory.objections_until
-    reason = None if is_lapsed or is_closed else _held_back(memory, wall_now, can_sign=can_sign)
-    if reason is not None:
+    if (reason := _held_back(memory, chain_now, wall_now, can_sign=can_sign)) is not None:
         return Due(DueAction.NONE, reason, used)
     return Due(DueAction.EVALUATE, "the deadline has passed and nothing is posted", used)
 
 
-def is_over(challenge: ChallengeState, memory: Memory, evaluator: Address) -> bool:
-    if challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}:
-        return False
-    return memory.status in FINAL_STATES or (challenge.evaluator != evaluator and not memory.is_signed)
+def due_now(app: App, challenge: ChallengeState, memory: Memory, head: Block) -> Due:
+    now, can_sign = time.time(), app.sender.can_sign
+    return due(challenge, memory, evaluator=app.evaluator, chain_now=head.timestamp, wall_now=now, can_sign=can_sign)
 
 
 def window_used(challenge: ChallengeState, chain_now: int) -> float:
@@ -119,15 +170,17 @@ def window_used(challenge: ChallengeState, chain_now: int) -> float:
 def _posted(challenge: ChallengeState, memory: Memory, chain_now: int, *, can_sign: bool) -> Due:
     if memory.status != "complete":
         return Due(DueAction.RECORD, "scores are on the chain")
-    is_over = chain_now >= challenge.score_posted_at + FINALIZATION_DELAY
-    if challenge.status is ChallengeStatus.SCORING and is_over and can_sign:
+    age = chain_now - challenge.score_posted_at
+    if challenge.status is ChallengeStatus.SCORING and age >= FINALIZATION_DELAY and can_sign:
         return Due(DueAction.FINALIZE, "12 hours have passed since the post")
-    is_shallow = chain_now < challenge.score_posted_at + DEEP_SECONDS
-    return Due(DueAction.NONE, "posted", may_change_unseen=is_shallow)
+    return Due(DueAction.NONE, "posted", may_change_unseen=age < DEEP_SECONDS)
 
 
-def _held_back(memory: Memory, wall_now: float, *, can_sign: bool) -> str | None:
+def _held_back(memory: Memory, chain_now: int, wall_now: float, *, can_sign: bool) -> str | None:
     """Return why an evaluation that is due on the chain does not begin now, or None."""
+    posts_at = memory.posts_at if memory.status == "review" else None
+    if any(moment is not None and chain_now >= moment for moment in (posts_at, memory.objections_until)):
+        return None
     if memory.status in STOPPED_STATES:
         return f"it ended as {memory.status}"
     if memory.status == "complete" and not can_sign:
@@ -138,3 +191,103 @@ def _held_back(memory: Memory, wall_now: float, *, can_sign: bool) -> str | None
     if memory.retry_at is not None and wall_now < memory.retry_at:
         return "its next attempt is later"
     return None
+
+
+@dataclass(slots=True)
+class TickReport:
+    at: int
+    head_block: int = 0
+    head_lag_seconds: float = 0.0
+    balance_wei: int | None = None
+    posts_left: int | None = None
+    nonce_gap: str | None = None  # The nonces that are missing before signed transactions, in words
+    statuses: dict[str, int] = field(default_factory=dict)
+    started: int = 0
+    reviews: int = 0
+    nearest_deadline_seconds: float | None = None
+    window_used: float = 0.0
+    month_spend_usd: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+async def save_report(app: App, report: TickReport) -> None:
+    await app.store.put(app.chain_id, LAST_TICK, plain_json(asdict(report)))
+
+
+async def read_report(app: App) -> TickReport | None:
+    text = await app.store.get(app.chain_id, LAST_TICK)
+    return read_stored(TickReport, text) if text else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    app: App
+    alerts: Alerts
+    metrics: Metrics
+    start: Start
+    active: Active
+    options: EngineOptions
+    head: Block
+    safe: Block
+    report: TickReport
+    read_again: set[str] = field(default_factory=set)
+    """Challenges to read again at the next tick, whatever their events say."""
+    still_open: set[str] = field(default_factory=set)  # Known challenges whose deadline is ahead, ours or not
+    opened: list[Challenge] = field(default_factory=list)
+    """Our open challenges with entries that were read at this tick."""
+
+    async def apart(self, what: str, part: Awaitable[None]) -> None:
+        """Run a part whose failure must not stop the tick."""
+        try:
+            await part
+        except (ConfigError, StoreDown):
+            raise
+        except Exception as bad:  # noqa: BLE001 - the other parts of the tick go on
+            self.failed("tick_part_failed", what, bad, reason_of(bad), part=what)
+
+    def failed(self, event: str, about: str, bad: Exception, why: str = "", **facts: str) -> None:
+        """Log a failure, with its traceback if it is none of ours, and put it into the report."""
+        is_ours = isinstance(bad, (ClaraError, TimeoutError))
+        _log.warning(event, **facts, problem=str(bad), exc_info=None if is_ours else bad)
+        self.report.problems.append(f"{about}: {why or str(bad) or type(bad).__name__}")
+
+    @asynccontextmanager
+    async def within(self, seconds: float, what: str) -> AsyncIterator[None]:
+        """Cut the body off after `seconds`, with a problem in the report."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            _log.warning("goes_on_later", part=what, seconds=seconds)
+            self.report.problems.append(f"{what} is taking long: it continues at the next tick.")
+
+    async def addresses(self, prefix: str) -> list[str]:
+        keys = await self.app.store.keys(self.app.chain_id, prefix)
+        return [key.removeprefix(prefix) for key in keys]
+
+    def watch_deadline(self, challenge: ChallengeState, found: Due) -> None:
+        """Note how near the scoring deadline is while a post is missing, and alert past half of the window."""
+        is_missing = challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
+        if not found.window_used or not is_missing:
+            return
+        left = (challenge.scoring_deadline - challenge.deadline) * (1 - found.window_used)
+        nearest = self.report.nearest_deadline_seconds
+        self.report.nearest_deadline_seconds = left if nearest is None else min(nearest, left)
+        self.report.window_used = max(self.report.window_used, found.window_used)
+        if found.window_used >= ALARM_SHARE:
+            gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
+            self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
+
+
+async def count(tick: Tick) -> None:
+    app, report = tick.app, tick.report
+    over = {key.removeprefix(OVER): name for key, name in await app.store.items(app.chain_id, OVER)}
+    going = [address for address in await tick.addresses(INDEX) if address not in over]
+    known = await read_many(app.store, app.chain_id, EvalStatus, status_key, going)
+    states = [known[address].status if address in known else "pending" for address in going]
+    report.statuses = dict(Counter([*over.values(), *states]))
+    report.reviews = report.statuses.get("review", 0)
+    month = datetime.fromtimestamp(report.at, UTC).replace(day=1, hour=0, minute=0, second=0)
+    spends = await app.store.spends(since=int(month.timestamp()))
+    settled = (s.reserved_micro_usd if s.settled_micro_usd is None else s.settled_micro_usd for s in spends)
+    report.month_spend_usd = sum(settled) / 1_000_000

@@ -21,15 +21,14 @@ import structlog
 
 from clara_eval.app import App
 from clara_eval.challenges.status import gravest
-from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, ConfigError, RanOut, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
+from clara_eval.documents.results import STATES
 from clara_eval.service.attempt_runner import AttemptRunner
-from clara_eval.service.duty import TickReport, read_report, save_report, show_report
+from clara_eval.service.due import EngineOptions, TickReport, read_report, save_report
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alert, AlertName, Alerts, Metrics, ServiceHealth
-from clara_eval.service.options import EngineOptions
-from clara_eval.service.queue import Orphans, Queue, Workflows, interrupt, launched, step_apart, take_over
+from clara_eval.service.queue import Queue, Takeovers, Workflows, interrupt, launched
 from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
@@ -78,13 +77,12 @@ class Engine:
         self.options = options or EngineOptions.ticking(app.settings.tick_seconds)
         self.pulse = ServiceHealth(mode, self.options.tick_seconds)
         self.worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.lost = asyncio.Event()
-        """Set when another worker declared this one dead: the process has to end."""
+        self.lost = asyncio.Event()  # Set when another worker declared this one dead: the process has to end
         self.queue = Queue(app, self.options)
         self.requests = ServiceRequests(app, self.queue)
         self._is_alone = is_sqlite(app.settings.database_url)
         self._runner = AttemptRunner(app, self.worker, self.options, metrics, alerts)
-        self._orphans = Orphans(self.worker, self.options.lease_seconds / 2)
+        self._takeovers = Takeovers(app.store, self.worker, self.options.lease_seconds, self._is_alone)
         self._started_at = int(time.time())
         app.sender.notices.append(self._tell_gap)
         alerts.leases = app.store
@@ -95,7 +93,7 @@ class Engine:
             url = self.app.settings.database_url
             stack.enter_context(only_process(Path(sqlite_path(url))) if self._is_alone else nullcontext())
             await self.app.store.take_lease(worker_lease(self.worker), self.worker, self.options.lease_seconds)
-            functions: Workflows = {"evaluate_challenge": self._evaluate, "tick": self._tick}
+            functions: Workflows = {"evaluate_challenge": self._runner.attempt, "tick": self.tick}
             works = self.mode != "api-only"
             self.queue.workflows = await stack.enter_async_context(
                 launched(url, self.worker, functions, self.options, listens=works, evaluator=self.app.sender.address)
@@ -117,14 +115,7 @@ class Engine:
             await self.app.store.drop_lease(worker_lease(self.worker), self.worker)
         _log.info("engine_stopped", worker=self.worker)
 
-    async def _evaluate(self, address: str, number: int) -> Any:
-        """Run the workflow of one attempt: one coarse step, because the evaluation keeps its own journal."""
-        return await step_apart("attempt", self._runner.attempt, Address(address), number)
-
-    async def _tick(self, _at: Any, _context: Any) -> Any:
-        return await step_apart("tick", self.tick)
-
-    async def tick(self) -> dict[str, Any]:
+    async def tick(self, *_schedule: object) -> dict[str, Any]:
         started = time.monotonic()
         try:
             report = await run_tick(
@@ -135,11 +126,10 @@ class Engine:
             await self.queue.clean()
         except Exception as bad:  # noqa: BLE001 - a tick that breaks is reported like one that fails
             return await self._tick_failed(bad, time.monotonic() - started)
-        self._ticked_well(report)
+        self._show(report)
         if report.head_lag_seconds > LAGGING_SECONDS:
             old = f"The node's newest block is {report.head_lag_seconds / 60:.0f} minutes old."
             self.alerts.raise_alert(Alert("HeadLagging", "warning", old))
-        show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
         self.metrics.ticks.labels("good").inc()
         self.metrics.tick_seconds.observe(time.monotonic() - started)
         _log.info("tick_ended", started=report.started, problems=len(report.problems), block=report.head_block)
@@ -162,14 +152,24 @@ class Engine:
         self.pulse.wallet_problem = words
         self.alerts.raise_alert(Alert("NonceGap", "warning", words))
 
-    def _ticked_well(self, report: TickReport) -> None:
-        self.pulse.ticked(None)
-        self.pulse.wallet_problem = report.nonce_gap
-        self.metrics.rpc_up.set(1)
+    def _show(self, report: TickReport) -> None:
+        """Show a tick of any process; one from before our start updates metrics but not health."""
+        if report.at >= self._started_at:
+            self.pulse.ticked(None)
+            self.pulse.wallet_problem = report.nonce_gap
+            self.metrics.rpc_up.set(1)
+        for name, gauge in self.metrics.reported.items():
+            value = getattr(report, name)
+            if value is not None:
+                gauge.set(value)
+        if report.nearest_deadline_seconds is None:
+            self.metrics.reported["nearest_deadline_seconds"].set(float("nan"))
+        for status in STATES:
+            self.metrics.challenges.labels(status).set(report.statuses.get(status, 0))
+        self.metrics.month_budget.set(self.app.settings.budget_per_month_usd or 0)
 
     async def _take_over(self) -> None:
-        taken = await take_over(self.app.store, self.worker, self.options.lease_seconds, is_alone=self._is_alone)
-        taken += await self._orphans.put_back()
+        taken = await self._takeovers.put_back()
         self.metrics.takeovers.inc(taken)
         if taken:
             pieces = f"{taken} piece{'s' if taken > 1 else ''} of work"
@@ -178,8 +178,7 @@ class Engine:
 
     async def _beat(self) -> None:
         """Show that the loop runs, renew the worker's lease, and look for dead workers between ticks."""
-        looked = time.monotonic()
-        seen = 0
+        looked, seen = time.monotonic(), 0
         while not self.lost.is_set():
             expected = time.monotonic() + self.options.beat_seconds
             await asyncio.sleep(self.options.beat_seconds)
@@ -187,8 +186,17 @@ class Engine:
             self.metrics.loop_beat_at.set(time.time())
             self.pulse.beating()
             try:
-                await self._renew()
-                seen = await self._follow_reports(seen)
+                lease = worker_lease(self.worker)
+                if not await self.app.store.take_lease(lease, self.worker, self.options.lease_seconds):
+                    _log.error("worker_declared_dead", worker=self.worker)
+                    words = f"{self.worker} was declared dead and stops."
+                    self.alerts.raise_alert(Alert("WorkerLost", "critical", words))
+                    self.lost.set()
+                    await interrupt()
+                report = await read_report(self.app)
+                if report is not None and report.at > seen:
+                    seen = report.at
+                    self._show(report)
                 if self.mode != "api-only" and time.monotonic() - looked > self.options.lease_seconds / 2:
                     looked = time.monotonic()
                     await self._take_over()
@@ -196,22 +204,3 @@ class Engine:
                 _log.warning("beat_failed", problem=str(bad))
             except Exception as bad:  # noqa: BLE001 - whatever it is, the lease has to be renewed
                 _log.error("beat_failed", problem=type(bad).__name__, exc_info=bad)
-
-    async def _renew(self) -> None:
-        lease = worker_lease(self.worker)
-        if await self.app.store.take_lease(lease, self.worker, self.options.lease_seconds):
-            return
-        _log.error("worker_declared_dead", worker=self.worker)
-        self.alerts.raise_alert(Alert("WorkerLost", "critical", f"{self.worker} was declared dead and stops."))
-        self.lost.set()
-        await interrupt()
-
-    async def _follow_reports(self, seen: int) -> int:
-        """Show the ticks of other processes; one from before our start updates metrics but not health."""
-        report = await read_report(self.app)
-        if report is None or report.at <= seen:
-            return seen
-        if report.at >= self._started_at:
-            self._ticked_well(report)
-        show_report(report, self.metrics, self.app.settings.budget_per_month_usd)
-        return report.at

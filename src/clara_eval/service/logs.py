@@ -9,7 +9,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import IO
 
 import structlog
@@ -27,6 +27,8 @@ _SECRET_NAMES = {
 }
 _NOISY = ("aiohttp.access", "dbos", "httpx2", "mcp", "sse_starlette", "uvicorn", "web3")
 _SHORTEST_SECRET = 6
+_MOST_REPEATS = 20  # Of one log line of a library in a minute
+_QUIET_SECONDS = 300  # Between ticks without problems that a terminal shows
 _CONSOLE = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
 _HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")
@@ -72,22 +74,21 @@ class Redaction:
 class Repeats(logging.Filter):
     """Limit each log line of a library to a few a minute; the next one tells how many were left out."""
 
-    def __init__(self, most: int = 20, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._most, self._seconds, self._clock = most, seconds, clock
         self._said: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("clara_eval") or isinstance(record.msg, dict):
             return True
-        place, now = (record.pathname, record.lineno), self._clock()
+        place, now = (record.pathname, record.lineno), time.monotonic()
         since, count = self._said.get(place, (now, 0))
-        if now - since >= self._seconds:
-            unheard, since, count = max(0, count - self._most), now, 0
-            if unheard:
-                record.msg = f"{record.msg} [and {unheard} more times before]"
+        if now - since >= 60:
+            if count > _MOST_REPEATS:
+                record.msg = f"{record.msg} [and {count - _MOST_REPEATS} more times before]"
+            since, count = now, 0
         self._said[place] = (since, count + 1)
-        return count < self._most
+        return count < _MOST_REPEATS
 
 
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
@@ -127,15 +128,13 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
 class QuietTicks:
     """On a terminal, show a tick without problems only once in a while."""
 
-    def __init__(self, seconds: float = 300.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds, self._clock = seconds, clock
-        self._told = float("-inf")
+    _told = float("-inf")
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         if event.get("event") == "tick_ended" and not event.get("problems"):
-            if self._clock() - self._told < self._seconds:
+            if time.monotonic() - self._told < _QUIET_SECONDS:
                 raise structlog.DropEvent
-            self._told = self._clock()
+            self._told = time.monotonic()
         return event
 
 

@@ -6,7 +6,6 @@ delays no evaluation, because finalizing comes after the other actions.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
@@ -22,10 +21,8 @@ from clara_eval.challenges.calls import finalize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, Stalled
 from clara_eval.core.tasks import gather_or_raise
-from clara_eval.service.due import Due, DueAction
-from clara_eval.service.duty import Active, Start, Tick, TickReport, count, unexpected
-from clara_eval.service.metrics import Alert, Alerts, Metrics, stalled_alert
-from clara_eval.service.options import DEFAULTS, EngineOptions
+from clara_eval.service.due import DEFAULTS, Active, Due, DueAction, EngineOptions, Start, Tick, TickReport, count
+from clara_eval.service.metrics import STALLED_ALERTS, Alert, Alerts, Metrics
 from clara_eval.service.record import record_claims, record_end, record_post, record_results, resend_post
 from clara_eval.service.survey import Found, Survey, discover, save_changes
 from clara_eval.store.leases import Busy
@@ -62,7 +59,7 @@ async def fill_nonces(tick: Tick) -> None:
 
 
 async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:
-    receipt = await finalize(challenge, sender=tick.app.sender, results=tick.app.chain.results)
+    receipt = await finalize(challenge, sender=tick.app.sender)
     tick.metrics.transactions.labels("finalize", receipt.outcome.value).inc()
     _log.info("challenge_finalized", outcome=receipt.outcome.value)
 
@@ -91,7 +88,7 @@ async def measure_entries(tick: Tick) -> None:
         while pending and runs > 0:
             done, is_left, address = 0, False, pending[0].address
             try:
-                done, is_left = await measure_open(tick.app.ports, pending[0], tick.head, min(runs, MOST_OF_ONE))
+                done, is_left = await measure_open(tick.app, pending[0], tick.head, min(runs, MOST_OF_ONE))
             except ClaraError as bad:  # no engine for its language, for example: the evaluation says so when it is due
                 _log.warning("board_not_measured", challenge=address, problem=str(bad))
             runs, waiting = runs - done, [*waiting, *([address] if is_left else [])]
@@ -121,9 +118,9 @@ async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
             await ACTIONS[found.action](tick, challenge)
         except Exception as bad:  # noqa: BLE001 - one failing challenge must not block the others
             if isinstance(bad, Stalled):
-                tick.alerts.raise_alert(stalled_alert(bad, challenge.address))
-            _log.warning("action_failed", action=found.action.value, problem=str(bad), exc_info=unexpected(bad))
-            tick.report.problems.append(f"{challenge.address}: {bad}")
+                alert = Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), challenge.address)
+                tick.alerts.raise_alert(alert)
+            tick.failed("action_failed", challenge.address, bad, action=found.action.value)
 
 
 async def idle() -> frozenset[Address]:
@@ -155,7 +152,7 @@ async def run_tick(
 
 
 async def act_on_due(tick: Tick) -> None:
-    survey, final, gate = Survey(tick), list[Found](), asyncio.Semaphore(FINALIZED_AT_ONCE)
+    survey, final = Survey(tick), list[Found]()
     async for group in survey.run():
         for challenge, found in group:
             tick.watch_deadline(challenge, found)
@@ -167,13 +164,9 @@ async def act_on_due(tick: Tick) -> None:
             elif not survey.is_active(challenge, found):
                 await act(tick, challenge, found)
 
-    async def finalize_one(challenge: Challenge, found: Due) -> None:
-        async with gate:
-            await act(tick, challenge, found)
-
     # What is cut off continues with the same nonce.
     async with tick.within(tick.options.finalize_seconds, "Finalizing"):
-        await gather_or_raise(finalize_one(*one) for one in final)
+        await gather_or_raise((act(tick, *one) for one in final), FINALIZED_AT_ONCE)
 
 
 FIRST_DUTIES: dict[str, Duty] = {"discovery": discover, "balance": watch_balance, "nonces": fill_nonces}

@@ -13,7 +13,7 @@ import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import partial
 from typing import Literal, get_args
 
@@ -23,7 +23,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from clara_eval.app import App
-from clara_eval.core.errors import Stalled
 from clara_eval.core.extras import require
 from clara_eval.core.version import __version__
 from clara_eval.judge.port import PaidAnswer
@@ -53,71 +52,66 @@ Severity = Literal["warning", "critical"]
 BEAT_STALE_SECONDS = 30.0
 TICKS_MISSED = 3
 _QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 class Metrics:
     def __init__(self, version: str = "") -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        gauge = partial(Gauge, namespace="clara", registry=self.registry)
+        counter = partial(Counter, namespace="clara", registry=self.registry)
+        histogram = partial(Histogram, namespace="clara", registry=self.registry)
+        gauge("build_info", "The running version, always 1.", ["version"]).labels(version).set(1)
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"clara_{name}", text, labels, registry=registry)
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"clara_{name}", text, labels, registry=registry)
-
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"clara_{name}", text, labels, buckets=buckets, registry=registry)
-
-        gauge("build_info", "The running version, always 1.", "version").labels(version).set(1)
-
-        self.balance_wei = gauge("evaluator_balance_wei", "Balance of the evaluator's account.")
-        self.posts_left = gauge("evaluator_posts_left", "Posts the balance still pays for at the present fee.")
-        self.head_block = gauge("head_block", "Newest block the node knows.")
-        self.head_lag = gauge("head_lag_seconds", "Age of the newest block when it was read.")
+        self.reported = {
+            "balance_wei": gauge("evaluator_balance_wei", "Balance of the evaluator's account."),
+            "posts_left": gauge("evaluator_posts_left", "Posts the balance still pays for at the present fee."),
+            "head_block": gauge("head_block", "Newest block the node knows."),
+            "head_lag_seconds": gauge("head_lag_seconds", "Age of the newest block when it was read."),
+            "at": gauge("last_good_tick_timestamp_seconds", "When the last good tick ended."),
+            "nearest_deadline_seconds": gauge(
+                "nearest_scoring_deadline_seconds", "Seconds to the nearest scoring deadline without a post."
+            ),
+            "window_used": gauge("scoring_window_used_ratio", "Largest share of a scoring window gone without a post."),
+            "reviews": gauge("review_queue", "Evaluations that wait for a person."),
+            "month_spend_usd": gauge("month_spend_usd", "Spent or reserved this month."),
+        }
+        """By the fields of the last tick's report."""
         self.rpc_up = gauge("rpc_up", "1 while a node answers, 0 while none does.")
-
-        self.ticks = counter("ticks_total", "Ticks by result.", "result")
-        self.tick_seconds = histogram("tick_seconds", "Duration of a tick.", _QUICK)
-        self.last_good_tick_at = gauge("last_good_tick_timestamp_seconds", "When the last good tick ended.")
+        self.ticks = counter("ticks_total", "Ticks by result.", ["result"])
+        self.tick_seconds = histogram("tick_seconds", "Duration of a tick.", buckets=_QUICK)
         self.loop_beat_at = gauge("loop_beat_timestamp_seconds", "Last heartbeat of the event loop.")
         self.loop_lag = gauge("loop_lag_seconds", "How late the event loop's heartbeat was.")
 
-        self.evaluations = counter("evaluations_total", "Ended evaluations by outcome.", "outcome")
+        self.evaluations = counter("evaluations_total", "Ended evaluations by outcome.", ["outcome"])
         self.evaluation_listeners: list[Callable[[str, str, float], None]] = []
         """Told the challenge, the outcome and the seconds of every attempt that ends."""
-        self.evaluation_seconds = histogram("evaluation_seconds", "Duration of an evaluation.", _MINUTES)
+        self.evaluation_seconds = histogram("evaluation_seconds", "Duration of an evaluation.", buckets=_MINUTES)
         self.running = gauge("evaluations_running", "Evaluations running in this process.")
-        self.challenges = gauge("challenges", "Challenges by evaluation status.", "status")
-        self.nearest_deadline = gauge(
-            "nearest_scoring_deadline_seconds", "Seconds to the nearest scoring deadline without a post."
-        )
-        self.window_used = gauge("scoring_window_used_ratio", "Largest share of a scoring window gone without a post.")
+        self.challenges = gauge("challenges", "Challenges by evaluation status.", ["status"])
         self.window_left_at_post = histogram(
-            "scoring_window_left_ratio",
-            "Share of the scoring window left when scores were posted.",
-            (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0),
+            "scoring_window_left_ratio", "Share of the scoring window left when scores were posted.", buckets=_SHARES
         )
-        self.degraded = counter("degraded_total", "Evaluations that asked less to keep the deadline.", "how")
+        self.degraded = counter("degraded_total", "Evaluations that asked less to keep the deadline.", ["how"])
         self.takeovers = counter("takeovers_total", "Workflows taken over from dead workers.")
-        self.review_queue = gauge("review_queue", "Evaluations that wait for a person.")
         self.swap_consistency = gauge(
             "swap_consistency_ratio", "Share of games whose result did not change with the order, last evaluation."
         )
 
-        self.llm_calls = counter("llm_calls_total", "Requests to models by result.", "llm", "purpose", "result")
-        self.llm_tokens = counter("llm_tokens_total", "Tokens by direction.", "llm", "direction")
-        self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, where the price is known.", "llm")
-        self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", _QUICK, "llm")
-        self.month_spend = gauge("month_spend_usd", "Spent or reserved this month.")
+        self.llm_calls = counter("llm_calls_total", "Requests to models by result.", ["llm", "purpose", "result"])
+        self.llm_tokens = counter("llm_tokens_total", "Tokens by direction.", ["llm", "direction"])
+        self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, where the price is known.", ["llm"])
+        self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", ["llm"], buckets=_QUICK)
         self.month_budget = gauge("month_budget_usd", "The month's cap; 0 where there is none.")
 
-        self.transactions = counter("transactions_total", "Transactions sent, by outcome.", "intention", "outcome")
-        self.alerts = counter("alerts_total", "Alerts raised.", "alert")
+        self.transactions = counter("transactions_total", "Transactions sent, by outcome.", ["intention", "outcome"])
+        self.alerts = counter("alerts_total", "Alerts raised.", ["alert"])
         self.webhook_failures = counter("webhook_failures_total", "Alerts that could not be delivered.")
-        self.http_requests = counter("http_requests_total", "Requests by route and status.", "route", "status")
+        self.http_requests = counter("http_requests_total", "Requests by route and status.", ["route", "status"])
 
-        for unknown in (self.posts_left, self.nearest_deadline, self.swap_consistency):
-            unknown.set(float("nan"))
+        for name in ("posts_left", "nearest_deadline_seconds"):
+            self.reported[name].set(float("nan"))
+        self.swap_consistency.set(float("nan"))
         for name in get_args(AlertName):
             self.alerts.labels(name)
         for outcome in ("failed", "bug", "reverted", "temporary", "settings"):
@@ -184,10 +178,6 @@ class Alert:
     details: dict[str, object] = field(default_factory=dict)
 
 
-def stalled_alert(bad: Stalled, address: str) -> Alert:
-    return Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), address)
-
-
 @dataclass(frozen=True, slots=True)
 class Webhook:
     url: str
@@ -199,21 +189,19 @@ def signature(secret: str, timestamp: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
 
 
+@dataclass(slots=True, eq=False)
 class Alerts:
-    def __init__(
-        self, metrics: Metrics, webhook: Webhook | None = None, *, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._metrics = metrics
-        self._webhook = webhook
-        self._clock = clock
-        self.leases: Leases | None = None
-        """Shared by all workers: an alert that one of them sent is not sent by another."""
-        self._sent: dict[tuple[str, str | None], float] = {}
-        self._deliveries: set[asyncio.Task[None]] = set()
+    _metrics: Metrics
+    _webhook: Webhook | None = None
+    _: KW_ONLY
+    clock: Callable[[], float] = time.time
+    leases: Leases | None = None  # Shared by all workers: an alert that one of them sent is not sent by another
+    _sent: dict[tuple[str, str | None], float] = field(default_factory=dict)
+    _deliveries: set[asyncio.Task[None]] = field(default_factory=set)
 
     def raise_alert(self, alert: Alert) -> bool:
         """Log, count and deliver the alert; False if it was raised within `REPEAT_SECONDS`."""
-        key, now = (alert.name, alert.challenge), self._clock()
+        key, now = (alert.name, alert.challenge), self.clock()
         if now - self._sent.get(key, float("-inf")) < REPEAT_SECONDS:
             return False
         if len(self._sent) >= _MOST_REMEMBERED:
@@ -264,7 +252,7 @@ class Alerts:
 
     async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
         """Return None if it was taken, else the problem; the URL may hold a key and is never named."""
-        timestamp = int(self._clock())
+        timestamp = int(self.clock())
         headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
         if webhook.secret:
             headers["x-clara-signature"] = signature(webhook.secret, timestamp, body)

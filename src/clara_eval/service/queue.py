@@ -32,17 +32,18 @@ from clara_eval.challenges.status import read_attempts, save_attempts, workflow_
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.private_file import make_private
-from clara_eval.service.options import APPLICATION, APPLICATION_VERSION, EngineOptions
+from clara_eval.service.due import EngineOptions
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.store.sql_store import DATABASE, QUEUE_CONNECTIONS, Leases
 
 _log = structlog.get_logger(__name__)
+APPLICATION_VERSION = "1"
+"""Of the workflows' shape, not of the package: it changes only when running workflows could not be continued."""
 _ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
 _EPOCH = 1_577_836_800  # 2020: priorities are minutes since then, and fit DBOS's range for four thousand years
 _CLEANED_AT_ONCE = 500
-EVALUATIONS = "evaluations"
-"""Prefix of a queue; without an evaluator's address it holds what an earlier version queued."""
+EVALUATIONS = "evaluations"  # Prefix of a queue; without an evaluator's address it holds what an earlier version queued
 TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 Workflows = dict[str, Workflow]
@@ -119,7 +120,7 @@ async def launched(
     url = system_url(url)
     engine = sqlite_engine(url) if is_sqlite(url) else None
     config: DBOSConfig = {
-        "name": APPLICATION,
+        "name": "clara-eval",
         "system_database_url": url,
         "system_database_engine": engine,
         "application_version": APPLICATION_VERSION,
@@ -134,11 +135,19 @@ async def launched(
     logger = logging.getLogger("dbos")  # it writes to ours
     logger.handlers.clear()
     logger.propagate = True
-    registered = {name: DBOS.workflow(name=name)(_plain_function(run)) for name, run in workflows.items()}
-    DBOS.listen_queues([EVALUATIONS, evaluations_of(evaluator), TICKS] if listens else [])
+    registered = {name: DBOS.workflow(name=name)(_in_one_step(run)) for name, run in workflows.items()}
+    queues = [EVALUATIONS, evaluations_of(evaluator), TICKS]
+    DBOS.listen_queues(queues if listens else [])
     try:
         _launch(url)
-        await _register_queues(options, evaluator)
+        for name in queues:
+            await DBOS.register_queue_async(
+                name,
+                worker_concurrency=1 if name == TICKS else options.worker_evaluations,
+                global_concurrency=None if name == TICKS else options.global_evaluations,
+                polling_interval_sec=options.poll_seconds,
+                on_conflict="always_update",
+            )
         yield registered
     finally:
         await interrupt()
@@ -166,33 +175,27 @@ def _launch(url: str) -> None:
         ) from bad
 
 
-def _plain_function(run: Workflow) -> Workflow:
-    """Wrap a method: DBOS sets attributes on the functions it is given."""
+def _in_one_step(run: Workflow) -> Workflow:
+    """Wrap `run` as a workflow of one step with its name; outside DBOS's context it may queue workflows."""
 
     async def workflow(*args: object) -> object:
+        async def body() -> object:
+            task = asyncio.get_running_loop().create_task(run(*args), context=contextvars.Context())
+            _apart.add(task)
+            try:
+                return await task
+            finally:
+                task.cancel()
+                _apart.discard(task)
+
         name = DBOS.workflow_id or ""
         _running.add(name)
         try:
-            return await run(*args)
+            return await DBOS.run_step_async({"name": run.__name__}, body)
         finally:
             _running.discard(name)
 
     return workflow
-
-
-async def step_apart(name: str, run: Workflow, *args: object) -> object:
-    """Run one step of the workflow with its body outside DBOS's context, so that it may queue workflows."""
-
-    async def body() -> object:
-        task = asyncio.get_running_loop().create_task(run(*args), context=contextvars.Context())
-        _apart.add(task)
-        try:
-            return await task
-        finally:
-            task.cancel()
-            _apart.discard(task)
-
-    return await DBOS.run_step_async({"name": name}, body)
 
 
 async def interrupt() -> None:
@@ -203,22 +206,6 @@ async def interrupt() -> None:
     if tasks:
         await asyncio.wait(tasks, timeout=10)
         await asyncio.sleep(0.05)  # the workflows around them need a turn of the loop to notice
-
-
-async def _register_queues(options: EngineOptions, evaluator: str) -> None:
-    most_evaluations = max(options.global_evaluations, options.worker_evaluations)
-    for name, worker, everywhere in (
-        (EVALUATIONS, options.worker_evaluations, most_evaluations),
-        (evaluations_of(evaluator), options.worker_evaluations, most_evaluations),
-        (TICKS, 1, None),
-    ):
-        await DBOS.register_queue_async(
-            name,
-            worker_concurrency=worker,
-            global_concurrency=everywhere,
-            polling_interval_sec=options.poll_seconds,
-            on_conflict="always_update",
-        )
 
 
 @dataclass(slots=True)
@@ -283,46 +270,41 @@ async def _workflows(**wanted: Any) -> list[WorkflowStatus]:
     return await answered(DBOS.list_workflows_async(**wanted, load_input=False, load_output=False))
 
 
-async def take_over(leases: Leases, worker: str, lease_seconds: float, *, is_alone: bool) -> int:
-    """Put the workflows of dead workers back into their queues and count them.
-
-    `is_alone`: this is the only process there can be, so every other worker is dead, whatever its lease says.
-    """
-    pending = await _workflows(status="PENDING")
-    owners = {found.executor_id for found in pending if found.executor_id and found.executor_id != worker}
-    taken = 0
-    for owner in sorted(owners):
-        if is_alone or await leases.take_lease(worker_lease(owner), f"taker:{worker}", lease_seconds):
-            taken += sum([await _put_back(one.workflow_id, owner) for one in pending if one.executor_id == owner])
-    return taken
-
-
 @dataclass(slots=True)
-class Orphans:
-    """Workflows given to this process that do not run in it, as after a database that stopped in between."""
+class Takeovers:
+    """Puts abandoned work back into its queue: of dead workers, and ours that does not run here."""
 
+    leases: Leases
     worker: str
-    grace_seconds: float
-    """A workflow that was just given to us is about to start; one that just ended is about to be recorded."""
+    lease_seconds: float
+    is_alone: bool  # This is the only process there can be: every other worker is dead, whatever its lease says
     clock: Callable[[], float] = time.monotonic
-    _since: dict[str, float] = field(default_factory=dict)
+    _idle_since: dict[str, float] = field(default_factory=dict)
 
     async def put_back(self) -> int:
-        pending = await _workflows(status="PENDING", executor_id=self.worker)
-        idle = [found.workflow_id for found in pending if found.workflow_id not in _running]
-        now = self.clock()
-        self._since = {name: self._since.get(name, now) for name in idle}
-        put_back = 0
-        for name in [name for name, since in self._since.items() if now - since >= self.grace_seconds]:
-            put_back += await _put_back(name, self.worker)
-            del self._since[name]
-        return put_back
+        """Return how many workflows were put back."""
+        pending, now = await _workflows(status="PENDING"), self.clock()
+        idle = [
+            one.workflow_id for one in pending if one.executor_id == self.worker and one.workflow_id not in _running
+        ]
+        self._idle_since = {name: self._idle_since.get(name, now) for name in idle}
+        # A workflow that was just given to us is about to start; one that just ended is about to be recorded.
+        lost = {name for name, since in self._idle_since.items() if now - since >= self.lease_seconds / 2}
+        for name in lost:
+            del self._idle_since[name]
+        others = {one.executor_id for one in pending if one.executor_id} - {self.worker}
+        dead = {owner for owner in others if await self._is_dead(owner)}
+        return sum([await _put_back(one) for one in pending if one.executor_id in dead or one.workflow_id in lost])
+
+    async def _is_dead(self, owner: str) -> bool:
+        lease = worker_lease(owner)
+        return self.is_alone or await self.leases.take_lease(lease, f"taker:{self.worker}", self.lease_seconds)
 
 
-async def _put_back(workflow_id: str, owner: str) -> int:
-    current = await answered(DBOS.get_workflow_status_async(workflow_id))
-    if current is None or current.status != "PENDING" or current.executor_id != owner:
+async def _put_back(pending: WorkflowStatus) -> int:
+    current = await answered(DBOS.get_workflow_status_async(pending.workflow_id))
+    if current is None or (current.status, current.executor_id) != ("PENDING", pending.executor_id):
         return 0
-    await answered(DBOS.resume_workflow_async(workflow_id, queue_name=current.queue_name))
-    _log.warning("workflow_taken_over", workflow=workflow_id, owner=owner)
+    await answered(DBOS.resume_workflow_async(pending.workflow_id, queue_name=current.queue_name))
+    _log.warning("workflow_taken_over", workflow=pending.workflow_id, owner=pending.executor_id)
     return 1

@@ -23,8 +23,7 @@ from clara_eval.core.errors import ClaraError, Temporary
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import Claim, EvalStatus, PrizeClaims, RoundResult, Summary, read
 from clara_eval.documents.store_keys import INDEX, claims_key, entry_key, index_key, result_key, status_key
-from clara_eval.service.due import window_used
-from clara_eval.service.duty import Tick
+from clara_eval.service.due import Tick, window_used
 from clara_eval.service.metrics import Metrics
 from clara_eval.store.sql_store import PublicKeys
 

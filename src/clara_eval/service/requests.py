@@ -18,8 +18,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import NotYet
 from clara_eval.documents.results import FINAL_STATES, EvalStatus, read
 from clara_eval.documents.store_keys import status_key
-from clara_eval.service.due import DueAction, Memory
-from clara_eval.service.duty import due_now
+from clara_eval.service.due import DueAction, Memory, due_now
 from clara_eval.service.queue import Queue
 
 Decision = Literal["approve", "reject"]
@@ -61,9 +60,9 @@ class ServiceRequests:
     async def reveal(self, address: Address, document: str, signature: str) -> str:
         """Take a hidden harness that its poster reveals, and return the hash it was committed by."""
         await check_known(self.app, address)
-        return await reveal_harness(self.app.ports, address, document, signature)
+        return await reveal_harness(self.app, address, document, signature)
 
     async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
         """Take a submitter's objection to an announced result: the only hook of objections in the service."""
         await check_known(self.app, address)
-        return await object_to_draft(self.app, address, about, reason, signature)
+        return await object_to_draft(self.app.store, self.app.chain, address, about, reason, signature)

@@ -24,14 +24,14 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
-from clara_eval.documents.results import Created, EvalStatus
+from clara_eval.documents.results import FINAL_STATES, Created, EvalStatus
 from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
-from clara_eval.service.due import ChallengeState, Due, DueAction, Memory, RecordedChallenge, is_over
-from clara_eval.service.duty import ANNOUNCED, OVER, Tick, due_now, unexpected
+from clara_eval.service.due import OVER, ChallengeState, Due, DueAction, Memory, RecordedChallenge, Tick, due_now
 from clara_eval.service.metrics import Alert
 from clara_eval.store.sql_store import SignedTransactions
 
 _log = structlog.get_logger(__name__)
+ANNOUNCED = "engine:announced:"  # Before the address of every challenge that the factory announced, readable or not
 PLACE = "engine:changes"  # Up to which safe block events are read, and the challenges to read again
 LONGEST_GAP_BLOCKS = 50_000
 """About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
@@ -96,14 +96,16 @@ class Survey:
     tick: Tick
     active: frozenset[Address] = frozenset()
     changed: set[str] | None = None
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
     texts: dict[str, str] = field(default_factory=dict)  # Summary, status and attempts of every challenge, as stored
 
     async def run(self) -> AsyncIterator[list[Found]]:
-        tick = self.tick
-        await tick.apart("events", self._ask_for_changes())
-        self.active = await tick.active()
-        for group in await self._to_read():
-            yield sorted(await self._read_all(group), key=lambda found: found[0].scoring_deadline)
+        await self.tick.apart("events", self._ask_for_changes())
+        self.active = await self.tick.active()
+        for addresses in await self._to_read():
+            groups = [addresses[start : start + READ_TOGETHER] for start in range(0, len(addresses), READ_TOGETHER)]
+            found = [one for group in groups for one in await self._read(group)]
+            yield sorted(found, key=lambda one: one[0].scoring_deadline)
 
     async def _ask_for_changes(self) -> None:
         tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
@@ -144,8 +146,7 @@ class Survey:
         return EvalStatus.model_validate_json(text) if text else None
 
     def _fail(self, address: Address, bad: Exception) -> None:
-        _log.warning("challenge_not_read", challenge=address, problem=str(bad), exc_info=unexpected(bad))
-        self.tick.report.problems.append(f"{address}: {bad or type(bad).__name__}")
+        self.tick.failed("challenge_not_read", address, bad, challenge=address)
         self.tick.read_again.add(address)
 
     async def _must_read(self, state: RecordedChallenge) -> bool:
@@ -155,7 +156,9 @@ class Survey:
         if state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline:
             return False  # whatever is remembered of it
         memory = await self._memory(state)
-        if is_over(state, memory, self.tick.app.evaluator):
+        is_ended = state.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
+        is_others = state.evaluator != self.tick.app.evaluator and not memory.is_signed
+        if is_ended and (memory.status in FINAL_STATES or is_others):
             await self.tick.app.store.put(self.tick.app.chain_id, OVER + state.address, memory.status or "pending")
             return False
         found = due_now(self.tick.app, state, memory, self.tick.head)
@@ -184,46 +187,25 @@ class Survey:
         until = status.objectionsUntil if status else None
         return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None, until)
 
-    async def _read_all(self, addresses: Sequence[Address]) -> list[Found]:
-        gate = asyncio.Semaphore(_AT_ONCE)
-        known = await self._read_together(addresses)
+    async def _read(self, group: Sequence[Address]) -> list[Found]:
+        """Read the challenges in one batch; each alone if that fails, so that one fails for itself."""
+        tick, app, is_alone = self.tick, self.tick.app, len(group) == 1
+        seconds = tick.options.read_seconds
+        try:
+            async with self.gate, asyncio.timeout(seconds if is_alone else min(seconds, _TOGETHER_SECONDS)):
+                challenges = await app.chain.challenges.challenges_at(group, tick.head)
+                self.texts |= await app.store.get_many(app.chain_id, [key(one) for one in group for key in _KEYS])
+                return [(one, await self._decide(one)) for one in challenges]
+        except ConfigError:
+            raise
+        except Exception as bad:  # noqa: BLE001 - one failing challenge must not hide the others
+            if is_alone:
+                self._fail(group[0], bad)
+                return []
+            _log.info("challenges_read_one_by_one", count=len(group), problem=reason_of(bad))
+        return [found for alone in await asyncio.gather(*(self._read([one]) for one in group)) for found in alone]
 
-        async def one(address: Address) -> Found | None:
-            async with gate:
-                try:
-                    async with asyncio.timeout(self.tick.options.read_seconds):
-                        return await self._read(address, known.get(address))
-                except ConfigError:
-                    raise
-                except Exception as bad:  # noqa: BLE001 - one failing challenge must not hide the others
-                    self._fail(address, bad)
-                    return None
-
-        found = await asyncio.gather(*(one(address) for address in addresses))
-        return [pair for pair in found if pair is not None]
-
-    async def _read_together(self, addresses: Sequence[Address]) -> dict[Address, Challenge]:
-        """Read in batches; the challenges of a batch that fails are left to be read alone."""
-        found: dict[Address, Challenge] = {}
-        for start in range(0, len(addresses), READ_TOGETHER):
-            group = addresses[start : start + READ_TOGETHER]
-            if len(group) < 2:
-                break
-            try:
-                async with asyncio.timeout(min(self.tick.options.read_seconds, _TOGETHER_SECONDS)):
-                    challenges = await self.tick.app.chain.challenges.challenges_at(group, self.tick.head)
-            except ConfigError:
-                raise
-            except Exception as bad:  # noqa: BLE001 - the failing one is found when each is read alone
-                _log.info("challenges_read_one_by_one", count=len(group), problem=reason_of(bad))
-            else:
-                found.update({one.address: one for one in challenges})
-        return found
-
-    async def _read(self, address: Address, known: Challenge | None) -> Found:
-        app = self.tick.app
-        challenge = known or (await app.chain.challenges.challenges_at([address], self.tick.head))[0]
-        self.texts |= await app.store.get_many(app.chain_id, [key(address) for key in _KEYS])
-        status = self._status(address)
-        await save_summary(app.store, challenge, status.postedBy if status else None)
-        return challenge, due_now(app, challenge, await self._memory(challenge), self.tick.head)
+    async def _decide(self, challenge: Challenge) -> Due:
+        status = self._status(challenge.address)
+        await save_summary(self.tick.app.store, challenge, status.postedBy if status else None)
+        return due_now(self.tick.app, challenge, await self._memory(challenge), self.tick.head)

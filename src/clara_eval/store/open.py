@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -60,10 +60,7 @@ async def opened_store(url: str) -> AsyncIterator[SqlStore]:
 @asynccontextmanager
 async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
     """Open the store for reading; None instead of creating an SQLite file."""
-    if not is_there(url):
-        yield None
-        return
-    async with opened_store(url) as store:
+    async with opened_store(url) if is_there(url) else nullcontext() as store:
         yield store
 
 

@@ -14,8 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.store.sql_store import DATABASE, STORE_CONNECTIONS, Driver, Row, SqlStore, SqlValue, migrate
 
-_LEDGER_LOCK = 0x636C617261
-"""Any constant of our own: the advisory lock of the ledger and of migrations."""
+_LEDGER_LOCK = 0x636C617261  # Any constant of our own: the advisory lock of the ledger and of migrations
 Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,24 +23,20 @@ from clara_eval.chain.model import Checkpoint
 from clara_eval.chain.transaction import StoredTransaction
 from clara_eval.core.errors import ConfigError, Deferred, Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.judge.attestation import Signed
 from clara_eval.judge.costs.budgets import KNOWN_AFTER_SECONDS, Caps, Spend
-from clara_eval.judge.port import Answer, PaidAnswer
+from clara_eval.judge.port import Answer, PaidAnswer, Signed
 
 _log = structlog.get_logger(__name__)
 
 Row = tuple[Any, ...]
 SqlValue = str | int | float | None
-BULK = 500
-"""Placeholders in one statement; SQLite's oldest limit is 999."""
+BULK = 500  # Placeholders in one statement; SQLite's oldest limit is 999
 STORE_CONNECTIONS = 4
-QUEUE_CONNECTIONS = 3
-"""Of Postgres, at most, in one process; the queue has one more that listens."""
+QUEUE_CONNECTIONS = 3  # Of Postgres, at most, in one process; the queue has one more that listens
 
 
 class Driver(Protocol):
-    clock: str
-    """SQL of the present moment in seconds, by the one clock that all holders of leases share."""
+    clock: str  # SQL of the present moment in seconds, by the one clock that all holders of leases share
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
@@ -96,10 +92,8 @@ def below(prefix: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRetries:
-    open_seconds: float = 15.0
-    """For a Postgres server to answer at the start."""
-    statement_seconds: float = 20.0
-    """For a file that another program holds, or a free connection of the pool."""
+    open_seconds: float = 15.0  # For a Postgres server to answer at the start
+    statement_seconds: float = 20.0  # For a file that another program holds, or a free connection of the pool
     write_seconds: float = 60.0
     """How long a write that must not be lost is tried again: a database restarts within a minute."""
     pause_seconds: float = 1.0
@@ -125,56 +119,12 @@ class DatabaseRetries:
 
 DATABASE = DatabaseRetries()
 
-_PAGE = 1000
 _ANSWER_COLUMNS = "request, run, llm, purpose, answer, cost_micro_usd"
-_ANSWERS = f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE"  # noqa: S608 - a constant
 
 
 class _Tables:
     driver: Driver
     now: Callable[[], float] | None
-
-
-class RunAnswers(_Tables):
-    answer_listeners: list[Callable[[PaidAnswer], None]]
-
-    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
-        return {row[0]: _paid(row) for row in await fetch_in(self.driver, f"{_ANSWERS} request IN", requests)}
-
-    async def answered(self, requests: Sequence[str]) -> set[str]:
-        rows = await fetch_in(self.driver, "SELECT request FROM answers WHERE request IN", requests)
-        return {row[0] for row in rows}
-
-    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        """Save the first answer of a request, and return the one that is saved now."""
-        rows = await self.driver.fetch(
-            f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING run",  # noqa: S608 - a constant
-            (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
-        )
-        if not rows:
-            # Two workers may have asked the same at once: both go on with the answer that was first.
-            return (await self.answers((paid.request,))).get(paid.request, paid)
-        for listen in self.answer_listeners:
-            listen(paid)
-        return paid
-
-    async def forget_answers(self, requests: Sequence[str]) -> int:
-        """Delete answers that are of no use, so that the requests are asked again; return what they cost."""
-        found = await self.answers(requests)
-        for request in found:
-            await self.driver.fetch("DELETE FROM answers WHERE request = ?", (request,))
-        return sum(paid.cost_micro_usd or 0 for paid in found.values())
-
-    async def answers_of(self, run: str) -> AsyncIterator[PaidAnswer]:
-        last = ""
-        while True:
-            query = f"{_ANSWERS} run = ? AND request > ? ORDER BY request LIMIT {_PAGE}"
-            rows = await self.driver.fetch(query, (run, last))
-            for row in rows:
-                yield _paid(row)
-            if len(rows) < _PAGE:
-                return
-            last = rows[-1][0]
 
 
 def _paid(row: Row) -> PaidAnswer:
@@ -184,50 +134,8 @@ def _paid(row: Row) -> PaidAnswer:
     return PaidAnswer(request, run, llm, purpose, Answer(**told, signed=Signed(**signed) if signed else None), cost)
 
 
-ROOM_SECONDS = 60
-"""When to look again at a cap that only running evaluations fill."""
-_UNSURE = "unsure"
-"""The purpose of a run's line for calls that were sent and never answered."""
-
-
-class SpendLedger(_Tables):
-    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
-        moment = datetime.fromtimestamp(self._wall_now(), UTC)
-        async with self.driver.exclusive() as tx:
-            await _check_caps(tx, run, poster, purpose, micro_usd, caps, moment)
-            rows = await tx.fetch(
-                "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, at) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (run, purpose) DO UPDATE SET reserved_micro_usd = excluded.reserved_micro_usd, "
-                "settled_micro_usd = NULL, at = excluded.at RETURNING id",
-                (run, poster, purpose, micro_usd, int(moment.timestamp())),
-            )
-        return int(rows[0][0])
-
-    async def settle_spend(self, spend_id: int, micro_usd: int) -> None:
-        await self.driver.fetch("UPDATE spends SET settled_micro_usd = ? WHERE id = ?", (micro_usd, spend_id))
-
-    async def add_unsure(self, run: str, micro_usd: int) -> None:
-        await self.driver.fetch(
-            "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, settled_micro_usd, at) "
-            "SELECT run, poster, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT) FROM spends "
-            "WHERE run = ? ORDER BY id LIMIT 1 ON CONFLICT (run, purpose) DO UPDATE SET "
-            "reserved_micro_usd = spends.reserved_micro_usd + excluded.reserved_micro_usd, "
-            "settled_micro_usd = spends.settled_micro_usd + excluded.settled_micro_usd, at = excluded.at",
-            (_UNSURE, micro_usd, micro_usd, int(self._wall_now()), run),
-        )
-
-    async def unsure_of(self, run: str) -> int:
-        query = "SELECT settled_micro_usd FROM spends WHERE run = ? AND purpose = ?"
-        rows = await self.driver.fetch(query, (run, _UNSURE))
-        return int(rows[0][0]) if rows else 0
-
-    async def spends(self, *, since: int = 0) -> list[Spend]:
-        columns = "id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at"
-        query = f"SELECT {columns} FROM spends WHERE at >= ? ORDER BY id"  # noqa: S608 - a constant
-        return [Spend(*row) for row in await self.driver.fetch(query, (since,))]
-
-    def _wall_now(self) -> float:
-        return time.time() if self.now is None else self.now()
+ROOM_SECONDS = 60  # When to look again at a cap that only running evaluations fill
+_UNSURE = "unsure"  # The purpose of a run's line for calls that were sent and never answered
 
 
 _NEW_POSTERS = "month for new posters"
@@ -270,28 +178,6 @@ async def _check_caps(
                 remedy=f"Raise {'CLARA_NEW_POSTERS_SHARE' if scope == _NEW_POSTERS else 'the cap'}, or wait.",
                 retry_at=int(moment.timestamp()) + ROOM_SECONDS if is_soon else retry_at,
             )
-
-
-class RunEntries(_Tables):
-    async def entry(self, run: str, key: str) -> str | None:
-        rows = await self.driver.fetch("SELECT value FROM entries WHERE run = ? AND key = ?", (run, key))
-        return rows[0][0] if rows else None
-
-    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
-        query = "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?"
-        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (run, *below(prefix))))
-
-    async def add_entry(self, run: str, key: str, value: str) -> str:
-        """Write the entry unless there is one, and return the one that is there now."""
-        query = "INSERT INTO entries (run, key, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING value"
-        rows = await self.driver.fetch(query, (run, key, value))
-        return value if rows else await self.entry(run, key) or value
-
-    async def forget_run(self, run: str) -> None:
-        await self.driver.fetch("DELETE FROM entries WHERE run = ?", (run,))
-
-    async def forget_entry(self, run: str, key: str) -> None:
-        await self.driver.fetch("DELETE FROM entries WHERE run = ? AND key = ?", (run, key))
 
 
 _UPSERT = "ON CONFLICT (chain_id, key) DO UPDATE SET value = excluded.value"
@@ -388,8 +274,101 @@ class Leases(_Tables):
         await self.driver.fetch("DELETE FROM leases WHERE name = ? AND holder = ?", (name, holder))
 
 
+class Runs(_Tables):
+    """The entries, the answers and the money of runs."""
+
+    answer_listeners: list[Callable[[PaidAnswer], None]]
+
+    async def entry(self, run: str, key: str) -> str | None:
+        rows = await self.driver.fetch("SELECT value FROM entries WHERE run = ? AND key = ?", (run, key))
+        return rows[0][0] if rows else None
+
+    async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
+        query = "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?"
+        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (run, *below(prefix))))
+
+    async def add_entry(self, run: str, key: str, value: str) -> str:
+        """Write the entry unless there is one, and return the one that is there now."""
+        query = "INSERT INTO entries (run, key, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING value"
+        rows = await self.driver.fetch(query, (run, key, value))
+        return value if rows else await self.entry(run, key) or value
+
+    async def forget_run(self, run: str) -> None:
+        await self.driver.fetch("DELETE FROM entries WHERE run = ?", (run,))
+
+    async def forget_entry(self, run: str, key: str) -> None:
+        await self.driver.fetch("DELETE FROM entries WHERE run = ? AND key = ?", (run, key))
+
+    async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
+        query = f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE request IN"  # noqa: S608 - a constant
+        return {row[0]: _paid(row) for row in await fetch_in(self.driver, query, requests)}
+
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        """Save the first answer of a request, and return the one that is saved now."""
+        rows = await self.driver.fetch(
+            f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING run",  # noqa: S608 - a constant
+            (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
+        )
+        if not rows:
+            # Two workers may have asked the same at once: both go on with the answer that was first.
+            return (await self.answers((paid.request,))).get(paid.request, paid)
+        for listen in self.answer_listeners:
+            listen(paid)
+        return paid
+
+    async def forget_answers(self, requests: Sequence[str]) -> int:
+        """Delete answers that are of no use, so that the requests are asked again; return what they cost."""
+        found = await self.answers(requests)
+        for request in found:
+            await self.driver.fetch("DELETE FROM answers WHERE request = ?", (request,))
+        return sum(paid.cost_micro_usd or 0 for paid in found.values())
+
+    async def calls_of(self, run: str) -> list[tuple[str, str, int | None]]:
+        """Request, purpose and cost of every answer of the run, in order of request."""
+        query = "SELECT request, purpose, cost_micro_usd FROM answers WHERE run = ? ORDER BY request"
+        return [(row[0], row[1], row[2]) for row in await self.driver.fetch(query, (run,))]
+
+    async def reserve_spend(self, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps) -> int:
+        moment = datetime.fromtimestamp(self._wall_now(), UTC)
+        async with self.driver.exclusive() as tx:
+            await _check_caps(tx, run, poster, purpose, micro_usd, caps, moment)
+            rows = await tx.fetch(
+                "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, at) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (run, purpose) DO UPDATE SET reserved_micro_usd = excluded.reserved_micro_usd, "
+                "settled_micro_usd = NULL, at = excluded.at RETURNING id",
+                (run, poster, purpose, micro_usd, int(moment.timestamp())),
+            )
+        return int(rows[0][0])
+
+    async def settle_spend(self, spend_id: int, micro_usd: int) -> None:
+        await self.driver.fetch("UPDATE spends SET settled_micro_usd = ? WHERE id = ?", (micro_usd, spend_id))
+
+    async def add_unsure(self, run: str, micro_usd: int) -> None:
+        await self.driver.fetch(
+            "INSERT INTO spends (run, poster, purpose, reserved_micro_usd, settled_micro_usd, at) "
+            "SELECT run, poster, CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS BIGINT), CAST(? AS BIGINT) FROM spends "
+            "WHERE run = ? ORDER BY id LIMIT 1 ON CONFLICT (run, purpose) DO UPDATE SET "
+            "reserved_micro_usd = spends.reserved_micro_usd + excluded.reserved_micro_usd, "
+            "settled_micro_usd = spends.settled_micro_usd + excluded.settled_micro_usd, at = excluded.at",
+            (_UNSURE, micro_usd, micro_usd, int(self._wall_now()), run),
+        )
+
+    async def unsure_of(self, run: str) -> int:
+        query = "SELECT settled_micro_usd FROM spends WHERE run = ? AND purpose = ?"
+        rows = await self.driver.fetch(query, (run, _UNSURE))
+        return int(rows[0][0]) if rows else 0
+
+    async def spends(self, *, since: int = 0) -> list[Spend]:
+        columns = "id, run, poster, purpose, reserved_micro_usd, settled_micro_usd, at"
+        query = f"SELECT {columns} FROM spends WHERE at >= ? ORDER BY id"  # noqa: S608 - a constant
+        return [Spend(*row) for row in await self.driver.fetch(query, (since,))]
+
+    def _wall_now(self) -> float:
+        return time.time() if self.now is None else self.now()
+
+
 @dataclass(frozen=True)
-class SqlStore(RunEntries, RunAnswers, PublicKeys, SignedTransactions, Leases, SpendLedger):
+class SqlStore(Runs, PublicKeys, SignedTransactions, Leases):
     driver: Driver
     now: Callable[[], float] | None = None
     """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""

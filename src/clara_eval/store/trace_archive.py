@@ -12,9 +12,9 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from clara_eval.core.codec import read_stored
-from clara_eval.core.hashing import keccak_begun, plain_json
+from clara_eval.core.hashing import plain_json
 from clara_eval.documents.store_keys import kept_key, status_key, trace_key
-from clara_eval.evaluation.trace.document import Notes, TraceWriter, render
+from clara_eval.evaluation.trace import Notes, TraceWriter, render
 from clara_eval.store.sql_store import PublicKeys
 
 _PART = 1_000_000
@@ -46,7 +46,7 @@ def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
         yield TraceDraft(writer.digest, lines)
 
 
-async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> Archived:
+async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> None:
     """Write the pieces of `document.render`; writing twice changes nothing."""
     before = await archived_trace(keys, chain_id, address)
     if before is not None and before.digest != digest:
@@ -62,7 +62,6 @@ async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iter
         await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
         parts += 1
     await keys.put(chain_id, trace_key(address), plain_json({"digest": digest, "parts": parts}))
-    return Archived(digest, parts)
 
 
 async def archived_trace(keys: PublicKeys, chain_id: int, address: str) -> Archived | None:
@@ -77,7 +76,9 @@ async def stream_trace(keys: PublicKeys, chain_id: int, address: str) -> AsyncIt
 
 
 async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:
-    hashed = keccak_begun()
+    from Crypto.Hash import keccak  # noqa: PLC0415 - only this waits for it
+
+    hashed = keccak.new(digest_bits=256)
     async for part in stream_trace(keys, chain_id, address):
         hashed.update(part.encode())
     return f"0x{hashed.hexdigest()}"

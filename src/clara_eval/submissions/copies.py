@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
 
-from clara_eval.code import SimilarKind, Work, compare_works
+from clara_eval.code import Work, compare_works
+from clara_eval.code.similarity import SimilarKind
 from clara_eval.core.address import Address
-from clara_eval.core.submission import Version
+from clara_eval.core.model import Version
 from clara_eval.submissions.model import Rejected, Solution
 
-CONTESTED_SECONDS = 60
-"""Thirty blocks of Base: a copy of a pending submission needs a few, and fees and nodes decide which is first."""
+CONTESTED_SECONDS = 60  # thirty blocks of Base: a copy of a pending submission needs a few, and fees decide the order
+CopyKind = Literal["exact", "normalised"]
 
 
 class _Authors:
@@ -66,17 +67,13 @@ def _fixing(solution: Solution) -> tuple[str, ...]:
     return (*own, solution.submission.solution_hash.lower()) if solution.pinned else own
 
 
-CopyKind = Literal["exact", "normalised"]
-
-
 @dataclass(frozen=True, slots=True)
 class Copy:
     """An entry that is refused, and the ranked one that it repeats."""
 
     solution: Solution
     kind: CopyKind
-    may_be_first: bool = False
-    """It was sent within a minute, resubmitted, or stood at an address whose content can change."""
+    may_be_first: bool = False  # sent within a minute, resubmitted, or at an address whose content can change
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,6 @@ class Cluster:
 
     @property
     def contested(self) -> bool:
-        """Whether a copy may be the older work."""
         return any(copy.may_be_first for copy in self.copies)
 
     def rejected(self) -> tuple[Rejected, ...]:
@@ -125,11 +121,9 @@ class Similar:
 @dataclass(frozen=True, slots=True)
 class Likeness:
     clusters: tuple[Cluster, ...]
-    families: dict[Address, Address] = field(default_factory=dict)
-    """The earliest of those that are similar, by steps, or sent for one agent; for each of them."""
+    families: dict[Address, Address] = field(default_factory=dict)  # to the earliest that is similar or of one agent
     similar: tuple[Similar, ...] = ()  # for each later entry the earliest one that it resembles
-    taken: tuple[tuple[Address, Address], ...] = ()
-    """Ranked entries whose very bytes another account handed in first, and replaced later; with that account."""
+    taken: tuple[tuple[Address, Address], ...] = ()  # ranked, and who handed in the very bytes first
 
 
 def find_likeness(
@@ -144,7 +138,7 @@ def find_likeness(
     clusters = tuple(_with_author(authors, [ordered[n] for n in group]) for group in copies)
     heads = {c.solution.submission.submitter: one.original for one in clusters for c in one.copies}
     firsts = [heads.get(one.submission.submitter, one) for one in ordered]
-    similar = [_oriented(authors, (firsts[one.earlier], firsts[one.later]), one.kind, one.share) for one in alike]
+    similar = [_oriented(authors, (firsts[old], firsts[new]), kind, share) for new, old, kind, share in alike]
     once = dict(sorted({pair.later: pair for pair in reversed(similar)}.items()))
     ranked = [one for one in ordered if one.submission.submitter not in heads]
     return Likeness(clusters, _families(ranked, similar), tuple(once.values()), tuple(sorted(authors.taken(ranked))))
@@ -161,11 +155,9 @@ def _with_author(authors: _Authors, works: Sequence[Solution]) -> Cluster:
 
 
 def _oriented(authors: _Authors, works: Sequence[Solution], kind: SimilarKind, share: float) -> Similar:
-    """Put the author of a pair first."""
     earlier, later = sorted(works, key=lambda work: authors.order(work, works))
     contested = authors.may_be_first(later, earlier, works)
-    accounts = earlier.submission.submitter, later.submission.submitter
-    return Similar(*accounts, kind, round(share, 2), contested)
+    return Similar(earlier.submission.submitter, later.submission.submitter, kind, round(share, 2), contested)
 
 
 def _families(ranked: Sequence[Solution], similar: Sequence[Similar]) -> dict[Address, Address]:

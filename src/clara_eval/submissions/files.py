@@ -24,8 +24,7 @@ from clara_eval.harness.model import ProgramText
 
 MOST_FILES = 1_000
 MOST_BYTES = 4 * 1024 * 1024
-MOST_RATIO, FREE_BYTES = 100, 65_536
-"""Unpacked to packed: source code reaches 20; the first 64 KB of an archive are not held to it."""
+MOST_RATIO, FREE_BYTES = 100, 65_536  # unpacked to packed: source code reaches 20; the first 64 KB are not held to it
 DEEPEST, LONGEST_PATH = 16, 200
 SHOWN_TOKENS = 80_000  # of the files themselves, so that their map fits beside them into what a reader is shown
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
@@ -52,15 +51,13 @@ class SubmittedFile:
         return self.content.decode("utf-8", "replace")
 
     def to_json(self) -> dict[str, object]:
-        size, digest = len(self.content), sha256_hex(self.content)
-        return {"path": self.path, "bytes": size, "sha256": digest, "kind": self.kind}
+        return {"path": self.path, "bytes": len(self.content), "sha256": sha256_hex(self.content), "kind": self.kind}
 
 
 @dataclass(frozen=True, slots=True)
 class FileTree:
     files: tuple[SubmittedFile, ...]
-    language: str | None
-    """By the poster's hint, else by the endings of the files; None if no file has one that is known."""
+    language: str | None  # by the poster's hint, else by the endings of the files; None if none is known
 
     @property
     def document(self) -> str:
@@ -96,8 +93,7 @@ class FileTree:
 def one_program(files: Mapping[str, str], language: str) -> ProgramText:
     """Files in Python and JavaScript are modules of each other; others are joined, each after those that it imports."""
     if language == "python":
-        loader = _LOADER.read_text(encoding="utf-8")
-        return f"{loader}\nload({dict(files)!r}, {_first(files, 'py')!r}, globals())\n"
+        return f"{_LOADER.read_text('utf-8')}\nload({dict(files)!r}, {_first(files, 'py')!r}, globals())\n"
     if language == "javascript":
         first = _first(files, "js", "mjs")
         return {first: files[first], **files}
@@ -174,8 +170,7 @@ def read_archive(content: bytes, language: str | None = None) -> FileTree:
     size, seen = 0, set[str]()
     try:
         raw = _inflated(content, most + 1024 * (MOST_FILES + 20), 31) if content.startswith(b"\x1f\x8b") else content
-        members = _zip(raw, most) if content.startswith(b"PK") else _tar(raw)
-        for number, (name, body) in enumerate(members):
+        for number, (name, body) in enumerate(_zip(raw, most) if content.startswith(b"PK") else _tar(raw)):
             path = checked_path(name)
             size += len(body)
             if number >= MOST_FILES:
@@ -332,8 +327,7 @@ def _pax_path(body: bytes) -> bytes:
 
 
 def _zip(raw: bytes, most: int) -> Iterator[tuple[bytes, bytes]]:
-    end = raw.rindex(b"PK\x05\x06")
-    count, _, at = struct.unpack_from("<HII", raw, end + 10)
+    count, _, at = struct.unpack_from("<HII", raw, raw.rindex(b"PK\x05\x06") + 10)
     for _ in range(count):
         start, flags, method, crc, packed, size, named, extra, comment, mode, offset = struct.unpack_from(
             "<4s4xHH4xIIIHHH6xHI", raw, at

@@ -15,8 +15,8 @@ from clara_eval.code import choose_language
 from clara_eval.config.eval_config.model import SubmissionFormat
 from clara_eval.core.errors import BadSubmission, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
+from clara_eval.core.model import Submission
 from clara_eval.core.strict_json import json_shape
-from clara_eval.core.submission import Submission
 from clara_eval.harness.model import ProgramText
 from clara_eval.submissions.files import FileTree, is_archive, most_tokens, read_archive, text_of
 
@@ -42,14 +42,22 @@ REJECTIONS = {  # every code a rejection can have, with its meaning
     "unevaluable": "no model could tell anything about it, and nothing about it is measured",
     "copy": "an earlier submission has the same content",
 }
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_LINK = re.compile(rb"[ \t\r\n]*((?:https?|ipfs)://[!-~]{1,2000})[ \t\r\n]*", re.IGNORECASE)
+_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+MAX_BYTES = 262_144
+MAX_TOKENS = 100_000  # by `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code
+MIN_LETTERS, MIN_WORDS = 8, 4  # below, it is as good as empty: `:` and `Thought process:` are known to flatter judges
+RETRY_SECONDS = (1.0, 4.0)  # waits between the attempts to fetch; a round comes back for what it did not get
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
+_LONGEST_HEADER = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
     content: bytes
     media_type: str
-    immutable: bool
-    """The URI itself fixes these bytes: a `data:` URI, or an `ipfs:` one whose CID was recomputed from them."""
+    immutable: bool  # the URI itself fixes these bytes: a `data:` URI, or a CID that was recomputed from them
     note: str = ""  # what a reader of the trace should know, for example why a CID was not verified
 
 
@@ -57,12 +65,11 @@ class Fetch(Protocol):
     async def fetch(self, uri: str) -> Fetched: ...
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Outage(Temporary):
     """A fetch failed in a way that may pass; `code` becomes the verdict if it does not pass before the post."""
 
-    def __init__(self, message: str, *, code: str = "unreachable", retry_after_seconds: float | None = None) -> None:
-        super().__init__(message, retry_after_seconds=retry_after_seconds)
-        self.code = code
+    code: str = "unreachable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,7 @@ class Solution:
     media_type: str
     content_keccak: str
     content_sha256: str
-    hash_kind: Literal["content", "uri"]
-    """What the on-chain hash covers: the content, or (as existing clients do) the URI string."""
+    hash_kind: Literal["content", "uri"]  # what the on-chain hash covers: existing clients hash the URI string
     pinned: bool  # the chain fixes these bytes: by a hash over them, or by a hash over a URI that itself fixes them
     language: str | None
     note: str = ""
@@ -99,21 +105,7 @@ class Rejected:
     submission: Submission
     code: str  # one of `REJECTIONS`
     reason: str
-    is_outage: bool = False
-    """It could not be read, and that may be us or the network: a person looks before money moves."""
-
-
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-_LINK = re.compile(rb"[ \t\r\n]*((?:https?|ipfs)://[!-~]{1,2000})[ \t\r\n]*", re.IGNORECASE)
-_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
-
-
-MAX_BYTES = 262_144
-MAX_TOKENS = 100_000  # by `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code
-MIN_LETTERS, MIN_WORDS = 8, 4
-"""Below these a submission is as good as empty: `:` and `Thought process:` are known to flatter judges."""
-RETRY_SECONDS = (1.0, 4.0)
-"""Waits between the attempts to fetch a submission. A round comes back for what it did not get."""
+    is_outage: bool = False  # not read, and that may be us or the network: a person looks before money moves
 
 
 async def fetch_submission(
@@ -227,10 +219,6 @@ def _check_substance(text: str, min_letters: int, min_words: int) -> None:
         raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
 
 
-_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
-_LONGEST_HEADER = 256
-
-
 def is_data_uri(uri: str) -> bool:
     return uri[:5].lower() == "data:"
 
@@ -241,25 +229,25 @@ def read_data_uri(uri: str, max_bytes: int) -> Fetched:
         raise _bad("it has no comma after the media type")
     kind, *parameters = header.split(";")
     is_base64 = bool(parameters) and parameters[-1].strip().lower() == "base64"
-    content = _base64(payload, max_bytes) if is_base64 else _percent(payload, max_bytes)
+    # A percent-escaped byte takes three characters; of base64 + and / may be escaped.
+    longest, size = (4 * max_bytes, len(payload) * 3 // 4) if is_base64 else (3 * max_bytes, len(payload) // 3)
+    if len(payload) > longest + 8:
+        raise _too_large(size, max_bytes)
+    content = _base64(payload) if is_base64 else _percent(payload)
     if len(content) > max_bytes:
         raise _too_large(len(content), max_bytes)
     media_type = kind.strip().lower() if _MEDIA_TYPE.fullmatch(kind.strip()) else "text/plain"
     return Fetched(content=content, media_type=media_type, immutable=True)
 
 
-def _base64(payload: str, max_bytes: int) -> bytes:
-    if len(payload) > 4 * max_bytes + 8:  # a percent-escaped + or / takes three characters
-        raise _too_large(len(payload) * 3 // 4, max_bytes)
+def _base64(payload: str) -> bytes:
     try:
         return base64.b64decode(unquote_to_bytes(payload) if "%" in payload else payload, validate=True)
     except (binascii.Error, ValueError) as bad:
         raise _bad(f"its base64 is malformed ({bad})") from None
 
 
-def _percent(payload: str, max_bytes: int) -> bytes:
-    if len(payload) > 3 * max_bytes + 8:
-        raise _too_large(len(payload) // 3, max_bytes)
+def _percent(payload: str) -> bytes:
     if re.search(r"%(?![0-9A-Fa-f]{2})", payload):
         raise _bad("a % is not followed by two hex digits")
     if "#" in payload:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.winners import account, challenge
 
-from clara_eval.chain.winners import check_scorable, choose_winners, prizes
+from clara_eval.chain.model import check_scorable, choose_winners, prizes
 from clara_eval.core.errors import CannotPublish, Unscorable
-from clara_eval.core.submission import Placed
+from clara_eval.core.model import Placed
 
 
 @st.composite

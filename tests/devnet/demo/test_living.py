@@ -17,7 +17,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.devnet.demo.living import Tempo, living_world
 from clara_eval.devnet.local_chain import DAY
 from clara_eval.interfaces.serve import serving
-from clara_eval.service.options import EngineOptions
+from clara_eval.service.due import EngineOptions
 
 QUICK = EngineOptions(tick_cron="*/2 * * * * *", tick_seconds=2, poll_seconds=0.1)
 TEMPO = Tempo(answer_seconds=0.02, open_seconds=20)

@@ -6,7 +6,8 @@ import pytest
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.evaluation.features.extract import choose_values, executed_flags, executed_values
-from clara_eval.harness import Call, Executed, RunOutcome
+from clara_eval.harness import Executed, RunOutcome
+from clara_eval.harness.model import Call
 
 SCHEMA = FeatureSchema(
     (

@@ -20,7 +20,7 @@ from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.evaluation.features.extract import (
     ReadingContext,
     choose_values,

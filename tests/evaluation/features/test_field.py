@@ -10,7 +10,7 @@ import pytest
 
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
-from clara_eval.core.flags import Flag
+from clara_eval.core.model import Flag
 from clara_eval.evaluation.features.extract import SecondView, SubmissionFacts, choose_values
 from clara_eval.evaluation.features.field import UNTOLD, compare_field, usual_of_others
 from clara_eval.judge.comparison import Value

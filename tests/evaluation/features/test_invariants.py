@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from html import unescape
 from importlib import resources
 from math import fsum
 
@@ -37,7 +38,7 @@ from clara_eval.config.eval_config import (
 from clara_eval.config.eval_config.metadata import take_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.evaluation.features.extract import ReadingContext, SubmissionFacts, extract_features, questions_for
 from clara_eval.judge.comparison import ModelJudge, comparison_grammar, comparison_prompt
 from clara_eval.judge.extraction import (
@@ -46,10 +47,10 @@ from clara_eval.judge.extraction import (
     Subject,
     choose_decoy,
     line_fields,
-    without_numbers,
 )
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.templates import prompt_view, unescaped
+from clara_eval.judge.reading import prompt_view
+from clara_eval.redteam.simulators import without_numbers
 from clara_eval.submissions.model import Solution
 
 SCHEMA = FeatureSchema(
@@ -124,7 +125,7 @@ def check_question(question: Question, text: str) -> None:
 def data_of(question: Question) -> str:
     user, nonce = question.prompt.user, question.nonce
     shown = user.partition(f"<submission-{nonce}>\n")[2].rpartition(f"\n</submission-{nonce}>")[0]
-    return without_numbers(unescaped(shown))
+    return without_numbers(unescape(shown))
 
 
 @pytest.mark.specification("5", "Layer 1: structural separation")

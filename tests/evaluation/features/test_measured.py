@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.measured_texts import SAMPLES
 
-from clara_eval.code.structure import read_structure
+from clara_eval.code.reading import read_structure
 from clara_eval.config.eval_config import MEASURED
 from clara_eval.core.syntax import CPU_SECONDS, parse
 from clara_eval.evaluation.features.measured import (

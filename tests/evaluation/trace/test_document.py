@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import sha256_hex
-from clara_eval.evaluation.trace.document import Approval, Notes, Restart, TraceFile, TraceWriter, read_entries, render
+from clara_eval.evaluation.trace import Approval, Notes, Restart, TraceFile, TraceWriter, read_entries, render
 
 BODIES = [("header", {"a": 1}), ("solution/0x1", {"text": "x < y & \u2028 z"}), ("ranking", [1.5, None, True])]
 

@@ -11,7 +11,7 @@ from tests.support.evidence import ANSWERS, answers, peak
 from clara_eval.core.errors import BadTrace
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.documents.store_keys import scores_key, status_key
-from clara_eval.evaluation.trace.document import OPENING, Evidence, TraceFile
+from clara_eval.evaluation.trace import OPENING, Evidence, TraceFile
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 from clara_eval.store.trace_archive import (

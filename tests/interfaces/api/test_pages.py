@@ -47,8 +47,7 @@ from clara_eval.documents.store_keys import (
 )
 from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
-from clara_eval.interfaces.api.templating import STATIC, asset, coded, share, shortened
-from clara_eval.interfaces.api.wording import money
+from clara_eval.interfaces.api.templating import STATIC, asset, coded, money, share, shortened
 from clara_eval.interfaces.cli import app as program
 from clara_eval.interfaces.words import plain
 

@@ -18,7 +18,7 @@ from clara_eval.interfaces.api.limits import (
     MOST_BYTES,
     PASSES,
     Compressed,
-    KeptBytes,
+    KeptAnswers,
     ReadersMiddleware,
     trace_response,
 )
@@ -118,7 +118,8 @@ async def test_what_is_too_long_to_keep_is_passed_on() -> None:
 
 async def test_a_trace_is_read_and_compressed_once() -> None:
     """The second reader of a digest gets the kept bytes; its store is not asked."""
-    kept, asked = KeptBytes(), 0
+    kept: KeptAnswers = {}
+    asked = 0
 
     async def pieces() -> AsyncIterator[str]:
         nonlocal asked

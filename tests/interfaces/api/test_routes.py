@@ -32,7 +32,7 @@ from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import ConfigError
 from clara_eval.documents.results import MEANINGS
 from clara_eval.documents.store_keys import index_key, scores_key, status_key
-from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.evaluation.trace import read_entries
 from clara_eval.interfaces.api.context import AdminKey
 from clara_eval.interfaces.api.limits import Buckets, Rate, Rates
 

@@ -30,7 +30,7 @@ from clara_eval.devnet.anvil import AnvilOptions, DevAccount, NodeRefused
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import CONFIG, post_round, submit_round
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
-from clara_eval.evaluation.trace.journal import Journal
+from clara_eval.evaluation.trace import Journal
 from clara_eval.interfaces.serve import serving
 from clara_eval.service.engine import Engine
 

@@ -26,8 +26,7 @@ from clara_eval.core.errors import (
     Temporary,
     Unscorable,
 )
-from clara_eval.interfaces.cli import app, main
-from clara_eval.interfaces.cli.commands import COMMANDS, GROUPS
+from clara_eval.interfaces.cli import COMMANDS, GROUPS, app, main
 from clara_eval.interfaces.cli.output import EXIT_CODES, fail
 
 WIDTH = 80

@@ -95,7 +95,7 @@ def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
     assert [
         number
         for number, line in enumerate(lines)
-        if "paid above this line: 82 % sure by this judge, uncertain" in line
+        if "paid above this line: 80 % sure by this judge, uncertain" in line
     ] == [5]
     assert not any("above this line" in line for line in shown(LeaderboardTable(PLAIN.rows[:3], USDC, MARGIN), 100))
 

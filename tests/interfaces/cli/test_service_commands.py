@@ -12,7 +12,6 @@ from tests.support.large_round import large_challenge
 from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
-from clara_eval.actions.operator import report_of
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.evaluate import Evaluation
@@ -89,9 +88,9 @@ def test_an_evaluation_that_did_not_post_is_no_success(outcome: SendOutcome) -> 
     """A script learns from the exit code that a post was reverted, or that its fate is not known yet."""
     receipt = Receipt(outcome, Intention.FINALIZE, "0x")
     challenge = large_challenge(2)
-    sent = report_of(Evaluation(challenge, None, None, receipt, None), {})
+    sent = Evaluation(challenge, None, None, receipt, None)
     assert sent.is_done == (outcome not in {SendOutcome.REVERTED, SendOutcome.UNKNOWN})
-    assert not report_of(Evaluation(challenge, None, None, None, None), {}).is_done
+    assert not Evaluation(challenge, None, None, None, None).is_done
 
 
 def test_an_approval_says_what_follows(call: Any) -> None:

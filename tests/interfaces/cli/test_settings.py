@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.cli import app
-from clara_eval.interfaces.cli.commands import COMMANDS, GROUPS, LazyGroup
+from clara_eval.interfaces.cli import COMMANDS, GROUPS, LazyGroup, app
 
 SECRET = "0x" + "ab" * 32
 

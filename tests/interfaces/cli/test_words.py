@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.results import RankedEntry
 from clara_eval.interfaces import words
-from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli import COMMANDS
 from clara_eval.interfaces.cli.leaderboard import flag_sentence
-from clara_eval.interfaces.cli.output import NAMES, error_document
+from clara_eval.interfaces.cli.output import NAMES, fail
 from clara_eval.interfaces.mcp import text
 from clara_eval.interfaces.mcp.tools import TOOLS
 
@@ -39,10 +40,15 @@ def test_every_sentence_can_be_written(template: str, names: words.Names) -> Non
     assert "{" not in written
 
 
-def test_an_error_names_the_action_that_helps_in_the_words_of_its_interface() -> None:
+def test_an_error_names_the_action_that_helps_in_the_words_of_its_interface(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A shell reads a command with the address in it, a model the name of a tool."""
     error = NotFound("Nothing is posted yet.", remedy="Wait.", see="status", about=ADDRESS)
-    assert error_document(error)["error"]["remedy"] == f"Wait. Follow `clara-eval status {ADDRESS} --watch`."  # type: ignore[index]
+    with pytest.raises(SystemExit):
+        fail(error, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"]["remedy"] == f"Wait. Follow `clara-eval status {ADDRESS} --watch`."
     assert words.error_text(error, text.NAMES) == "Nothing is posted yet. Wait. Follow challenge_eval_status."
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment, agent_settings
 from tests.support.mcp_service import served
+from tests.support.shell import Shell
 from tests.support.web3_chain import as_web3
 
 from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, DraftPlace
@@ -172,13 +172,13 @@ def check_reading(found: dict[str, dict[str, Any]], rounds: Rounds, chain: Local
     assert any("no result could be posted" in text for text in found["challenge_post"]["warnings"])
 
 
-async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_the_inspector_calls_every_tool_over_stdio(local_chain: LocalChain, shell: Shell, tmp_path: Path) -> None:
     """Over stdio with a local key all tools answer, and post, submit and claim really happen."""
     chain, agent = local_chain, local_chain.agents[0]
     rounds = await prepare(chain)
     environment = agent_environment(chain, agent, tmp_path / "none.db")
     await announce(tmp_path / "none.db", rounds)
-    program = (sys.executable, "-m", "clara_eval", "mcp")
+    program = (shell.program, "mcp")
     before = await chain.balance(agent.address)
     found = await call_all(Inspector(program, environment, tmp_path), rounds, agent.address)
     check_reading(found, rounds, chain)

@@ -158,7 +158,7 @@ async def test_a_challenge_is_scored_by_its_poster_with_tools_alone(local_chain:
 
 
 async def test_a_challenge_is_scored_from_a_file_in_a_shell(local_chain: LocalChain, tmp_path: Path) -> None:
-    """By commands alone, from post to claims: `challenge score` reads a CSV, orders it by score and shows the plan."""
+    """By commands alone, from post to claims: `challenge score` reads a CSV whole, orders it by score, shows the plan."""
     chain = local_chain
 
     async def shell(account: DevAccount, *words: str) -> dict[str, Any]:
@@ -182,6 +182,11 @@ async def test_a_challenge_is_scored_from_a_file_in_a_shell(local_chain: LocalCh
     await chain.move_time(DAY + 1)
     rows = [f"{agent.address},{score}" for agent, score in zip(chain.agents, (10, 9000, 8000), strict=False)]
     (tmp_path / "scores.csv").write_text("\n".join(["address,score", *rows]))
+    (tmp_path / "half.csv").write_text("\n".join(["address,score", rows[0], f"{chain.agents[1].address}, ", rows[2]]))
+    environ = agent_environment(chain, chain.poster, tmp_path / "half.db")
+    half = ["challenge", "score", address, "--scores", str(tmp_path / "half.csv"), "--json"]
+    refused = await asyncio.to_thread(CliRunner().invoke, app, half, env=environ)
+    assert "2 of 3 submitters have a score" in str(refused.exception)
     words = ("score", address, "--scores", str(tmp_path / "scores.csv"))
     assert (await shell(chain.poster, *words))["outcome"] == "needs_confirmation"
     found = await shell(chain.poster, *words, "--send", "--yes")

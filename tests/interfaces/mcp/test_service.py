@@ -27,7 +27,7 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.local_chain import DAY, Handed, LocalChain, PostedTerms
-from clara_eval.evaluation.trace.document import read_entries
+from clara_eval.evaluation.trace import read_entries
 from clara_eval.interfaces.api.app import create_app
 from clara_eval.interfaces.api.context import ApiContext
 from clara_eval.interfaces.mcp.server import build_server

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from clara_eval.config.settings import Settings
-from clara_eval.interfaces.cli.commands import COMMANDS
+from clara_eval.interfaces.cli import COMMANDS
 from clara_eval.interfaces.mcp.tools import LOCAL_TOOLS, TOOLS
 
 ROOT = Path(__file__).parents[3]

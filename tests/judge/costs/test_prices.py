@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.core.errors import ConfigError, OutOfBudget
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import FREE, PriceCard, parse_prices
+from clara_eval.judge.costs.budgets import FREE, PriceCard, RunBudget, parse_prices
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import parse_judge, price_card
 

@@ -15,10 +15,10 @@ from tests.support.signing_endpoint import ACI_LIES, KEY_LIES, NEAR_LIES, Signin
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
+from clara_eval.judge.attestation import SigningOpenAi
 from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.port import Answer, Prompt, UnsignedAnswer
+from clara_eval.judge.port import Answer, Prompt, Unanswered
 from clara_eval.judge.provider import build_llm, parse_judge
-from clara_eval.judge.providers.attested import SigningOpenAi
 from clara_eval.store.sqlite import SqliteStore
 
 SCHEMA = json.dumps({"type": "object", "properties": {"winner": {"type": "string", "enum": ["A", "B"]}}})
@@ -64,7 +64,7 @@ async def test_a_signed_answer_counts_and_its_key_is_attested_once(how: str, tmp
         assert [key.rpartition("/")[2] for key, _ in kept] == [RUN]
         await asked(bench, PROMPT, "31337:0xdef")
         assert endpoint.reports == 2
-        again = await bench.store.answers([paid.request async for paid in bench.store.answers_of(RUN)])
+        again = await bench.store.answers([request for request, _, _ in await bench.store.calls_of(RUN)])
         assert all(paid.answer.signed for paid in again.values())
 
 
@@ -75,10 +75,10 @@ async def test_a_signed_answer_counts_and_its_key_is_attested_once(how: str, tmp
 async def test_every_lie_is_an_outage_with_its_reason(how: str, lie: str, tmp_path: Path) -> None:
     """Whatever is wrong with a signature, its key or its quote: nothing is saved, nothing counts, the reason is said."""
     async with SigningEndpoint(lie=lie).running() as endpoint, pool(endpoint, how, tmp_path) as bench:
-        with pytest.raises(UnsignedAnswer) as caught:
+        with pytest.raises(Unanswered) as caught:
             await ask_once(bench)
         assert len(caught.value.message.split(": ", 1)[-1]) > 15
-        assert [paid async for paid in bench.store.answers_of(RUN)] == []
+        assert await bench.store.calls_of(RUN) == []
         assert await bench.store.entries("attestation", "") == [] or lie not in KEY_LIES
         endpoint.lie = ""
         assert (await ask_once(bench)).signed is not None
@@ -89,7 +89,7 @@ async def test_an_endpoint_that_does_not_sign_is_down_as_a_signing_judge(tmp_pat
     async with FakeEndpoint().running() as plain:
         store = await SqliteStore.open(tmp_path / "store.db")
         bench = ModelPool(settings(plain.url, "near"), store)
-        with pytest.raises(UnsignedAnswer, match="gave no signature"):
+        with pytest.raises(Unanswered, match="gave no signature"):
             await ask_once(bench)
         await bench.close()
         await store.close()
@@ -109,9 +109,9 @@ def test_the_setting_becomes_part_of_the_judges_name() -> None:
     """Per endpoint or for all; a judge without an address of its own and other judges stay as they are."""
     names = "rules,openai:gpt-5,openai:a@https://one/v1,openai:b@https://two/v1/"
     told = {"CLARA_JUDGES": names, "CLARA_ATTESTATION": "https://two/v1=aci"}
-    assert Settings.from_env(told).judge_names[2:] == ("openai:a@https://one/v1", "openai:b@https://two/v1#aci")
-    everywhere = Settings.from_env({**told, "CLARA_ATTESTATION": "near"}).judge_names
-    assert everywhere == ("rules", "openai:gpt-5", "openai:a@https://one/v1#near", "openai:b@https://two/v1#near")
+    assert Settings.from_env(told).judges.split(",")[2:] == ["openai:a@https://one/v1", "openai:b@https://two/v1#aci"]
+    everywhere = Settings.from_env({**told, "CLARA_ATTESTATION": "near"}).judges.split(",")
+    assert everywhere == ["rules", "openai:gpt-5", "openai:a@https://one/v1#near", "openai:b@https://two/v1#near"]
     assert parse_judge(everywhere[3]).attestation == "near"
     with pytest.raises(ConfigError, match="CLARA_ATTESTATION"):
         Settings.from_env({**told, "CLARA_ATTESTATION": "https://two/v1=sgx"})

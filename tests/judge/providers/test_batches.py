@@ -14,12 +14,11 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.port import Prompt, Unanswered, request_hash
 from clara_eval.judge.providers.anthropic import AnthropicLlm, MessageBatches, should_batch
 from clara_eval.judge.retrying_llm import RetryingLlm
+from clara_eval.judge.structured_llm import CachedLlm
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clara_eval.core.errors import ConfigError
-from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.budgets import FREE
 from clara_eval.judge.provider import JudgeName, parse_jury, price_card
 
 

@@ -18,12 +18,11 @@ from aiohttp import web
 from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 
 from clara_eval.core.errors import Temporary
-from clara_eval.judge.cached_llm import CachedLlm
-from clara_eval.judge.costs.budgets import RunBudget
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.port import PaidAnswer, Prompt, request_hash
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.retrying_llm import CONTROL, RetryingLlm, RetryPolicy
+from clara_eval.judge.structured_llm import CachedLlm
 from clara_eval.store.sqlite import SqliteStore
 
 CARD = PriceCard(1_000_000, 1_000_000, 1_000_000, 1_000_000)
@@ -93,7 +92,8 @@ async def test_every_failure_ends_in_an_answer_paid_for_once(tmp_path: Path) -> 
 
     store = await SqliteStore.open(tmp_path / "s.db")
     async with FakeEndpoint(script=script).running() as endpoint:
-        llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url, call_seconds=3.0)
+        llm = OpenAiLlm("m", api_key="k", base_url=endpoint.url)
+        llm.call_seconds = 3.0
         budget = RunBudget(cap_micro_usd=1_000_000)
         policy = RetryPolicy(tries=12, call_seconds=3.0, first_pause_seconds=0.02, longest_pause_seconds=0.1)
         line = CachedLlm(RetryingLlm(llm, budget, CARD, policy), store, "r")
@@ -133,10 +133,10 @@ CHILD = """
 import asyncio, sys
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.store.sqlite import SqliteStore
-from clara_eval.judge.cached_llm import CachedLlm
+from clara_eval.judge.structured_llm import CachedLlm
 from clara_eval.judge.retrying_llm import RetryingLlm
 from clara_eval.judge.port import Prompt
-from clara_eval.judge.costs.prices import PriceCard
+from clara_eval.judge.costs.budgets import PriceCard
 from clara_eval.judge.costs.budgets import RunBudget
 
 async def main(path, url, count, schema):
@@ -145,7 +145,7 @@ async def main(path, url, count, schema):
     llm = OpenAiLlm("m", api_key="k", base_url=url)
     line = CachedLlm(RetryingLlm(llm, RunBudget(None), card), store, "r")
     prompts = [Prompt("comparison", "judge", f"pair {number}", schema, 50, "0x00") for number in range(count)]
-    await line.look_up(prompts)
+    line.expect(prompts)
     await asyncio.gather(*(line.ask(prompt) for prompt in prompts))
     await llm.close()
 

@@ -224,7 +224,8 @@ def test_retry_after_as_date_and_nonsense() -> None:
 @pytest.mark.parametrize("kind", ["hang", "reset", "cut"])
 async def test_lost_answers_are_unanswered(open_llm: Any, kind: Any) -> None:
     """A call that was sent and brought nothing back may have been charged, and says so by its class."""
-    async with open_llm(lambda _: Fault(kind), call_seconds=0.15) as (llm, _):
+    async with open_llm(lambda _: Fault(kind)) as (llm, _):
+        llm.call_seconds = 0.15
         with pytest.raises(Unanswered):
             await llm.complete(PROMPT)
 

@@ -14,7 +14,7 @@ from tests.support.hostile_web import GOOD, NAME, HostileWeb, ScriptedResolver
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.web import check_url, is_public
 from clara_eval.submissions.model import Outage, Rejected, Solution

@@ -20,7 +20,7 @@ from tests.support.ipfs import Answer, base32, base58, car, field, folder_of, ga
 from clara_eval.core.address import Address
 from clara_eval.core.errors import BadSubmission, ConfigError
 from clara_eval.core.hashing import keccak_hex
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 from clara_eval.submissions.fetch.ipfs import (
     NOT_VERIFIED,

@@ -28,8 +28,7 @@ class AbiItem(TypedDict, total=False):
     type: Required[str]
     inputs: list[AbiItem]
     outputs: list[AbiItem]
-    components: list[AbiItem]
-    """The fields of a struct."""
+    components: list[AbiItem]  # The fields of a struct
     indexed: bool
 
 
@@ -48,10 +47,8 @@ def artifact(name: ContractName) -> Artifact:
     return Artifact(name, content["abi"], content["bytecode"], content["solc"])
 
 
-MOST_BYTES = 4_000_000
-"""A longer answer than any honest contract gives."""
-FOREIGN_GAS = 300_000
-"""For a contract that anybody may have written: plenty for a proxy, and an end to any loop."""
+MOST_BYTES = 4_000_000  # A longer answer than any honest contract gives
+FOREIGN_GAS = 300_000  # For a contract that anybody may have written: plenty for a proxy, and an end to any loop
 FOREIGN_BYTES = 4_096
 
 
@@ -69,7 +66,7 @@ class Function:
 
     @cached_property
     def types(self) -> tuple[str, ...]:
-        return tuple(_type(item) for item in self.inputs)
+        return tuple(map(_type, self.inputs))
 
     @cached_property
     def signature(self) -> str:
@@ -172,13 +169,11 @@ def abi(name: ContractName) -> Abi:
     return Abi(artifact(name).abi)
 
 
-def _type(item: AbiItem, *, reading: bool = False) -> str:
+def _type(item: AbiItem) -> str:
     kind = item["type"]
-    if kind.startswith("tuple"):
-        inside = ",".join(_type(part, reading=reading) for part in item["components"])
-        return f"({inside}){kind.removeprefix('tuple')}"
-    # bytes for string: the same encoding, and no failure on bytes that are not UTF-8
-    return kind.replace("string", "bytes") if reading else kind
+    if not kind.startswith("tuple"):
+        return kind
+    return f"({','.join(map(_type, item['components']))}){kind.removeprefix('tuple')}"
 
 
 def _bytes(data: object, at_most: int) -> bytes:
@@ -191,7 +186,8 @@ def _bytes(data: object, at_most: int) -> bytes:
 
 
 def _values(items: Sequence[AbiItem], data: bytes) -> tuple[object, ...]:
-    types = [_type(item, reading=True) for item in items]
+    # bytes for string: the same encoding, and no failure on bytes that are not UTF-8
+    types = [_type(item).replace("string", "bytes") for item in items]
     try:
         values = decode(types, data)
     except (DecodingError, OverflowError, ValueError) as bad:
@@ -285,19 +281,15 @@ def decode_refusal(data: object) -> ContractRefusal | None:
         values = error.arguments(raw)
     except (Undecodable, KeyError):
         return None  # the data comes from whatever contract was called: a known selector proves nothing
-    reason, remedy = _in_words(error.name, values)
-    return ContractRefusal(error.name, values, reason, remedy)
-
-
-def _in_words(name: str, values: tuple[object, ...]) -> tuple[str, str]:
-    if name == "InvalidStatus":
+    reason, remedy = _WORDS.get(error.name, (f"The contract refused with {error.name}.", ""))
+    if error.name == "InvalidStatus":
         names: dict[object, str] = dict(enumerate(STATUS_NAMES))
         current, expected = (names.get(value, f"in unknown status {value}") for value in values)
+        reason = f"The challenge is {current}, but this needs it to be {expected}."
         remedy = _STATUS_REMEDIES.get(values, "Read the challenge's status before trying again.")
-        return f"The challenge is {current}, but this needs it to be {expected}.", remedy
-    if name == "Error":
-        return f"The contract refused: {str(values[0])[:200]!r}.", ""
-    if name == "Panic":
-        return f"The contract stopped on an internal check (panic {values[0]:#x}).", "Check the values of the call."
-    reason, remedy = _WORDS.get(name, (f"The contract refused with {name}.", ""))
-    return reason, remedy
+    elif error.name == "Error":
+        reason = f"The contract refused: {str(values[0])[:200]!r}."
+    elif error.name == "Panic":
+        reason = f"The contract stopped on an internal check (panic {values[0]:#x})."
+        remedy = "Check the values of the call."
+    return ContractRefusal(error.name, values, reason, remedy)

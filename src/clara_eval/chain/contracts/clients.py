@@ -6,7 +6,6 @@ Invariant: a stranger's contract is asked with little gas, its answer is cut off
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from clara_eval.chain import model
@@ -14,7 +13,7 @@ from clara_eval.chain.blocks import Blocks
 from clara_eval.chain.contracts.abi import Abi, Event, Undecodable, View, abi
 from clara_eval.core.address import Address, short
 from clara_eval.core.errors import NotFound
-from clara_eval.core.submission import Submission
+from clara_eval.core.model import Submission
 
 SYMBOL_CHARS = 12
 
@@ -22,8 +21,7 @@ SYMBOL_CHARS = 12
 class _Contract:
     ABI: ClassVar[Abi]
     IS_FOREIGN: ClassVar[bool] = True
-    REMEDY: ClassVar[str]
-    """For an address whose contract does not answer as this one does."""
+    REMEDY: ClassVar[str]  # For an address whose contract does not answer as this one does
 
     def __init__(self, reader: Blocks, address: Address, spoken: Abi | None = None) -> None:
         self._reader = reader
@@ -52,8 +50,7 @@ class _Contract:
         return found
 
 
-ChallengeGetters = Mapping[str, Any]
-"""What the getters of one challenge say, by their names: lower-case addresses, numbers and text."""
+ChallengeGetters = Mapping[str, Any]  # What the getters of one challenge say: lower-case addresses, numbers, text
 
 
 class ChallengeContract(_Contract):
@@ -93,10 +90,8 @@ class ChallengeContract(_Contract):
         read |= await self._submissions(block, [who for who in submitters if read[who] is None], "submissions")
         lost = next((who for who, found in read.items() if found is None), None)
         if lost:
-            raise NotFound(
-                f"{self.address} does not tell the submission of {lost}.",
-                remedy="It must answer getSubmission(address) or submissions(address).",
-            )
+            remedy = "It must answer getSubmission(address) or submissions(address)."
+            raise NotFound(f"{self.address} does not tell the submission of {lost}.", remedy=remedy)
         return tuple(found for who in submitters if (found := read[who]) is not None)
 
     async def submission_of(self, block: model.Block, submitter: Address) -> Submission | None:
@@ -187,12 +182,14 @@ class IdentityRegistryContract(_Contract):
 
     ABI = abi("IdentityRegistry")
     REMEDY = "It is not an identity registry: check CLARA_NETWORK."
-    OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))
-    """Both name the owner in their third topic."""
+    OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))  # Owner: third topic
 
     async def owners_of(self, block: model.Block, agent_ids: Sequence[int]) -> list[Address | None]:
         found = await self.each(block, [self.view("ownerOf", agent_id) for agent_id in agent_ids])
         return [Address(owner) if owner else None for owner in found]
+
+    async def owned_by(self, owner: Address, block: model.Block, ids: Sequence[int]) -> list[int]:
+        return [one for one, found in zip(ids, await self.owners_of(block, ids), strict=True) if found == owner]
 
     @classmethod
     def agents_in(cls, entries: Sequence[Mapping[str, Any]], registry: Address, owner: Address) -> list[int]:
@@ -216,18 +213,3 @@ class ReputationRegistryContract(_Contract):
 
     ABI = abi("ReputationRegistry")
     REMEDY = "It is not a reputation registry of ERC-8004: check its address and CLARA_NETWORK."
-
-    @classmethod
-    def given(cls, entry: Mapping[str, Any]) -> GivenFeedback:
-        found = cls.ABI.event("NewFeedback").read(entry)
-        mined = str(entry["transactionHash"]), int(entry["blockNumber"], 16)
-        return GivenFeedback(found["feedbackIndex"], found["endpoint"], found["feedbackURI"], *mined)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenFeedback:
-    index: int
-    endpoint: str
-    uri: str
-    tx_hash: str
-    block_number: int

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSchema, FeatureType
-from clara_eval.core.constants import HarnessLanguage
+from clara_eval.core.model import HarnessLanguage
 
 _COST = re.compile(r"(gas|fuel)_[a-z0-9_]+")
 _DATA: dict[str, Any] = json.loads(resources.files(__package__).joinpath("catalogue.json").read_text("utf-8"))

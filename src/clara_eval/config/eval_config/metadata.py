@@ -15,13 +15,13 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from clara_eval.config.eval_config import shape
-from clara_eval.config.eval_config.catalogue import level_feature, typed
-from clara_eval.config.eval_config.model import Adaptation, EvalConfig, Feature, Metadata
+from clara_eval.config.eval_config.catalogue import compile_schema, level_feature
+from clara_eval.config.eval_config.model import Adaptation, EvalConfig, Metadata
 from clara_eval.config.eval_config.reading import parse_eval_config, read_document, read_feature, read_object
 from clara_eval.config.eval_config.shape import BadEvalConfig, ProblemReport, at
-from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json, keccak_hex
+from clara_eval.core.model import HarnessLanguage
 from clara_eval.core.strict_json import JsonLimits, read_strict_json
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -117,13 +117,16 @@ def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, .
     harness: HarnessLanguage | None = language if language in get_args(HarnessLanguage) else None
     if isinstance(taken.get("features"), list):
         taken["features"] = _adapt_features(told, taken["features"], harness)
-    if taken.get("judge") == "rules" and not _by_rules(taken.get("features"), harness):
-        told.append(_adapted("$.judge", taken.pop("judge"), "Not every feature has a direction, so the jury compares."))
+    judge = taken.pop("judge", None)
     config = read_document(taken, report)
     if config is None:
         raise BadEvalConfig(report.problems)
+    schema, untyped = compile_schema(config)
+    if judge and (untyped or any(feature.better is None for feature in schema.judged)):
+        told.append(_adapted("$.judge", judge, "Not every feature has a direction, so the jury compares."))
+        judge = None
     waived = (Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
-    return replace(config, canonical=canonical_json(document)), (*told, *waived)
+    return replace(config, judge=judge, canonical=canonical_json(document)), (*told, *waived)
 
 
 def _adapted(path: str, written: object, reason: str, taken: str = "") -> Adaptation:
@@ -200,14 +203,3 @@ def _adapt_item(told: list[Adaptation], path: str, item: object, name: str, harn
 def _is_usable(path: str, item: Mapping[str, object], harness: HarnessLanguage | None) -> bool:
     report = ProblemReport(is_lenient=True)
     return read_feature(report, path, dict(item), harness) is not None and not report.failed
-
-
-def _by_rules(features: object, harness: HarnessLanguage | None) -> bool:
-    """Whether every judged feature has a type and a direction."""
-
-    def directed(item: object) -> bool:
-        found = read_feature(ProblemReport(is_lenient=True), "$", item, harness)
-        feature = found if isinstance(found, Feature) else typed(found.name) if found else None
-        return feature is not None and (feature.better is not None or feature.type == "text")
-
-    return isinstance(features, list) and all(directed(item) for item in features)

@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
 from clara_eval.core.errors import BadInput
+from clara_eval.core.model import LARGEST_NUMBER, HarnessLanguage
 
 FeatureType: TypeAlias = Literal["number", "integer", "boolean", "enum", "text"]
 Better: TypeAlias = Literal["higher", "lower"]
@@ -39,8 +39,7 @@ class Feature:
     weight: float = 1.0
     source: Source = "llm"
     description: str = ""
-    anchors: tuple[str, ...] = ()
-    """For levels: what each value from `min` upwards means, one sentence each."""
+    anchors: tuple[str, ...] = ()  # for levels: what each value from `min` upwards means, one sentence each
 
     @cached_property
     def low(self) -> float:
@@ -101,8 +100,7 @@ class HarnessSpec:
     """The poster's program that runs every submission: public, or behind `privateSetHash` until it is revealed."""
 
     language: HarnessLanguage
-    source: str | None = None
-    """The public harness; beside a hidden one it is what counts where nothing is revealed."""
+    source: str | None = None  # the public harness; beside a hidden one it is what counts where nothing is revealed
     hidden: bool = False
     if_not_revealed: IfNotRevealed = "public"
     reference: str | None = None
@@ -117,13 +115,8 @@ class EvalConfig:
     submission_format: SubmissionFormat | None
     language: str | None
     judge: Literal["rules"] | None
-    canonical: bytes
-    """RFC 8785 form of the document that was parsed."""
+    canonical: bytes  # RFC 8785 form of the document that was parsed
     harness: HarnessSpec | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(feature.name for feature in self.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +124,8 @@ class Adaptation:
     """One thing in a config that counts in another form than it was written, or not at all."""
 
     path: str
-    written: str
-    """As the poster wrote it, cut where it is long."""
-    taken: str
-    """As it counts; empty where it was left out."""
+    written: str  # as the poster wrote it, cut where it is long
+    taken: str  # as it counts; empty where it was left out
     reason: str
 
 
@@ -145,9 +136,7 @@ class Metadata:
     title: str
     problem_statement: str
     skills: tuple[str, ...]
-    config_bytes: bytes
-    """The exact bytes whose keccak is `evalConfigHash`."""
+    config_bytes: bytes  # the exact bytes whose keccak is `evalConfigHash`
     config: EvalConfig
     hash_kind: Literal["string", "canonical"]
-    adapted: tuple[Adaptation, ...] = ()
-    """What of the config counts in another form than it was written."""
+    adapted: tuple[Adaptation, ...] = ()  # what of the config counts in another form than it was written

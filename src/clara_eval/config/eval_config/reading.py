@@ -15,21 +15,19 @@ from clara_eval.config.eval_config import shape
 from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED, executed_feature, typed
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature, FeatureType, HarnessSpec
 from clara_eval.config.eval_config.shape import BadEvalConfig, ConfigProblem, ProblemReport, at, suggestion
-from clara_eval.core.constants import HarnessLanguage
 from clara_eval.core.errors import BadInput
 from clara_eval.core.hashing import canonical_json
+from clara_eval.core.model import HarnessLanguage
 from clara_eval.core.strict_json import read_strict_json
 
-MOST_FEATURES, MOST_CRITERIA = 100, 32_000
-"""What is evaluated at all, however it was posted."""
+MOST_FEATURES, MOST_CRITERIA = 100, 32_000  # what is evaluated at all, however it was posted
 _MOST = {
     ("$.features", "maxItems"): (MOST_FEATURES, "There are {} features."),
     ("$.criteria", "maxLength"): (MOST_CRITERIA, "The criteria have {:,} characters."),
     ("$.criteria", "pattern"): (MOST_CRITERIA, ""),
 }
 SHORT_CRITERIA = 40
-HARD_TO_READ = frozenset({"number"})
-"""Types of which a real reader had most values wrong: docs/quality.md."""
+HARD_TO_READ = frozenset({"number"})  # types of which a real reader had most values wrong: docs/quality.md
 _FORBIDDEN = (
     (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "The judge opens no links: say what is wanted in words."),
     (r"\b0x[0-9a-fA-F]{64}\b|\b[0-9a-fA-F]{64}\b", "a hash", "Describe the property that makes a solution good."),

@@ -21,8 +21,8 @@ from pydantic_core import PydanticCustomError, ValidationError
 from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED
 from clara_eval.config.eval_config.model import Better, FeatureType, IfNotRevealed, Source, SubmissionFormat
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.constants import LARGEST_NUMBER, HarnessLanguage
 from clara_eval.core.errors import BadInput
+from clara_eval.core.model import LARGEST_NUMBER, HarnessLanguage
 
 NAME = "^[a-z][a-z0-9_]{0,39}$"
 RESERVED = frozenset(
@@ -32,20 +32,17 @@ RESERVED = frozenset(
 )
 """Fields of answers, names of results, who and when, and words with a meaning to programs or chat templates."""
 MAX_CRITERIA, MAX_DESCRIPTION = 4_000, 300
-LEFT_OUT: Any = None
-"""The default of keys that may be left out; null itself is refused."""
+LEFT_OUT: Any = None  # the default of keys that may be left out; null itself is refused
 TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 """The types for which a key has a meaning."""
-MOST_TOLD = 20
-"""How many errors one message lists."""
+MOST_TOLD = 20  # how many errors one message lists
 _KINDS = get_args(FeatureType)
 _NO_NAME = "This is not a usable feature name. Lower-case letters, digits and _, starting with a letter, at most 40."
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    path: str
-    """For example `$.features[2].min`."""
+    path: str  # for example `$.features[2].min`
     value: object
     reason: str
     remedy: str

@@ -13,7 +13,8 @@ from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.calls import finalize
-from clara_eval.challenges.evaluate import Evaluation, read_scores
+from clara_eval.challenges.challenge_index import read_document
+from clara_eval.challenges.evaluate import Evaluation
 from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -22,14 +23,13 @@ from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.round import DemoRound, Story, gas_golf, post_round, rate_limiter, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
 from clara_eval.documents.results import EvalStatus
+from clara_eval.documents.store_keys import scores_key
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.store.trace_archive import stream_trace
 
 FINALIZATION_DELAY = 12 * HOUR
-ACCOUNTS = 16
-"""Owner, poster, evaluator, and one for every agent."""
-Tell = Callable[[str, str], None]
-"""Called with the name of a stage and one sentence about what happened."""
+ACCOUNTS = 16  # Owner, poster, evaluator, and one for every agent
+Tell = Callable[[str, str], None]  # Called with the name of a stage and one sentence about what happened
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,9 @@ class DemoResult:
     evaluation: Evaluation
     checked: Checked
     trace_path: Path
-    balances: dict[Address, tuple[int, int]]
-    """Before and after the claims, in base units."""
+    balances: dict[Address, tuple[int, int]]  # Before and after the claims, in base units
     claimed: dict[Address, bool]
-    scores: dict[str, object]
-    """The public `scores` document."""
+    scores: dict[str, object]  # The public `scores` document
 
 
 def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settings:
@@ -66,7 +64,7 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus],
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
             settings = local_settings(chain, Path(place) / "store.db", trace_dir)
             async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
-                story = story_for(app.ports.machine, tell)
+                story = story_for(app.machine, tell)
                 posted = await post_round(chain, story=story)
                 tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
                 round_ = await submit_round(chain, posted, story)
@@ -95,14 +93,14 @@ async def _judge_and_pay(
     tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")
     path = await write_trace(app, round_.address)
     await chain.move_time(FINALIZATION_DELAY + 1)
-    await finalize(evaluation.challenge, sender=app.sender, results=app.chain.results)
+    await finalize(evaluation.challenge, sender=app.sender)
     tell("finalize", "12 hours later anybody may finalize; the service does")
     balances, claimed = await claim_prizes(app, chain, evaluation)
     tell("claim", f"{sum(claimed.values())} winners claimed their prizes")
     with path.open(encoding="utf-8") as lines:
-        checked = await check_trace(lines, app.chain, machine=app.ports.machine)
+        checked = await check_trace(lines, app.chain, machine=app.machine)
     tell("verify", f"replayed: all {checked.entries} entries hold, and the posted transaction commits to them")
-    scores = await read_scores(app.store, app.chain_id, round_.address) or {}
+    scores = await read_document(app.store, app.chain_id, scores_key(round_.address)) or {}
     return DemoResult(round_, evaluation, checked, path, balances, claimed, scores)
 
 
@@ -133,7 +131,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
     evaluation, walk = told.evaluation, told.evaluation.result
     standings = walk.ranking.standings if walk.ranking else ()
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
-    executed = walk.execution.summaries if walk.execution else {}
+    executed = {account: run.summary() for account, run in walk.execution.executed.items()} if walk.execution else {}
     receipt = evaluation.receipt
     gained = {account: after - before for account, (before, after) in told.balances.items()}
     return {

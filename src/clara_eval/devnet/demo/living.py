@@ -48,12 +48,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    answer_seconds: float = 1.6
-    """Of the slow judge; a round asks it 42 times, one after the other."""
-    open_seconds: int = 25
-    """How long the running round takes entries."""
-    most_seconds: float = 300.0
-    """After which the next round is opened, whatever became of the last."""
+    answer_seconds: float = 1.6  # Of the slow judge; a round asks it 42 times, one after the other
+    open_seconds: int = 25  # How long the running round takes entries
+    most_seconds: float = 300.0  # After which the next round is opened, whatever became of the last
 
 
 @asynccontextmanager
@@ -145,7 +142,7 @@ async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
     async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
         evaluation = await evaluate(app, finished)
         await chain.move_time(FINALIZATION_DELAY + 1)
-        await finalize(evaluation.challenge, sender=app.sender, results=app.chain.results)
+        await finalize(evaluation.challenge, sender=app.sender)
         await claim_prizes(app, chain, evaluation)
     text = explanation()
     await submit_round(chain, await post_round(chain, pool=REVIEWED_POOL, open_seconds=HOUR, story=text), text)

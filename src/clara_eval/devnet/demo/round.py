@@ -23,8 +23,7 @@ _ENTRIES = files("clara_eval.devnet.demo") / "entries"
 CONFIG: dict[str, object] = json.loads((_ENTRIES / "rate-limiter.eval-config.json").read_text(encoding="utf-8"))
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
-COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS
-"""Between the entries and the copy: long enough to say who was first."""
+COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS  # Between the entries and the copy: long enough to say who was first
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +36,7 @@ class Story:
     skills: tuple[str, ...]
     entries: tuple[tuple[str, str], ...]
     """Name and source of each submission, in an order that is not the order of merit."""
-    copied: str
-    """The entry that another agent submits again, byte for byte."""
+    copied: str  # The entry that another agent submits again, byte for byte
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from clara_eval.code import wanted_names
+from clara_eval.code.neutral import wanted_names
 from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.errors import BadInput, ConfigError, OutOfBudget
-from clara_eval.core.flags import Flag
+from clara_eval.core.errors import BadAnswer, BadInput, CannotPublish, ConfigError, OutOfBudget
+from clara_eval.core.model import Flag
 from clara_eval.evaluation.features.measured import known_language, measure, neutral_view
 from clara_eval.harness import Executed, Harness, RunOutcome
 from clara_eval.judge.comparison import JudgeVector, Value, checked, make_vector
@@ -32,10 +33,10 @@ from clara_eval.judge.extraction import (
     extraction_questions,
     read_claims,
 )
-from clara_eval.judge.port import AnswerCut, GoneWithout, Prompt
+from clara_eval.judge.port import AnswerCut, GoneWithout, NothingJudged, Prompt
+from clara_eval.judge.reading import prompt_view
 from clara_eval.judge.structured_llm import StructuredLlm
-from clara_eval.judge.templates import prompt_view
-from clara_eval.submissions.model import Solution
+from clara_eval.submissions.model import Rejected, Solution
 
 SecondView = Literal["read", "same", "missing", "none"]
 """Of the code in neutral words: it was read; it is the whole text; it could not be made; prose has none."""
@@ -216,11 +217,6 @@ class ReadingContext:
     statement: str = ""  # the poster's problem statement: what the work is meant to do
     harness: Harness | None = None  # the poster's program that runs the work: names in it keep their names
 
-    @property
-    def wanted(self) -> frozenset[str]:
-        source, language = (self.harness.source, self.harness.language) if self.harness else ("", "")
-        return wanted_names(self.statement, source, language)
-
 
 async def extract_features(
     llm: StructuredLlm | None,
@@ -262,9 +258,10 @@ def _questions(
     schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> tuple[SecondView, dict[str, tuple[Question, ...]]]:
     asked, language = FeatureQuestion.of(reading.statement, reading.language), reading.language or solution.language
-    full = prompt_view(solution.text).text
+    full, ran = prompt_view(solution.text).text, reading.harness
     texts = {"full": full}
-    neutral = neutral_view(solution.code, language, reading.wanted)
+    wanted = wanted_names(reading.statement, ran.source if ran else "", ran.language if ran else "")
+    neutral = neutral_view(solution.code, language, wanted)
     kind: SecondView = "none" if known_language(language) is None else "missing"
     if neutral is not None:
         shown = prompt_view(neutral).text
@@ -278,16 +275,10 @@ def _questions(
     }
 
 
-def prompts_for(schema: FeatureSchema, solutions: Sequence[Solution], reading: ReadingContext) -> list[Prompt]:
-    """Return everything that is asked about these submissions the first time."""
-    if not asked_features(schema):
-        return []
-    return [
-        question.prompt
-        for solution in solutions
-        for questions in questions_for(schema, solution, reading).values()
-        for question in questions
-    ]
+def prompts_for(schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> list[Prompt]:
+    """Return everything that is asked about a submission the first time."""
+    views = questions_for(schema, solution, reading) if asked_features(schema) else {}
+    return [question.prompt for questions in views.values() for question in questions]
 
 
 async def _read(
@@ -306,46 +297,35 @@ async def _read(
     for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
-            claims, flag, asked = await _ask(llm, schema, question, gives_up=reading.gives_up)
+            claims, asked = await _ask(llm, schema, question, gives_up=reading.gives_up)
             requests += asked
-            if claims is None or flag is not None:
-                unknown = {feature.name: None for feature in asked_features(schema) if feature.type != "text"}
-                return _claimed(Claims(dict(unknown), {}), [*flags, *([flag] if flag else [])], requests)
+            if isinstance(claims, Flag):
+                unknown: dict[str, Value] = {one.name: None for one in asked_features(schema) if one.type != "text"}
+                return SubmissionFacts(JudgeVector(()), {}, {}, unknown, (*flags, claims), tuple(requests))
             parts.append(claims)
         views[name] = merge_parts(schema, parts)
     full, bare = views["full"], views.get("neutral")
-    if bare is None:
-        return _claimed(full, flags, requests, second, full.shown)
-    values, disagreements = merge_views(schema, full.values, bare.values)
-    borne_out = frozenset(name for name in bare.shown if bare.values.get(name) is not None)
-    return _claimed(Claims(values, full.texts), [*flags, *disagreements], requests, second, borne_out)
-
-
-def _claimed(
-    claims: Claims,
-    flags: Sequence[Flag],
-    requests: Sequence[str],
-    second: SecondView = "none",
-    shown: frozenset[str] = frozenset(),
-) -> SubmissionFacts:
-    """Return claims as facts; `shown` are those that a line of the submission bears out."""
-    bare = sorted(name for name, value in claims.values.items() if value is not None and name not in shown)
-    given = (tuple(flags), tuple(requests), second, tuple(bare))
-    return SubmissionFacts(JudgeVector(()), claims.texts, {}, claims.values, *given)
+    values, shown = full.values, full.shown  # those that a line of the submission bears out
+    if bare is not None:
+        values, disagreements = merge_views(schema, full.values, bare.values)
+        flags += disagreements
+        shown = frozenset(name for name in bare.shown if bare.values.get(name) is not None)
+    unsupported = tuple(sorted(name for name, value in values.items() if value is not None and name not in shown))
+    told = (tuple(flags), tuple(requests), second, unsupported)
+    return SubmissionFacts(JudgeVector(()), full.texts, {}, values, *told)
 
 
 async def _ask(
     llm: StructuredLlm, schema: FeatureSchema, question: Question, *, gives_up: bool
-) -> tuple[Claims | None, Flag | None, tuple[str, ...]]:
-    wrong_canary = False
+) -> tuple[Claims | Flag, tuple[str, ...]]:
+    """Return the claims, or the flag of an entry whose claims stay unknown; also what was asked."""
+    refused: list[BadAnswer] = []
 
     def read(text: str) -> Claims:
-        nonlocal wrong_canary
-        wrong_canary = False
         try:
             return read_claims(text, schema, question.canary)
-        except BadCanary:
-            wrong_canary = True
+        except BadAnswer as bad:
+            refused.append(bad)
             raise
 
     asked = await llm.ask(question.prompt, read)
@@ -354,12 +334,11 @@ async def _ask(
         is_broke = isinstance(asked.outage, OutOfBudget) and not asked.outage.is_lost
         if not (gives_up or is_broke or isinstance(asked.outage, (AnswerCut, GoneWithout))):
             raise asked.outage
-        return None, Flag(UNREAD, "review", f"It could not be read. {asked.reason}"), asked.requests
+        return Flag(UNREAD, "review", f"It could not be read. {asked.reason}"), asked.requests
     if asked.value is not None:
-        return asked.value, None, asked.requests
-    code = CANARY if wrong_canary else UNEVALUABLE
-    sentence = f"What only a model can tell about it is unknown. {asked.reason}"
-    return None, Flag(code, "review", sentence), asked.requests
+        return asked.value, asked.requests
+    code = CANARY if refused and isinstance(refused[-1], BadCanary) else UNEVALUABLE
+    return Flag(code, "review", f"What only a model can tell about it is unknown. {asked.reason}"), asked.requests
 
 
 def _is_best(feature: Feature, value: Value) -> bool:
@@ -377,3 +356,28 @@ def speaks_to_judge(text: str) -> list[Flag]:
     if not found:
         return []
     return [Flag("speaks_to_judge", "review", f"The text contains {', '.join(found)}.")]
+
+
+def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
+    """Reject entries of which no judged feature is known. Raises if nothing is known about any."""
+    found, rejected, asked, failed = 0, list[Rejected](), list[str](), list[Flag]()
+    for solution in solutions:
+        facts = features[solution.submission.submitter]
+        failure = next((flag for flag in facts.flags if flag.code in {UNREAD, UNEVALUABLE, CANARY}), None)
+        is_empty = all(value is None for _, value in facts.vector.values)
+        if is_empty:
+            reason = failure.sentence if failure else "Every judged feature is unknown."
+            is_outage = failure is not None and failure.code == UNREAD
+            rejected.append(Rejected(solution.submission, UNEVALUABLE, reason, is_outage))
+        found += not is_empty and failure is None
+        failed += [failure] if failure else []
+        asked += facts.requests
+    if solutions and not found and failed:
+        raise NothingJudged(f"No submission could be read. The first: {failed[0].sentence}", asked)
+    if solutions and not found:
+        raise CannotPublish(
+            f"Reading the {len(solutions)} submissions gave no facts to compare, so nobody is ranked: every judged "
+            "feature is unknown for every submission.",
+            remedy="Evaluate it anew with another model (`evaluate --restart`), or let the poster post scores.",
+        )
+    return tuple(rejected)

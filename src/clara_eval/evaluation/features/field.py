@@ -14,7 +14,7 @@ from statistics import median
 
 from clara_eval.config.eval_config import Feature, FeatureSchema
 from clara_eval.core.address import Address
-from clara_eval.core.flags import Flag, Severity
+from clara_eval.core.model import Flag, Severity
 from clara_eval.evaluation.features.extract import DISAGREE, MANY_CLAIMS, SubmissionFacts, worst
 from clara_eval.judge.comparison import WIDEST_LINEAR, Value, goodness, make_vector
 

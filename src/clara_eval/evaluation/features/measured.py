@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from clara_eval.code import READ_AS_CODE, Code, guess_language, language_name, neutral_code, read_code
+from clara_eval.code import Code, guess_language, language_name, read_code
+from clara_eval.code.language import READ_AS_CODE
+from clara_eval.code.neutral import neutral_code
 from clara_eval.config.eval_config import MEASURED
 from clara_eval.core.errors import BadSubmission
 from clara_eval.core.strict_json import json_shape
@@ -135,10 +137,10 @@ def measure(content: str | bytes, language: str | None) -> Measured:
             "duplicate_share": share(len(sentences) - len(distinct), len(sentences)),
         }
         try:
-            found = json_shape(text)
+            depth, keys = json_shape(text)
         except BadSubmission:
             return values
-        return values | {"json_keys": found.keys, "json_depth": found.depth}
+        return values | {"json_keys": keys, "json_depth": depth}
     source, code = raw, read_code(raw, name)
     blocks = fenced_code(text, name) if code is None or code.errors else None
     inside = read_code(blocks.encode(), name) if blocks is not None else None

@@ -17,9 +17,8 @@ from starlette.types import Scope
 from clara_eval.app import evaluator_address, make_caller
 from clara_eval.config.settings import listed
 from clara_eval.core.version import __version__
-from clara_eval.interfaces.api import limits, operator_pages, pages, problems, routes
-from clara_eval.interfaces.api.context import AdminKey, ApiContext
-from clara_eval.interfaces.api.problems import Problem
+from clara_eval.interfaces.api import limits, operator_pages, pages, routes
+from clara_eval.interfaces.api.context import AdminKey, ApiContext, Problem, answer_errors
 from clara_eval.interfaces.api.templating import STATIC
 
 _DESCRIPTION = """Evaluation of on-chain challenges: who won, how sure that is, and the trace that proves it.
@@ -41,11 +40,11 @@ def create_app(context: ApiContext, *, rates: limits.Rates | None = None, only_o
     app.state.admin_key = AdminKey(context.settings.admin_api_key)
     app.state.limits = limits.RequestLimits(rates or limits.Rates())
     app.state.streams = 0
-    app.state.traces = limits.KeptBytes()
+    app.state.traces = {}
     app.state.evaluator = evaluator_address(context.settings)
     app.state.caller = make_caller(context.settings, is_local=False, store=context.reader.store)
     app.state.stopping = asyncio.Event()
-    problems.install(app)
+    answer_errors(app)
     app.state.tools = None
     app.include_router(routes.operations)
     _serve_text(app, "llms.txt", "text/plain")
@@ -60,7 +59,15 @@ def create_app(context: ApiContext, *, rates: limits.Rates | None = None, only_o
         if importlib.util.find_spec("mcp") is not None:  # the extra `mcp`
             app.state.tools = importlib.import_module("clara_eval.interfaces.mcp.server").create_asgi(app.state.caller)
             app.mount("/mcp", app.state.tools)
-    _add_layers(app, context)
+
+    def count(scope: Scope, status: int) -> None:
+        context.metrics.http_requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
+
+    if origins := list(listed(context.settings.cors_origins)):
+        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
+    app.add_middleware(limits.Compressed, minimum_size=1000, compresslevel=6)
+    app.add_middleware(limits.ReadersMiddleware)
+    app.add_middleware(limits.LimitsMiddleware, limits=app.state.limits, count=count)
     document = _openapi(app)
     app.openapi = lambda: document  # type: ignore[method-assign] # FastAPI's own way to change the document
     return app
@@ -72,18 +79,6 @@ def _serve_text(app: FastAPI, name: str, kind: str) -> None:
     @app.get(f"/{name}", include_in_schema=False)
     async def told() -> Response:
         return Response(text, media_type=f"{kind}; charset=utf-8")
-
-
-def _add_layers(app: FastAPI, context: ApiContext) -> None:
-    def count(scope: Scope, status: int) -> None:
-        context.metrics.http_requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
-
-    origins = list(listed(context.settings.cors_origins))
-    if origins:
-        app.add_middleware(CORSMiddleware, allow_origins=origins, allow_methods=["GET"], expose_headers=["etag"])
-    app.add_middleware(limits.Compressed, minimum_size=1000, compresslevel=6)
-    app.add_middleware(limits.ReadersMiddleware)
-    app.add_middleware(limits.LimitsMiddleware, limits=app.state.limits, count=count)
 
 
 @asynccontextmanager

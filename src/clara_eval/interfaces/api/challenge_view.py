@@ -1,61 +1,44 @@
-"""The values of the list of challenges and of the page of one: leaderboard, facts, win matrix, timeline."""
+"""The values of the pages of one challenge, of its entries, and of the comparisons of two."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
-from urllib.parse import urlencode
-
-from pydantic import BaseModel, Field
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from clara_eval.actions.challenges import FINALIZATION_SECONDS
-from clara_eval.actions.evidence import approval_of, evaluator_record
+from clara_eval.actions.evidence import approval_of, difference, evaluator_record, exchanges, submitted_work
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import JudgingBasis, ResultReader
 from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
+from clara_eval.core.errors import NotFound
 from clara_eval.documents import results
-from clara_eval.documents.rest import ChallengeSummary
-from clara_eval.documents.results import Created, Features, LeaderboardRow, Played, PrizeClaims, Scores, Value
-from clara_eval.interfaces.api import wording
-from clara_eval.interfaces.api.wording import Phase
+from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
+from clara_eval.documents.results import Features, LeaderboardRow, Played, Scores, Value
+from clara_eval.interfaces.api import templating as wording
+from clara_eval.interfaces.api.context import known_address
+from clara_eval.interfaces.api.templating import Phase
 
 T = TypeVar("T")
-PAGE_CARDS = 24
-MOST_SKILLS = 12
 PAGE_ROWS = 50
-PODIUM = 3
 KEY_FACTS = 2
 SIDE_BY_SIDE = 8  # entries whose facts are shown side by side
-MOST_CLAIMS = 5  # the last claims in the timeline
 MATRIX = 12  # entries in the win matrix; all comparisons are on the entries' pages
+RIVALS = 24  # nearest rivals whose comparisons are shown
+MOST_LINES = 1_500  # lines of a submission on its page; the download has all
+Verdicts = list[tuple[results.Outcome, bool, results.Pairwise]]  # how it ended, whether shown first, the comparison
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(NamedTuple):
     row: ChallengeSummary
     phase: Phase
 
     @property
     def is_live(self) -> bool:
         return self.row.evaluation.status in wording.RUNNING
-
-
-class ListQuery(BaseModel):
-    status: str = Field("", max_length=20)
-    skill: str = Field("", max_length=60)
-    q: str = Field("", max_length=200)
-    sort: str = Field("", max_length=20)
-    page: int = Field(1, ge=1, le=100_000)
-
-    def link(self, **changes: object) -> str:
-        asked = {**self.model_dump(), **changes}
-        kept = {name: value for name, value in asked.items() if value and (name, value) != ("page", 1)}
-        return "/?" + urlencode(kept) if kept else "/"
 
 
 def card_of(row: ChallengeSummary, now: float) -> Card:
@@ -67,47 +50,6 @@ def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int, in
     pages = max(1, -(-len(rows) // size))
     page = min(max(1, page), pages)
     return rows[(page - 1) * size : page * size], page, pages
-
-
-def listed(
-    rows: Sequence[ChallengeSummary], wanted: ListQuery, now: float, entered: Collection[str] = ()
-) -> dict[str, object]:
-    """One page of the challenges that pass, in the order that is asked for."""
-    cards = [card_of(row, now) for row in rows]
-    passing = [card for card in cards if _passes(card, wanted, entered)]
-    shown, page, pages = paged(sorted(passing, key=SORTS.get(wanted.sort, _by_urgency)), wanted.page, PAGE_CARDS)
-    skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
-    counts = Counter(card.phase.group for card in cards)
-    groups = {name: (heading, counts[name]) for name, heading in wording.GROUPS.items()}
-    skills_shown = sorted(skill for skill, _ in skills.most_common(MOST_SKILLS))
-    return {
-        "cards": shown, "known": len(cards), "page": page, "pages": pages, "groups": groups, "skills": skills_shown
-    }  # fmt: skip
-
-
-def _by_urgency(card: Card) -> tuple[object, ...]:
-    """Being judged first, then the open ones by what closes next, then the latest."""
-    is_open, deadline = card.phase.label == "Open", card.row.deadline
-    return (not card.is_live, not is_open, deadline if is_open else -deadline)
-
-
-SORTS: dict[str, Callable[[Card], tuple[object, ...]]] = {
-    "prize": lambda card: (-int(card.row.prizePool) / 10**card.row.token.decimals,),
-    "entries": lambda card: (-card.row.submissionCount,),
-    "newest": lambda card: (-card.row.deadline,),
-}
-
-
-def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
-    row = card.row
-    if wanted.status in wording.GROUPS and card.phase.group != wanted.status:
-        return False
-    if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.skills):
-        return False
-    if row.address in entered:
-        return True
-    text = f"{row.title} {row.problemStatement} {row.address} {row.poster}".lower()
-    return all(word in text for word in wanted.q.lower().split())
 
 
 BOARD_SORTS: dict[str, Callable[[LeaderboardRow], float]] = {
@@ -143,7 +85,7 @@ def leaderboard_of(scores: Scores, page: int, sort: str = "") -> tuple[Sequence[
         "bars": {row.address: bar(row) for row in rows},
         # no pay line among rows in another order
         "below": ranked[paid].address if 0 < paid < len(ranked) and not is_sorted else None,
-        "podium": [row for row in ranked[:PODIUM] if row.is_paid],
+        "podium": [row for row in ranked[:3] if row.is_paid],
         "rejected": [row for row in scores.rankings if not row.is_ranked],
         "ranked": len(ranked),
         "paid": paid,
@@ -162,8 +104,7 @@ def around_line(scores: Scores, most: int) -> list[str]:
     return [row.address for row in (*ranked[:half], *ranked[near : near + half])]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     name: str
     at: int | None
     state: str  # `done`, `now` or `next`
@@ -183,6 +124,7 @@ async def challenge_view(
         # The summary may be of a block before the last entry; the ranking has all of them.
         found.submissionCount = max(found.submissionCount, len(scores.rankings))
     created, claims = await reader.history(address)
+    approval = await approval_of(reader, address) if scores else ""
     phase = wording.phase(found, now)
     is_open = phase.label == "Open"
     is_moving = found.chainStatus in {"open", "scoring"} and found.evaluation.status not in results.FINAL_STATES
@@ -196,9 +138,7 @@ async def challenge_view(
         "now": int(now),
         "claimable": bool(found.chainId) and (phase.label in {"Final", "Expired"} or 0 < claimable_at <= now),
         "explorer": settings.network.explorer,
-        "steps": timeline(
-            found, scores, int(now), created, claims, await approval_of(reader, address) if scores else ""
-        ),
+        "steps": timeline(found, scores, int(now), created, claims, approval),
         "money": wording.money(await reader.spent(address), found.evaluation, settings.budget_per_challenge_usd),
         "has_trace": found.traceDigest is not None and reader.traces_public != "never",
         "network": settings.network_name,
@@ -207,18 +147,13 @@ async def challenge_view(
     }
     if scores is None:
         return values
-    at = find_row(scores, wanted)
-    place = next((place for place, row in enumerate(scores.ranked) if at and row.address == at), None)
+    text = wanted.strip().lower()  # how an entry's address begins, or its agent's id
+    by_address = text.startswith("0x") and len(text) > 3
+    fitting = [row for row in scores.rankings if (row.address[: len(text)] if by_address else str(row.agentId)) == text]
+    at = fitting[0].address if fitting else None
+    place = next((place for place, row in enumerate(scores.ranked) if row.address == at), None)
     number = number if place is None else place // PAGE_ROWS + 1
     return values | {"wanted": wanted, "at": at, "sort": sort} | await _result(reader, address, scores, number, sort)
-
-
-def find_row(scores: Scores, wanted: str) -> str | None:
-    """The address of the entry that begins so, or of the agent with this id."""
-    text = wanted.strip().lower()
-    if text.startswith("0x") and len(text) > 3:
-        return next((row.address for row in scores.rankings if row.address.startswith(text)), None)
-    return next((row.address for row in scores.rankings if text and str(row.agentId) == text), None)
 
 
 async def _result(reader: ResultReader, address: Address, scores: Scores, number: int, sort: str) -> dict[str, object]:
@@ -295,8 +230,8 @@ def timeline(
     found: ChallengeSummary,
     scores: Scores | None,
     now: int,
-    created: Created | None = None,
-    claims: PrizeClaims | None = None,
+    created: results.Created | None = None,
+    claims: results.PrizeClaims | None = None,
     approval: str = "",
 ) -> list[Step]:
     phase, closed = wording.phase(found, now), now >= found.deadline
@@ -326,13 +261,137 @@ def timeline(
     return [*steps, *(_claimed(found, claims) if final else [Step("Claimed", None, "next")])]
 
 
-def _claimed(found: ChallengeSummary, claims: PrizeClaims | None) -> list[Step]:
+def _claimed(found: ChallengeSummary, claims: results.PrizeClaims | None) -> list[Step]:
     taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
-    shown = [
-        Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount)
-        for claim in taken[-MOST_CLAIMS:]
-    ]
+    shown = [Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount) for claim in taken[-5:]]
     if left := of - len(taken):
-        prizes = wording.counted(left, "prize is", "prizes are")
-        shown.append(Step("Claims", None, "now", f"{prizes} not claimed yet."))
+        shown.append(Step("Claims", None, "now", wording.counted(left, "prize is", "prizes are") + " not claimed yet."))
     return shown
+
+
+async def posted_scores(reader: ResultReader, address: Address, *, admin: bool) -> tuple[ChallengeDetail, Scores]:
+    """The challenge and its ranking; NotPublic before the post."""
+    found = await reader.detail(address, admin=admin)
+    return found, found.leaderboard or await reader.leaderboard(address, admin=admin)
+
+
+def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
+    row = next((row for row in scores.rankings if row.address == account), None)
+    if row is None:
+        raise NotFound(f"{account} has no entry in {address}.", remedy="The leaderboard names every entry.")
+    return row
+
+
+async def entry_view(
+    reader: ResultReader, address: Address, account: Address, against: str, *, admin: bool = False
+) -> dict[str, object]:
+    """One entry beside the rival at the pay line; its submission beside that of `against`, if somebody is named."""
+    rival = known_address(against) if against else None
+    found, scores = await posted_scores(reader, address, admin=admin)
+    row = row_of(scores, account, address)
+    ranked = scores.ranked
+    others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
+    rivals = sorted(others, key=lambda one: (abs((one.rank or 0) - (row.rank or 0)), one.rank or 0))[:RIVALS]
+    games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
+    across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
+    target = across[0 if row.is_paid else -1] if across else None  # the rival at the pay line
+    facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
+    weights = weights_of(await reader.judging(address, scores))
+    return {
+        "found": found,
+        "row": row,
+        "ranked": len(ranked),
+        "facts": facts.get(account),
+        "feature_names": feature_names(weights, facts),
+        "target": target,
+        "gaps": gaps(account, target, facts, weights),
+        "change": await reader.place_change(address, scores, account),
+        "matches": matches(row, rivals, games),
+        "flags": [flag for flag in scores.flags if flag.account == account],
+        **await _work(reader, address, scores, row, rival or (target.address if target else None)),
+    }
+
+
+async def _work(
+    reader: ResultReader, address: Address, scores: Scores, row: LeaderboardRow, rival: str | None
+) -> dict[str, object]:
+    """The submission, its tests, and the difference to a rival: the one at the pay line, or the one it is like."""
+    work = (await submitted_work(reader, address, scores, [row.address])).get(row.address)
+    like = work.like if work and not row.is_ranked else ""
+    chosen = rival if rival != row.address else None
+    found = await submitted_work(reader, address, scores, [one for one in (chosen or like,) if one])
+    other, text = next(iter(found.values()), None), work.text if work else None
+    told = other.text if other else None
+    is_known = text is not None and told is not None
+    return {
+        "work": work,
+        "lines": text.splitlines() if text else [],
+        "most_lines": MOST_LINES,
+        "is_private": reader.traces_public == "never",
+        "posted_by": None if scores.traceDigest else scores.postedBy or "somebody else",
+        "rival": next(iter(found), None) if is_known else None,
+        "others": {call["name"]: call for call in other.calls} if other else {},
+        "is_equal": text == told,
+        "difference": await asyncio.to_thread(difference, told or "", text or "") if is_known else [],
+    }
+
+
+def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[tuple[LeaderboardRow, Verdicts]]:
+    """The rivals that it met, with both verdicts about each."""
+    found: dict[str, Verdicts] = {}
+    for (first, second), game in games.items():
+        is_first = first == row.address
+        verdict = (game.outcome(shown_first=is_first), is_first, game)
+        found.setdefault(second if is_first else first, []).append(verdict)
+    return [(rival, found[rival.address]) for rival in rivals if rival.address in found]
+
+
+def gaps(
+    account: str, target: LeaderboardRow | None, facts: dict[str, Features], weights: list[tuple[Feature, float]]
+) -> list[dict[str, object]]:
+    """Fact by fact against another entry, the heaviest first, and which of the two is ahead."""
+    if target is None or account not in facts or target.address not in facts:
+        return []
+    found: list[dict[str, object]] = []
+    for feature, share in weights:
+        own, other = (facts[one].features.get(feature.name) for one in (account, target.address))
+        ahead = is_ahead(feature, own, other)
+        found.append({"name": feature.name, "own": own, "other": other, "share": share, "ahead": ahead})
+    return found
+
+
+def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
+    """Whether the first value is better in the poster's direction; None if that cannot be said."""
+    if own == other or own is None or other is None or feature.better is None:
+        return None
+    if feature.type == "enum":
+        order = {value: place for place, value in enumerate(feature.values)}
+        first, second = float(order.get(str(own), -1)), float(order.get(str(other), -1))
+    elif isinstance(own, str) or isinstance(other, str):
+        return None
+    else:
+        first, second = float(own), float(other)
+    return first > second if feature.better == "higher" else first < second
+
+
+async def game_view(
+    reader: ResultReader, address: Address, one: Address, other: Address, *, admin: bool = False
+) -> dict[str, object]:
+    found, scores = await posted_scores(reader, address, admin=admin)
+    left, right = row_of(scores, one, address), row_of(scores, other, address)
+    games = await reader.comparisons_of(address, scores, one, [other])
+    if not games:
+        raise NotFound(
+            f"No comparison of {one} with {other} is recorded here.", remedy="Not every pair meets in a large field."
+        )
+    facts = await reader.features_of(address, scores, [one, other])
+    weights = weights_of(await reader.judging(address, scores))
+    has_model = any(vote.judge != "rules" for game in games.values() for vote in game.votes)
+    return {
+        "found": found,
+        "left": left,
+        "right": right,
+        "games": games,
+        "pair": gaps(one, right, facts, weights),
+        "exchanges": await exchanges(reader, address, scores, one, other) if has_model else [],
+    }

@@ -1,4 +1,8 @@
-"""What routes and pages share: the context, the administrator's key, and event streams of a status."""
+"""What routes and pages share: the context, the administrator's key, event streams, and errors as answers.
+
+Errors are RFC 9457 problem documents, or a page if a browser asks for one. Invariant: an unexpected error is a 500 that
+says nothing about the inside; the log has all of it.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +12,33 @@ import hmac
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-from fastapi import Depends, Request
+import structlog
+from fastapi import Depends, FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from clara_eval.actions.evidence import agent_standings
 from clara_eval.actions.published import ResultReader
 from clara_eval.config.settings import Settings
+from clara_eval.core import errors
 from clara_eval.core.address import Address, to_address
-from clara_eval.core.errors import BadInput, NotFound
-from clara_eval.documents.results import FINAL_STATES, AgentTotals, EvalStatus
-from clara_eval.interfaces.api.problems import Refusal
+from clara_eval.documents.results import FINAL_STATES, AgentTotals, EvalStatus, example
+from clara_eval.interfaces.api.templating import page, shortened
 from clara_eval.service.metrics import Metrics, ServiceHealth
 
 if TYPE_CHECKING:
     from clara_eval.service.requests import ServiceRequests
 
 MOST_STREAMS = 256
-EVENT_SECONDS = 0.5
 AGENTS_SECONDS = 30.0  # how long a table of agents is kept: it reads every result
 AgentOrder = Literal["earned", "won", "entered", "id"]
 
@@ -45,8 +53,7 @@ class ApiContext:
 
 
 def context_of(request: Request) -> ApiContext:
-    found: ApiContext = request.app.state.context
-    return found
+    return cast("ApiContext", request.app.state.context)
 
 
 def reader_of(request: Request) -> ResultReader:
@@ -61,8 +68,8 @@ def known_address(text: str) -> Address:
     """An address from a path; what is none is not found."""
     try:
         return to_address(text)
-    except BadInput:
-        raise NotFound(f'"{text[:60]}" is not an address.', remedy="It is 0x and 40 hex digits.") from None
+    except errors.BadInput:
+        raise errors.NotFound(f'"{text[:60]}" is not an address.', remedy="It is 0x and 40 hex digits.") from None
 
 
 Context = Annotated[ApiContext, Depends(context_of)]
@@ -73,7 +80,7 @@ Known = Annotated[Address, AfterValidator(known_address)]
 
 async def agents_by(request: Request, sort: AgentOrder) -> list[AgentTotals]:
     """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
-    state, dollar = request.app.state, (context_of(request).settings.usdc or "").lower()
+    state, dollar = request.app.state, (context_of(request).settings.network.usdc or "").lower()
     kept = getattr(state, "agents", None)
     if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
         state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
@@ -96,7 +103,7 @@ async def status_changes(request: Request, reader: ResultReader, address: Addres
             shown = status
         if status.status in FINAL_STATES:
             return
-        await asyncio.sleep(EVENT_SECONDS)
+        await asyncio.sleep(0.5)
 
 
 def counted_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Response:
@@ -143,13 +150,12 @@ class AdminKey:
 
     def seal(self, text: str) -> str:
         """Sign a text so that only the key's owner can have done it."""
-        if self._digest is None:
-            raise _no_key()
+        assert self._digest is not None  # without a key nobody has signed in
         return hmac.new(self._digest, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-def _no_key() -> Refusal:
-    return Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
+def key_of(request: Request) -> AdminKey:
+    return cast("AdminKey", request.app.state.admin_key)
 
 
 def _digest(key: str) -> bytes:
@@ -165,7 +171,7 @@ def offered_key(request: Request, bearer: HTTPAuthorizationCredentials | None, h
 
 def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
     """Whether the administrator asks; wrong keys are limited in rate."""
-    key: AdminKey = request.app.state.admin_key
+    key = key_of(request)
     offered = offered_key(request, bearer, header)
     if key.is_set and offered is not None and not key.fits(offered):
         request.app.state.limits.wrong_key(request)
@@ -173,9 +179,9 @@ def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
 
 
 def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
-    key: AdminKey = request.app.state.admin_key
+    key = key_of(request)
     if not key.is_set:
-        raise _no_key()
+        raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
     if not key.fits(offered_key(request, bearer, header)):
         request.app.state.limits.wrong_key(request)
         raise Refusal(
@@ -188,3 +194,131 @@ def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
 
 
 IsAdmin = Annotated[bool, Depends(is_admin)]
+
+
+MEDIA_TYPE = "application/problem+json"
+_log = structlog.get_logger(__name__)
+FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")  # Paths whose errors are always documents
+
+TITLES = {
+    400: "The request cannot be read",
+    401: "The admin key is missing or wrong",
+    403: "Not allowed",
+    404: "Not found",
+    405: "This address does not take that method",
+    406: "Not acceptable",
+    409: "Not possible now",
+    413: "The body is too large",
+    415: "The body has another media type",
+    422: "The request is not valid",
+    429: "Too many requests",
+    500: "Something broke here",
+    503: "Not available now",
+}
+_STATUS: dict[type[errors.ClaraError] | tuple[type[errors.ClaraError], ...], int] = {
+    errors.BadInput: 422,
+    errors.NotFound: 404,
+    errors.NotPublic: 403,
+    (errors.NotYet, errors.CannotAct, errors.Deferred, errors.NeedsReview): 409,
+    errors.Temporary: 503,
+}
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem document."""
+
+    model_config = example(
+        type="urn:clara-eval:problem:404",
+        title="Not found",
+        status=404,
+        detail="No challenge 0x0000000000000000000000000000000000000001 is known here.",
+        instance="/api/v1/challenges/0x0000000000000000000000000000000000000001/eval-status",
+        remedy="A new challenge appears within five minutes.",
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    remedy: str | None = None
+    errors: list[dict[str, object]] | None = Field(None, description="One item a wrong place, for validation problems.")
+
+
+class Refusal(HTTPException):
+    def __init__(self, status: int, detail: str, *, remedy: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(status, detail, headers)
+        self.remedy = remedy
+
+
+_BROKEN = Refusal(500, "The request failed.", remedy="The operator's log has the reason.")
+
+
+def response(request: Request, bad: Refusal, errors: list[dict[str, object]] | None = None) -> Response:
+    status, detail, remedy, headers = bad.status_code, bad.detail, bad.remedy, bad.headers
+    title = TITLES.get(status, "Refused")
+    if wants_page(request):
+        shown = {"code": status, "title": title, "detail": shortened(detail), "remedy": remedy}
+        return page("problem.html", shown, status=status, headers=headers)
+    kind, instance = f"urn:clara-eval:problem:{status}", request.scope["path"][:300]
+    body: dict[str, object] = {"type": kind, "title": title, "status": status, "detail": detail, "instance": instance}
+    body |= {"remedy": remedy} if remedy else {}
+    body |= {"errors": errors} if errors is not None else {}
+    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page, and not a program for a document."""
+    path, accepted = request.scope["path"], request.headers.get("accept", "")
+    if path.startswith(FOR_PROGRAMS) or ("json" in accepted and "text/html" not in accepted):
+        return False
+    return "text/html" in accepted or path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": TITLES[status], "content": content} for status in statuses}
+
+
+def _allowed(request: Request) -> str:
+    """Every documented method of the path; the router itself names those of the first route only."""
+    paths, here = request.app.openapi()["paths"], request.url.path
+    fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
+    methods = {method.upper() for path in fitting for method in paths[path]}
+    return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
+
+
+def answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(errors.ClaraError)
+    async def ours(request: Request, bad: errors.ClaraError) -> Response:
+        status = next((status for kind, status in _STATUS.items() if isinstance(bad, kind)), 500)
+        if status == 500:
+            _log.error("request_failed", path=request.url.path, problem=str(bad))
+            return response(request, _BROKEN)
+        wait = {"retry-after": "30"} if status == 503 else None
+        return response(request, Refusal(status, bad.message, remedy=bad.remedy, headers=wait))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, bad: RequestValidationError) -> Response:
+        wrong: list[dict[str, object]] = [
+            {"path": ".".join(str(part) for part in error["loc"]), "message": str(error["msg"])}
+            for error in jsonable_encoder(bad.errors(), custom_encoder={bytes: repr})
+        ]
+        first = wrong[0] if wrong else {"path": "", "message": "not valid"}
+        if first["path"] == "body" and "json" not in request.headers.get("content-type", ""):
+            remedy = "Send the header content-type: application/json."
+            return response(request, Refusal(422, "The body is not marked as JSON.", remedy=remedy), wrong)
+        return response(request, Refusal(422, f"{first['path']}: {first['message']}."), wrong)
+
+    @app.exception_handler(HTTPException)
+    async def routing(request: Request, bad: HTTPException) -> Response:
+        if not isinstance(bad, Refusal):
+            bad = Refusal(bad.status_code, bad.detail, headers=dict(bad.headers or {}))
+        if bad.status_code == 405 and (allowed := _allowed(request)):
+            bad.headers = {"Allow": allowed}
+        return response(request, bad)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, bad: Exception) -> Response:
+        _log.error("request_broke", path=request.url.path, exc_info=bad)
+        return response(request, _BROKEN)

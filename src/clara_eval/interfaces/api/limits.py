@@ -8,15 +8,15 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastapi import Request
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clara_eval.interfaces.api.problems import FOR_PROGRAMS, Refusal, refusal_response
+from clara_eval.interfaces.api.context import FOR_PROGRAMS, Refusal, response
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_HARNESS_BYTES = 2 * 1024 * 1024  # a harness document of the allowed length, every character of it escaped
@@ -41,8 +41,7 @@ SECURITY_HEADERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     per_second: float
     burst: float
 
@@ -66,8 +65,7 @@ class Buckets:
         return wait
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
+class Rates(NamedTuple):
     client: Rate = Rate(per_second=400, burst=800)  # several people with busy pages can share one address
     wrong_key: Rate = Rate(per_second=0.2, burst=10)
     admin: Rate = Rate(per_second=5, burst=60)
@@ -100,11 +98,6 @@ def _take(buckets: Buckets, name: str) -> None:
         )
 
 
-def _too_large(most: int) -> Refusal:
-    remedy = "Send less; a solution belongs at an address of its own."
-    return Refusal(413, f"A body may have at most {most:,} bytes.", remedy=remedy)
-
-
 class LimitsMiddleware:
     """The outermost layer: rate, size, headers, and the count of requests."""
 
@@ -119,6 +112,8 @@ class LimitsMiddleware:
         path, seen, is_answered = scope["path"], 0, False
         most = MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
         most = MAX_TOOL_BYTES if path.startswith("/mcp") else most
+        remedy = "Send less; a solution belongs at an address of its own."
+        too_large = Refusal(413, f"A body may have at most {most:,} bytes.", remedy=remedy)
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -146,13 +141,13 @@ class LimitsMiddleware:
             self._limits.request(scope)
             lengths = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
             if lengths and int(lengths[0]) > most:
-                raise _too_large(most)
+                raise too_large
             await self._app(scope, bounded, guarded)
             if seen > most and not is_answered:
-                raise _too_large(most)
+                raise too_large
         except Refusal as bad:
             request = Request(scope)
-            await refusal_response(request, bad)(scope, request.receive, answer)
+            await response(request, bad)(scope, request.receive, answer)
 
 
 def _routed(scope: Scope) -> Scope:
@@ -169,28 +164,15 @@ class Compressed(GZipMiddleware):
         await (super().__call__ if is_page else self.app)(scope, receive, send)
 
 
-class KeptBytes:
-    """Bytes by key; beyond `MOST_BYTES` those that were not used for longest go."""
+KeptAnswers = dict[object, tuple[float, Response]]  # Answers by key, with the time at which they were made
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[object, tuple[float, list[tuple[bytes, bytes]], bytes]] = OrderedDict()
-        self._bytes = 0
 
-    def get(self, key: object, seconds: float = float("inf")) -> tuple[list[tuple[bytes, bytes]], bytes] | None:
-        """Return headers and body if they are not older than `seconds`."""
-        kept = self._kept.get(key)
-        if kept is None or time.monotonic() - kept[0] > seconds:
-            return None
-        self._kept.move_to_end(key)
-        return kept[1:]
-
-    def put(self, key: object, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        self._bytes -= len(self._kept.pop(key, (0, [], b""))[2])
-        self._kept[key] = (time.monotonic(), headers, body)
-        self._bytes += len(body)
-        while self._bytes > MOST_BYTES:
-            _, (_, _, dropped) = self._kept.popitem(last=False)
-            self._bytes -= len(dropped)
+def keep(kept: KeptAnswers, key: object, made: Response) -> None:
+    """Keep an answer; beyond `MOST_BYTES` in all the oldest go."""
+    kept.pop(key, None)
+    kept[key] = (time.monotonic(), made)
+    while sum(len(answer.body) for _, answer in kept.values()) > MOST_BYTES:
+        del kept[next(iter(kept))]
 
 
 class ReadersMiddleware:
@@ -200,7 +182,8 @@ class ReadersMiddleware:
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._kept, self._turn, self._rest_until = app, KeptBytes(), asyncio.Lock(), 0.0
+        self._app, self._turn, self._rest_until = app, asyncio.Lock(), 0.0
+        self._kept: KeptAnswers = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in {"/healthz", "/metrics"}:
@@ -212,8 +195,9 @@ class ReadersMiddleware:
             for _ in range(PASSES):
                 await asyncio.sleep(0)
         began, start, parts = time.monotonic(), None, []
-        if is_busy and key and (kept := self._kept.get(key, FRESH_SECONDS)):
-            await _send_whole(scope, send, *kept)
+        made_at, kept = self._kept.get(key, (0.0, None))
+        if is_busy and kept and began - made_at <= FRESH_SECONDS:
+            await _validated(scope, kept)(scope, receive, send)
             return
 
         async def answer(message: Message) -> None:
@@ -231,11 +215,11 @@ class ReadersMiddleware:
                 return
             parts.append(message.get("body", b""))
             if not message.get("more_body"):
-                body, headers = b"".join(parts), MutableHeaders(raw=start["headers"])
-                headers.setdefault("etag", f'W/"{hashlib.sha256(body).hexdigest()[:32]}"')
-                headers.setdefault("cache-control", "no-cache")
-                self._kept.put(key, headers.raw, body)
-                await _send_whole(scope, send, headers.raw, body)
+                whole = Response(b"".join(parts), headers=Headers(raw=start["headers"]))
+                whole.headers.setdefault("etag", f'W/"{hashlib.sha256(whole.body).hexdigest()[:32]}"')
+                whole.headers.setdefault("cache-control", "no-cache")
+                keep(self._kept, key, whole)
+                await _validated(scope, whole)(scope, receive, send)
 
         await self._app(scope, receive, answer)
 
@@ -250,14 +234,12 @@ def _page_key(scope: Scope) -> tuple[object, ...] | None:
     return (scope["scheme"], path, scope["query_string"], is_packed, *asked)
 
 
-async def _send_whole(scope: Scope, send: Send, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    if matches(Headers(scope=scope), Headers(raw=headers).get("etag", "")):
-        headers = [pair for pair in headers if pair[0] not in {b"content-length", b"content-type", b"content-encoding"}]
-        await send({"type": "http.response.start", "status": 304, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-        return
-    await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
-    await send({"type": "http.response.body", "body": body})
+def _validated(scope: Scope, page: Response) -> Response:
+    """The page, or 304 for a browser that has it."""
+    if not matches(Headers(scope=scope), page.headers["etag"]):
+        return page
+    left = {"content-length", "content-type", "content-encoding"}
+    return Response(status_code=304, headers={name: text for name, text in page.headers.items() if name not in left})
 
 
 def matches(headers: Headers, etag: str) -> bool:
@@ -267,13 +249,14 @@ def matches(headers: Headers, etag: str) -> bool:
 
 
 async def trace_response(
-    request: Request, kept: KeptBytes, digest: str, pieces: AsyncIterator[str], headers: dict[str, str]
+    request: Request, kept: KeptAnswers, digest: str, pieces: AsyncIterator[str], headers: dict[str, str]
 ) -> Response:
     """Answer with a trace: its bytes by digest, compressed once; a very long one is streamed as it is."""
     is_packed = "gzip" in request.headers.get("accept-encoding", "")
     headers = {**headers, "vary": "accept-encoding"} | ({"content-encoding": "gzip"} if is_packed else {})
-    if (known := kept.get((digest, is_packed))) is not None:
-        return Response(known[1], headers=headers, media_type="application/json")
+    if (digest, is_packed) in kept:
+        # Not the answer itself: a layer may change the headers of what it sends.
+        return Response(kept[digest, is_packed][1].body, headers=headers, media_type="application/json")
     parts, size = [], 0
     async for piece in pieces:
         parts.append(piece.encode())
@@ -284,8 +267,9 @@ async def trace_response(
     body = b"".join(parts)
     if is_packed:
         body = await asyncio.to_thread(gzip.compress, body, 6, mtime=0)
-    kept.put((digest, is_packed), [], body)
-    return Response(body, headers=headers, media_type="application/json")
+    answer = Response(body, headers=headers, media_type="application/json")
+    keep(kept, (digest, is_packed), answer)
+    return answer
 
 
 async def _rest(parts: list[bytes], pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:

@@ -24,18 +24,13 @@ from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.version import __version__
 from clara_eval.core.web import read_host, read_origin
 from clara_eval.documents.results import RuledStage, RulingKind
-from clara_eval.interfaces.api.challenge_view import card_of
-from clara_eval.interfaces.api.context import AdminKey, Known, context_of
-from clara_eval.interfaces.api.entry_view import entry_view, game_view
-from clara_eval.interfaces.api.problems import Refusal
+from clara_eval.interfaces.api.challenge_view import card_of, entry_view, game_view
+from clara_eval.interfaces.api.context import Known, Refusal, context_of, key_of
 from clara_eval.interfaces.api.templating import page
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
-STOPPED = ("deferred", "failed", "unscorable")
-_MOST_NOTE = 500
 COOKIE = "clara_operator"
 SECONDS = 8 * 3600
-_MOST_FIELDS = 20
 _OWN = re.compile(r"/operator(/reviews/0x[0-9a-fA-F]{40})?")  # pages that signing in may lead back to
 MEASURED = ("evaluator_posts_left", "evaluator_balance_wei", "rpc_up", "head_lag_seconds", "month_spend_usd")
 _DONE = {
@@ -47,14 +42,14 @@ _DONE = {
 
 
 def _sign_in(request: Request, status: int = 200, problem: str = "", after: str = "") -> HTMLResponse:
-    key: AdminKey = request.app.state.admin_key
-    return page("sign_in.html", status=status, is_set=key.is_set, problem=problem, after=after or request.url.path)
+    is_set, after = key_of(request).is_set, after or request.url.path
+    return page("sign_in.html", status=status, is_set=is_set, problem=problem, after=after)
 
 
 @router.get("")
 async def overview(request: Request, done: str = "") -> Response:
-    session = session_of(request)
-    if session is None:
+    token = token_of(request)
+    if token is None:
         return _sign_in(request)
     context, now = context_of(request), time.time()
     rows = [card_of(row, now) for row in await context.reader.listed(admin=True)]
@@ -65,14 +60,14 @@ async def overview(request: Request, done: str = "") -> Response:
     return page(
         "operator.html",
         done=_DONE.get(done, ""),
-        token=form_token(request, session),
+        token=token,
         reviews=sorted(reviews, key=lambda one: (one.state != "waiting", due[one.address])),
         known=known,
         due=due,
         now=int(now),
         measured={name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED},
         alerts=context.metrics.alerts.collect(),
-        stopped=[card for card in rows if card.row.evaluation.status in STOPPED],
+        stopped=[card for card in rows if card.row.evaluation.status in {"deferred", "failed", "unscorable"}],
         running=[card for card in rows if card.is_live],
         spend=spend_report(await context.reader.store.spends()),
         settings=context.settings,
@@ -82,8 +77,7 @@ async def overview(request: Request, done: str = "") -> Response:
 
 @router.post("/sign-in")
 async def sign_in(request: Request) -> Response:
-    key: AdminKey = request.app.state.admin_key
-    fields = await form_of(request)
+    key, fields = key_of(request), await form_of(request)
     asked = fields.get("after", "")
     after = asked if _OWN.fullmatch(asked) else "/operator"
     if not key.fits(fields.get("key", "")):
@@ -117,23 +111,21 @@ async def review(address: Known, request: Request) -> Response:
 
 
 async def _review_page(address: Address, request: Request, status: int = 200, **more: object) -> Response:
-    session = session_of(request)
-    if session is None:
+    token = token_of(request)
+    if token is None:
         return _sign_in(request)
     reader = context_of(request).reader
     sheet = await review_sheet(reader.store, reader.chain_id, address)
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
     values = {"problem": "", "fields": {}, "confirm": "", **more}
-    return page(
-        "review.html", values, status=status, sheet=sheet, accounts=accounts, token=form_token(request, session)
-    )
+    return page("review.html", values, status=status, sheet=sheet, accounts=accounts, token=token)
 
 
 @router.post("/reviews/{address}")
 async def decide(address: Known, request: Request) -> Response:
     """Approve, reject or rule; what is refused or to be confirmed shows the page again with all that was typed."""
     fields = await operator_form(request)
-    note, engine = fields.get("note", "")[:_MOST_NOTE], context_of(request).engine
+    note, engine = fields.get("note", "")[:500], context_of(request).engine
     decision, digest, by = fields.get("decision", ""), fields.get("digest") or None, fields.get("by", "").strip()
     try:
         if not by or not note.strip():
@@ -141,7 +133,7 @@ async def decide(address: Known, request: Request) -> Response:
         if decision in {"approve", "reject"} and "confirmed" not in fields:
             return await _review_page(address, request, fields=fields, confirm=decision)
         if decision == "rule":
-            await engine.rule(address, replace(_decree(fields, note), by=by), digest)
+            await engine.rule(address, _decree(fields, note, by), digest)
         elif decision in {"approve", "reject"}:
             await engine.decide(address, "approve" if decision == "approve" else "reject", note, digest, by)
         else:
@@ -151,19 +143,19 @@ async def decide(address: Known, request: Request) -> Response:
     return RedirectResponse(f"/operator?done={decision}", 303)
 
 
-def _decree(fields: dict[str, str], note: str) -> Decree:
+def _decree(fields: dict[str, str], note: str, by: str) -> Decree:
     kind = fields.get("kind", "")
     if kind not in {"exclude", "original", "judge"}:
         raise BadInput("A ruling excludes an entry, names an original or names a judge.", path="kind", value=kind)
     if kind == "judge":
-        stage = "reading" if fields.get("stage") == "reading" else "comparing"
-        return Decree("judge", None, fields.get("judge", "")[:300], cast("RuledStage", stage), note)
-    return Decree(cast("RulingKind", kind), to_address(fields.get("account", "")), note=note)
+        stage: RuledStage = "reading" if fields.get("stage") == "reading" else "comparing"
+        return Decree("judge", None, fields.get("judge", "")[:300], stage, note, by)
+    return Decree(cast("RulingKind", kind), to_address(fields.get("account", "")), note=note, by=by)
 
 
 @router.get("/reviews/{address}/games/{first}/{second}")
 async def reviewed_game(address: Known, first: Known, second: Known, request: Request) -> Response:
-    if session_of(request) is None:
+    if token_of(request) is None:
         return _sign_in(request)
     values = await game_view(_all_of(request), address, first, second, admin=True)
     return page("game.html", values, heading="h1", base=f"/operator/reviews/{address}")
@@ -171,7 +163,7 @@ async def reviewed_game(address: Known, first: Known, second: Known, request: Re
 
 @router.get("/reviews/{address}/{submitter}")
 async def reviewed_entry(address: Known, submitter: Known, request: Request, against: str = "") -> Response:
-    if session_of(request) is None:
+    if token_of(request) is None:
         return _sign_in(request)
     values = await entry_view(_all_of(request), address, submitter, against, admin=True)
     return page("entry.html", values, base=f"/operator/reviews/{address}")
@@ -189,51 +181,42 @@ async def retry(address: Known, request: Request) -> Response:
     return RedirectResponse("/operator?done=retry", 303)
 
 
-def session_of(request: Request) -> str | None:
-    key: AdminKey = request.app.state.admin_key
+def token_of(request: Request) -> str | None:
+    """The token of every form of this session; None without a session."""
+    key = key_of(request)
     begun, _, seal = request.cookies.get(COOKIE, "").rpartition(".")
     until, _, _ = begun.partition(".")
     if not key.is_set or not until.isdigit() or len(until) > 12:
         return None
     is_sealed = hmac.compare_digest(seal.encode("utf-8", "replace"), key.seal("session:" + begun).encode())
-    return begun if is_sealed and int(until) > time.time() else None
-
-
-def form_token(request: Request, session: str) -> str:
-    key: AdminKey = request.app.state.admin_key
-    return key.seal("form:" + session)
+    return key.seal("form:" + begun) if is_sealed and int(until) > time.time() else None
 
 
 async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form from our own pages; Refusal 403 for another site's."""
-    if not _is_ours(request):
+    # Browsers name the site of a form; our pages send no referrer, so the origin may be `null`.
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    is_ours = site in {"same-origin", "none"}
+    if site is None:
+        page, host = read_origin(origin or ""), read_host(request.headers.get("host", ""))
+        is_ours = origin is None or (page is not None and host is not None and page.is_of(host))
+    if not is_ours:
         raise Refusal(403, "The form comes from another site.", remedy="Open this page here and try again.")
     body = (await request.body()).decode("utf-8", "replace")
     try:
-        fields = parse_qs(body, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+        fields = parse_qs(body, keep_blank_values=True, max_num_fields=20)
     except ValueError:
         raise Refusal(400, "The form has too many fields.") from None
     return {name: values[-1] for name, values in fields.items()}
 
 
-def _is_ours(request: Request) -> bool:
-    """Browsers name the site of a form; our pages send no referrer, so the origin may be `null`."""
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        return site in {"same-origin", "none"}
-    if origin is None:
-        return True
-    page, host = read_origin(origin), read_host(request.headers.get("host", ""))
-    return page is not None and host is not None and page.is_of(host)
-
-
 async def operator_form(request: Request) -> dict[str, str]:
     """The fields of an administrator's form; Refusal if the session or its token is missing."""
-    session = session_of(request)
-    if session is None:
+    token = token_of(request)
+    if token is None:
         raise Refusal(401, "The session has ended.", remedy="Sign in again under /operator.")
     fields = await form_of(request)
-    if not hmac.compare_digest(fields.get("token", "").encode(), form_token(request, session).encode()):
+    if not hmac.compare_digest(fields.get("token", "").encode(), token.encode()):
         raise Refusal(403, "The form has no valid token.", remedy="Load the page again and repeat it there.")
     request.app.state.limits.admin_request()
     return fields

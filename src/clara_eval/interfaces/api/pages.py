@@ -7,19 +7,22 @@ import io
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection
 from os import PathLike, stat_result
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
 from sse_starlette import ServerSentEvent
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from clara_eval.actions.claim import claim
-from clara_eval.actions.evidence import challenges_of
+from clara_eval.actions.evidence import challenges_of, submitted_work
 from clara_eval.actions.objections import ObjectionInput, ObjectionResult, object_or_show
 from clara_eval.actions.perform import perform
 from clara_eval.actions.post import Posting, post
@@ -28,17 +31,15 @@ from clara_eval.config.eval_config.catalogue import template_text
 from clara_eval.core.errors import NotFound
 from clara_eval.documents.actions import ActResult
 from clara_eval.documents.results import FINAL_STATES
+from clara_eval.interfaces.api import challenge_view as view
 from clara_eval.interfaces.api import context
-from clara_eval.interfaces.api.challenge_view import PAGE_ROWS, ListQuery, card_of, challenge_view, listed, paged
+from clara_eval.interfaces.api.challenge_view import Card, card_of, paged
 from clara_eval.interfaces.api.context import AgentOrder, Configured, Known, Reader
-from clara_eval.interfaces.api.entry_view import entry_view, game_view, submission_text
-from clara_eval.interfaces.api.templating import STATIC, page, rendered
+from clara_eval.interfaces.api.templating import GROUPS, STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
 plans = APIRouter(prefix="/api/v1/actions", include_in_schema=False)
 """What a visitor's wallet signs, for the pages' own scripts; programs have the tools under `/mcp`."""
-MOST_ROUNDS = 200  # challenges on the page of one agent
-FEED_ENTRIES = 50
 COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", "wins", "losses", "ties", "prizeAmount",
            "status", "code")  # fmt: skip
 
@@ -47,9 +48,7 @@ VERIFIER = STATIC / "verifier" if (STATIC / "verifier").is_dir() else Path(__fil
 """Beside the static files in an installed package, else in the source tree."""
 _FROM_NODE = re.compile(r'from "(?:node:[a-z]+|js-sha3)"')
 _FRAME_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors *"
-_WORKER_POLICY = (
-    "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
-)
+_WORKER = "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
 """The verifier asks the node and the gateway that its visitor chooses; no page may."""
 
 
@@ -63,8 +62,46 @@ class Assets(StaticFiles):
         response.headers["cache-control"] = "public, max-age=31536000, immutable"
         if Path(full_path).name.startswith("verify-"):  # loaded by each other, without a version in the address
             response.headers["cache-control"] = "no-cache"
-            response.headers["content-security-policy"] = _WORKER_POLICY
+            response.headers["content-security-policy"] = _WORKER
         return response
+
+
+class ListQuery(BaseModel):
+    status: str = Field("", max_length=20)
+    skill: str = Field("", max_length=60)
+    q: str = Field("", max_length=200)
+    sort: str = Field("", max_length=20)
+    page: int = Field(1, ge=1, le=100_000)
+
+    def link(self, **changes: object) -> str:
+        asked = {**self.model_dump(), **changes}
+        kept = {name: value for name, value in asked.items() if value and (name, value) != ("page", 1)}
+        return "/?" + urlencode(kept) if kept else "/"
+
+
+def _by_urgency(card: Card) -> tuple[object, ...]:
+    """Being judged first, then the open ones by what closes next, then the latest."""
+    is_open, deadline = card.phase.label == "Open", card.row.deadline
+    return (not card.is_live, not is_open, deadline if is_open else -deadline)
+
+
+SORTS: dict[str, Callable[[Card], tuple[object, ...]]] = {
+    "prize": lambda card: (-int(card.row.prizePool) / 10**card.row.token.decimals,),
+    "entries": lambda card: (-card.row.submissionCount,),
+    "newest": lambda card: (-card.row.deadline,),
+}
+
+
+def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
+    row = card.row
+    if wanted.status in GROUPS and card.phase.group != wanted.status:
+        return False
+    if wanted.skill and wanted.skill.lower() not in (skill.lower() for skill in row.skills):
+        return False
+    if row.address in entered:
+        return True
+    text = f"{row.title} {row.problemStatement} {row.address} {row.poster}".lower()
+    return all(word in text for word in wanted.q.lower().split())
 
 
 @router.get("/favicon.ico")
@@ -74,8 +111,18 @@ async def favicon() -> Response:
 
 @router.get("/")
 async def index(reader: Reader, settings: Configured, wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
-    rows, entered = await reader.listed(), await challenges_of(reader, wanted.q.strip().lower())
-    found = listed(rows, wanted, time.time(), entered)
+    """One page of the challenges that pass, in the order that is asked for."""
+    cards = [card_of(row, time.time()) for row in await reader.listed()]
+    entered = await challenges_of(reader, wanted.q.strip().lower())
+    passing = [card for card in cards if _passes(card, wanted, entered)]
+    shown, number, pages = paged(sorted(passing, key=SORTS.get(wanted.sort, _by_urgency)), wanted.page, 24)
+    skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
+    counts = Counter(card.phase.group for card in cards)
+    found = {
+        "cards": shown, "known": len(cards), "page": number, "pages": pages,
+        "groups": {name: (heading, counts[name]) for name, heading in GROUPS.items()},
+        "skills": sorted(skill for skill, _ in skills.most_common(12)),
+    }  # fmt: skip
     return page("index.html", found=found, wanted=wanted, network=settings.network_name)
 
 
@@ -119,14 +166,14 @@ async def challenge(
     find: Annotated[str, Query(max_length=42)] = "",
     sort: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
-    values = await challenge_view(context.reader_of(request), address, number, settings, find, sort)
+    values = await view.challenge_view(context.reader_of(request), address, number, settings, find, sort)
     return page("challenge.html", values, url=str(request.base_url))
 
 
 @router.get("/challenges/{address}/embed")
 async def embed(address: Known, request: Request, settings: Configured) -> Response:
     """The board for a frame of any site: no script, no form, nothing to click away."""
-    values = await challenge_view(context.reader_of(request), address, 1, settings)
+    values = await view.challenge_view(context.reader_of(request), address, 1, settings)
     return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_POLICY})
 
 
@@ -137,9 +184,8 @@ async def live(address: Known, request: Request, reader: Reader, settings: Confi
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         async for status in context.status_changes(request, reader, address):
-            values = await challenge_view(reader, address, 1, settings)
-            shown = rendered("_progress.html", **values, is_update=True)
-            yield ServerSentEvent(data=shown, event="progress")
+            values = await view.challenge_view(reader, address, 1, settings)
+            yield ServerSentEvent(data=rendered("_progress.html", **values, is_update=True), event="progress")
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
 
@@ -156,7 +202,7 @@ async def agents(
     request: Request, sort: AgentOrder = "earned", number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1
 ) -> HTMLResponse:
     rows = await context.agents_by(request, sort)
-    shown, number, pages = paged(rows, number, PAGE_ROWS)
+    shown, number, pages = paged(rows, number, view.PAGE_ROWS)
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
 
 
@@ -165,14 +211,14 @@ async def agent(number: str, reader: Reader, settings: Configured) -> Response:
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
     record = await reader.agent(int(number))
-    entries = record.challenges[:MOST_ROUNDS]
+    entries = record.challenges[:200]
     return page("agent.html", record=record, entries=entries, explorer=settings.network.explorer)
 
 
 @router.get("/challenges/{address}/games/{first}/{second}")
 async def game(address: Known, first: Known, second: Known, request: Request) -> Response:
     """Both verdicts about two entries: a page, or the content of a drawer."""
-    values = await game_view(context.reader_of(request), address, first, second)
+    values = await view.game_view(context.reader_of(request), address, first, second)
     is_part = request.headers.get("hx-request") == "true"
     name, heading = ("_game.html", "h2") if is_part else ("game.html", "h1")
     return page(name, values, heading=heading, base=f"/challenges/{address}")
@@ -192,7 +238,7 @@ async def board(address: Known, reader: Reader) -> Response:
 @router.get("/feed.xml")
 async def feed(request: Request, reader: Reader) -> Response:
     rows = sorted(await reader.listed(), key=lambda row: row.evaluation.updatedAt or 0, reverse=True)
-    cards = [card_of(row, time.time()) for row in rows[:FEED_ENTRIES]]
+    cards = [card_of(row, time.time()) for row in rows[:50]]
     text = rendered("feed.xml", cards=cards, url=str(request.base_url), now=int(time.time()))
     return Response(text, media_type="application/atom+xml")
 
@@ -200,15 +246,18 @@ async def feed(request: Request, reader: Reader) -> Response:
 @router.get("/challenges/{address}/{submitter}/submission.txt")
 async def submission(address: Known, submitter: Known, reader: Reader) -> Response:
     """A submission as it was received; never a page of this site."""
-    text = await submission_text(reader, address, submitter)
-    return PlainTextResponse(text, headers={"content-disposition": f'attachment; filename="{submitter}.txt"'})
+    _, scores = await view.posted_scores(reader, address, admin=False)
+    work = (await submitted_work(reader, address, scores, [submitter])).get(submitter)
+    if work is None or work.text is None:
+        raise NotFound(f"No text of {submitter} is public here.", remedy="The page of the entry says why.")
+    return PlainTextResponse(work.text, headers={"content-disposition": f'attachment; filename="{submitter}.txt"'})
 
 
 @router.get("/challenges/{address}/{submitter}")
 async def entry(
     address: Known, submitter: Known, reader: Reader, against: Annotated[str, Query(max_length=42)] = ""
 ) -> Response:
-    values = await entry_view(reader, address, submitter, against)
+    values = await view.entry_view(reader, address, submitter, against)
     return page("entry.html", values, base=f"/challenges/{address}")
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import AfterValidator
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.responses import JSONResponse, Response
 
@@ -23,9 +24,8 @@ from clara_eval.core.version import __version__
 from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api import context as shared
-from clara_eval.interfaces.api.context import AgentOrder, Context, IsAdmin, Reader
+from clara_eval.interfaces.api.context import AgentOrder, Context, IsAdmin, Reader, Refusal, documented
 from clara_eval.interfaces.api.limits import matches, trace_response
-from clara_eval.interfaces.api.problems import Refusal, documented
 from clara_eval.service.metrics import CONTENT_TYPE
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
@@ -64,17 +64,13 @@ def _well_formed() -> Iterator[None]:
         raise Refusal(409, str(bad), remedy=bad.remedy) from bad
 
 
-def _address(
-    address: Annotated[
-        str,
-        Path(pattern=rest.ADDRESS_PATTERN, description="The challenge's contract.", examples=[rest.EXAMPLE_ADDRESS],
-             max_length=42),
-    ],
-) -> Address:  # fmt: skip
-    return to_address(address)
-
-
-Known = Annotated[Address, Depends(_address)]
+_PLACE = Path(
+    pattern=rest.ADDRESS_PATTERN,
+    description="The challenge's contract.",
+    examples=[rest.EXAMPLE_ADDRESS],
+    max_length=42,
+)
+Known = Annotated[Address, _PLACE, AfterValidator(to_address)]
 AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
@@ -97,7 +93,7 @@ async def evaluate(body: rest.EvaluateRequest, context: Context) -> rest.Accepte
 @router.get("/challenges/evaluate", include_in_schema=False)
 async def evaluate_takes_only_post() -> None:
     """Without this route the word would be read as an address."""
-    raise Refusal(405, "This address takes only POST.", remedy="Send POST.", headers={"allow": "POST"})
+    raise Refusal(405, "This address takes only POST.", remedy="Send POST.")
 
 
 @router.get("/challenges", responses=_errors(), summary="List challenges")
@@ -198,17 +194,15 @@ async def events(address: Known, reader: Reader, request: Request) -> Response:
 )
 async def review(address: Known, body: rest.ReviewRequest, context: Context) -> rest.ReviewRecord:
     with _well_formed():
-        if body.decision == "rule":
-            asked = body.ruling
-            if asked is None:
-                raise BadInput(
-                    "The decision is to rule, and there is no ruling.", path="ruling", remedy="Say what is ruled."
-                )
+        if body.decision != "rule":
+            await context.engine.decide(address, body.decision, body.note, body.traceDigest, body.by)
+        elif (asked := body.ruling) is None:
+            remedy = "Say what is ruled."
+            raise BadInput("The decision is to rule, and there is no ruling.", path="ruling", remedy=remedy)
+        else:
             account = to_address(asked.account) if asked.account else None
             decree = Decree(asked.kind, account, asked.judge, asked.stage, body.note, body.by)
             await context.engine.rule(address, decree, body.traceDigest)
-        else:
-            await context.engine.decide(address, body.decision, body.note, body.traceDigest, body.by)
     return rest.ReviewRecord(challengeAddress=address, decision=body.decision, note=body.note, by=body.by)
 
 
@@ -230,16 +224,12 @@ async def draft(address: Known, reader: Reader) -> object:
 
 
 @one.post(
-    "/objections",
-    responses=_errors(400, 404, 409, 413),
-    summary="Object to an announced result, signed by a submitter",
+    "/objections", responses=_errors(400, 404, 409, 413), summary="Object to an announced result, signed by a submitter"
 )
 async def object_(address: Known, body: rest.ObjectionRequest, context: Context) -> rest.ObjectionRecord:
     with _well_formed():
-        kept = await context.engine.object(address, body.about, body.reason, body.signature)
-    return rest.ObjectionRecord(
-        challengeAddress=address, submitter=kept.submitter, about=kept.about, reason=kept.reason
-    )
+        new = await context.engine.object(address, body.about, body.reason, body.signature)
+    return rest.ObjectionRecord(challengeAddress=address, submitter=new.submitter, about=new.about, reason=new.reason)
 
 
 @one.get(
@@ -268,10 +258,7 @@ async def healthz(context: Context, request: Request) -> JSONResponse:
 
 
 @operations.get(
-    "/metrics",
-    summary="Metrics for Prometheus",
-    response_class=Response,
-    responses={200: _METRICS, **documented(429)},
+    "/metrics", summary="Metrics for Prometheus", response_class=Response, responses={200: _METRICS, **documented(429)}
 )
 async def metrics(context: Context) -> Response:
     return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})

@@ -1,4 +1,4 @@
-"""Render templates, and make strangers' text harmless.
+"""Render templates, make strangers' text harmless, and word states and costs for the pages.
 
 Invariant: every text is escaped for HTML; control, bidirectional and invisible characters are written as numbers.
 """
@@ -12,16 +12,20 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from clara_eval.actions.amounts import show_amount, show_wait
+from clara_eval.actions.published import SpendLine
 from clara_eval.core.address import short
+from clara_eval.core.model import MICRO
 from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
-from clara_eval.documents.results import Token
+from clara_eval.documents.rest import ChallengeSummary
+from clara_eval.documents.results import MEANINGS, REJECTED_IN_REVIEW, EvalStatus, State, Token
 from clara_eval.interfaces.words import plain, readable
 
 STATIC = Path(__file__).parent / "static"
@@ -57,7 +61,7 @@ def page(
     values: Mapping[str, object] | None = None,
     *,
     status: int = 200,
-    headers: dict[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
     **more: object,
 ) -> HTMLResponse:
     """Render a template as an answer that browsers ask for anew each time."""
@@ -71,15 +75,11 @@ def rendered(name: str, **values: object) -> str:
 
 def visible(value: object) -> object:
     """Spell out what hides or turns text; numbers, missing values and markup stay what they are."""
-    match value:
-        case Markup():
-            return Markup(_spelled(str(value)))  # noqa: S704 - it was markup before; spelling out adds no character of it
-        case str():
-            return _spelled(value)
-        case _ if hasattr(value, "__html__") or isinstance(value, bool | int | float | None):
-            return value
-        case _:
-            return _spelled(str(value))
+    if isinstance(value, Markup):
+        return Markup(_spelled(str(value)))  # noqa: S704 - it was markup before; spelling out adds no character of it
+    if hasattr(value, "__html__") or isinstance(value, bool | int | float | None):
+        return value
+    return _spelled(str(value))
 
 
 def _spelled(text: str) -> str:
@@ -91,15 +91,11 @@ def _spelled(text: str) -> str:
 
 def moment(seconds: int | None) -> str:
     """A time for people; a contract can hold deadlines that no calendar has."""
-    return (_calendar(seconds, "%d %b %Y, %H:%M UTC") or "beyond any calendar") if seconds else "–"
+    return (iso(seconds, "%d %b %Y, %H:%M UTC") or "beyond any calendar") if seconds else "–"
 
 
-def iso(seconds: int) -> str:
+def iso(seconds: int, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str:
     """A time for programs; empty if no calendar has it."""
-    return _calendar(seconds, "%Y-%m-%dT%H:%M:%SZ")
-
-
-def _calendar(seconds: int, form: str) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
@@ -121,17 +117,11 @@ def amount(units: str | int | None, token: Token) -> str:
 def fact(value: object, name: str = "") -> str:
     if name == "tests_passed" and isinstance(value, int | float):
         return share(float(value))
-    match value:
-        case None:
-            return "–"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.4g}"
-        case int():
-            return f"{value:,}" if abs(value) >= 10_000 else str(value)
-        case _:
-            return str(value)
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and abs(value) >= 10_000 else str(value)
 
 
 def share(value: float | None) -> str:
@@ -207,7 +197,7 @@ def asset(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("clara_eval.interfaces.api"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -216,11 +206,100 @@ def _environment() -> Environment:
         finalize=visible,
         extensions=["jinja2.ext.do"],
     )
-    environment.filters.update(
+    made.filters.update(
         moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=readable, short=short, badge=badge,
         wait=show_wait,
         usd=usd, plain=plain, judge=judge, coded=coded,
     )  # fmt: skip
-    environment.globals.update(version=__version__, asset=asset, shortened=shortened, rejection=rejection)
-    environment.globals["is_view"] = False
-    return environment
+    made.globals.update(version=__version__, asset=asset, shortened=shortened, rejection=rejection, is_view=False)
+    return made
+
+
+Tone = Literal["open", "busy", "wait", "good", "bad", "quiet"]
+Group = Literal["open", "judging", "review", "posted", "ended"]
+GROUPS: dict[Group, str] = {
+    "open": "Open",
+    "judging": "Being judged",
+    "review": "In review",
+    "posted": "Scores posted",
+    "ended": "No result",
+}
+"""Filters of the list, and their headings."""
+RUNNING = frozenset(("extracting", "comparing", "publishing"))
+
+
+class Phase(NamedTuple):
+    label: str
+    tone: Tone
+    sentence: str
+    next: str = ""  # what happens then, and who can do what
+    group: Group = "judging"
+
+
+_THEN = "Then the scores are posted; prizes can be claimed 12 hours later."
+_REFUND = "Without scores by the scoring deadline every submitter can claim an equal share."
+_OF_CHAIN = {
+    "cancelled": Phase("Cancelled", "quiet", "The poster cancelled the challenge and has the prize back.",
+                       "Nothing was judged, and nothing can be claimed.", "ended"),
+    "expired": Phase("Expired", "bad", "No scores came in time: every submitter can claim an equal share.",
+                     "Submitters claim with `clara-eval challenge claim` or the tool challenge_claim.", "ended"),
+    "finalized": Phase("Final", "good", "The result is final and winners can claim.", group="posted"),
+}  # fmt: skip
+_OF_STATUS: dict[State, tuple[str, Tone, str, Group]] = {
+    "pending": ("Queued", "wait", _THEN, "judging"),
+    "extracting": ("Reading", "busy", _THEN, "judging"),
+    "comparing": ("Comparing", "busy", _THEN, "judging"),
+    "publishing": ("Posting", "busy", "Prizes can be claimed 12 hours after the post.", "judging"),
+    "complete": ("Scores posted", "good", "", "posted"),
+    "review": ("In review", "wait", _REFUND, "review"),
+    "deferred": ("Deferred", "wait", _REFUND, "judging"),
+    "failed": ("Not evaluated", "bad", _REFUND, "ended"),
+    "unscorable": ("No result", "bad", "", "ended"),
+    "elsewhere": ("Scored elsewhere", "quiet", "", "judging"),
+}
+_OF_STAGE = {
+    "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked.", _THEN),
+    "executing": Phase("Running", "busy", "The tests are being run on every submission.", _THEN),
+}
+"""Stages that the status counts as extracting."""
+_REJECTED = "A person rejected the result: nothing is posted. The poster may post scores."
+_ANNOUNCED = "The result is announced; submitters may object before it is posted."
+
+
+def phase(row: ChallengeSummary, now: float) -> Phase:
+    """The label of a challenge: by its status on chain, else by its evaluation."""
+    evaluation = row.evaluation
+    state, stage = evaluation.status, evaluation.stage
+    if row.chainStatus in _OF_CHAIN:
+        return _OF_CHAIN[row.chainStatus]
+    if state in {"pending", "elsewhere"} and now < row.deadline:
+        return Phase("Open", "open", "Entries are accepted.", evaluation.reason or "", "open")
+    if state == "failed" and (evaluation.reason or "").startswith(REJECTED_IN_REVIEW):
+        return Phase("Rejected in review", "bad", _REJECTED, _REFUND, "ended")
+    if state == "publishing" and (evaluation.objectionsUntil or 0) > now:
+        return Phase("Objections open", "wait", _ANNOUNCED, _THEN)
+    if state == "extracting" and stage and stage.name in _OF_STAGE:
+        return _OF_STAGE[stage.name]
+    label, tone, after, group = _OF_STATUS[state]
+    return Phase(label, tone, MEANINGS[state], after, group)
+
+
+def counted(number: int, one: str, more: str) -> str:
+    return f"{number:,} {one if number == 1 else more}"
+
+
+def money(found: SpendLine | None, evaluation: EvalStatus, cap: float | None) -> dict[str, str]:
+    """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
+    has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
+    if expected is None:
+        estimate = "Not known" if has_begun and found else "Nothing" if has_begun else "Known when scoring starts"
+    else:
+        estimate = f"About {usd(expected)}" if expected else "$0 (no model used)"
+    whole, reserved = (found.micro_usd / MICRO, found.open_micro_usd / MICRO) if found else (0.0, 0.0)
+    spent = whole - reserved
+    if reserved:
+        so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
+        told = f"{usd(so_far)} so far, {usd(reserved)} reserved"
+    else:
+        told = usd(spent) if has_begun else "Nothing yet"
+    return {"estimate": estimate, "spent": told, "cap": f"{usd(cap)} for one challenge" if cap is not None else "None"}

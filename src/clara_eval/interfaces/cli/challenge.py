@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-import typer
 from rich.text import Text
+from typer import Option, confirm
 
 from clara_eval.actions import claim as claiming
 from clara_eval.actions import post as posting
@@ -24,40 +24,56 @@ from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.core.untrusted import bare, escaped
-from clara_eval.documents.actions import ActResult, BrowseResult, DetailResult, EvalStatusResult
+from clara_eval.documents.actions import ActResult, DetailResult, EvalStatusResult
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import output
 from clara_eval.interfaces.cli.config import feature_lines
-from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, read_text
+from clara_eval.interfaces.cli.output import NAMES, AddressArgument, FromOption, JsonFlag, answer, emit_json, read_text
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_next, print_text, program
 
 T = TypeVar("T")
 ListedStatus = Literal["open", "scoring", "finalized", "cancelled", "expired", "any"]
 NO_KEY = "Set CLARA_WALLET_KEY or CLARA_WALLET_KEY_FILE."
-SendFlag = Annotated[bool, typer.Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
-YesFlag = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before sending.")]
+SendFlag = Annotated[bool, Option("--send", help="Sign and send with CLARA_WALLET_KEY; without it: dry run.")]
+YesFlag = Annotated[bool, Option("--yes", "-y", help="Do not ask before sending.")]
 
 
-def try_(
-    address: AddressArgument, file: Annotated[str, typer.Option(help="The draft.")], json: JsonFlag = False
-) -> None:
+def try_(address: AddressArgument, file: Annotated[str, Option(help="The draft.")], json: JsonFlag = False) -> None:
     """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
     found = ask(lambda caller: submitting.try_draft(caller, address, submitting.draft_text(caller, "", file)))
     answer(found, json, lambda: print_text(words.tried_text(found)))
 
 
 def list_(
-    status: Annotated[ListedStatus, typer.Option(help="Only with this status.")] = "open",
-    skill: Annotated[str, typer.Option(help="Only with this skill.")] = "",
-    evaluator: Annotated[Literal["clara", "self", "any"], typer.Option(help="Only those scored so.")] = "any",
-    limit: Annotated[int, typer.Option(min=1, max=50)] = 20,
-    offset: Annotated[int, typer.Option(min=0)] = 0,
+    status: Annotated[ListedStatus, Option(help="Only with this status.")] = "open",
+    skill: Annotated[str, Option(help="Only with this skill.")] = "",
+    evaluator: Annotated[Literal["clara", "self", "any"], Option(help="Only those scored so.")] = "any",
+    limit: Annotated[int, Option(min=1, max=50)] = 20,
+    offset: Annotated[int, Option(min=0)] = 0,
     json: JsonFlag = False,
 ) -> None:
     """List challenges, newest first."""
     wanted = ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
     found = ask(lambda caller: browse(caller, wanted))
-    answer(found, json, lambda: _show_list(found, wanted))
+    if json:
+        emit_json(found)
+        return
+    screen = console(stderr=False)
+    for item in found.challenges:
+        left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
+        screen.print(Text(escaped(bare(item.title))[:100] or "A challenge without a title", style="bold"))
+        parts = (item.address, item.status, item.prize, f"{item.submissionCount} submitted", left)
+        screen.print(Text("  " + "  ".join(escaped(part) for part in parts)), soft_wrap=True)
+    if not found.challenges:  # how to get from an empty list to a full one
+        kind = "" if status == "any" else f" {status}"
+        said = f"No{kind} challenge{' of that kind' if skill or evaluator != 'any' else ''} on {found.network}"
+        if found.total:
+            said += f", {found.total} in all: `{program()} challenge list --status any` lists them."
+        else:
+            said += f" yet. Post the first one: `{program()} challenge post --help`."
+        screen.print(Text(said))
+    if found.nextOffset is not None:
+        console().print(f"More with --offset {found.nextOffset}.")
 
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
@@ -67,8 +83,6 @@ def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = Fal
 
 
 def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
-    """Call an action with the caller of this shell."""
-
     async def answer() -> T:
         async with open_caller(Settings.from_env()) as caller:
             return await question(caller)
@@ -92,28 +106,6 @@ async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
         if not is_waiting(found):
             return shown
         await asyncio.sleep(every)
-
-
-def _show_list(found: BrowseResult, wanted: ChallengeFilter) -> None:
-    screen = console(stderr=False)
-    for item in found.challenges:
-        left = f"{show_wait(item.secondsLeft)} left" if item.secondsLeft else "closed"
-        screen.print(Text(escaped(bare(item.title))[:100] or "A challenge without a title", style="bold"))
-        parts = (item.address, item.status, item.prize, f"{item.submissionCount} submitted", left)
-        screen.print(Text("  " + "  ".join(escaped(part) for part in parts)), soft_wrap=True)
-    if not found.challenges:
-        screen.print(Text(_nothing(found, wanted)))
-    if found.nextOffset is not None:
-        console().print(f"More with --offset {found.nextOffset}.")
-
-
-def _nothing(found: BrowseResult, wanted: ChallengeFilter) -> str:
-    """Say how to get from an empty list to a full one."""
-    kind = "" if wanted.status == "any" else f" {wanted.status}"
-    said = f"No{kind} challenge{' of that kind' if wanted.skill or wanted.evaluator != 'any' else ''} on "
-    if found.total:
-        return f"{said}{found.network}, {found.total} in all: `{program()} challenge list --status any` lists them."
-    return f"{said}{found.network} yet. Post the first one: `{program()} challenge post --help`."
 
 
 def _show_detail(found: DetailResult) -> None:
@@ -155,21 +147,21 @@ def _config_lines(found: DetailResult) -> list[tuple[str, str]]:
 
 
 def post(  # noqa: PLR0917 - the terms of a challenge
-    title: Annotated[str, typer.Option(help="One line that says what is wanted.")],
+    title: Annotated[str, Option(help="One line that says what is wanted.")],
     problem: output.Problem,
-    prize: Annotated[str, typer.Option(help='The prize pool: "100", "12.5 USDC".')],
-    deadline: Annotated[str, typer.Option(help='"7 days", "36h", or a date with time zone.')],
-    config: Annotated[Path | None, typer.Option(help="The eval config file; needed for evaluator clara.")] = None,
-    evaluator: Annotated[Literal["clara", "self"], typer.Option(help="Who scores it.")] = "clara",
-    payout: Annotated[str, typer.Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "",
-    winners: Annotated[int | None, typer.Option(help="Number of winners; 3 unless --payout says it.")] = None,
-    scoring_window: Annotated[str, typer.Option(help="Time for scoring after the deadline.")] = "3 days",
-    token: Annotated[str, typer.Option(help="The prize token's symbol or address; USDC by default.")] = "",
-    skill: Annotated[list[str] | None, typer.Option(help="A skill tag; may be repeated.")] = None,
-    max_participants: Annotated[int, typer.Option(help="0 means no limit.")] = 0,
-    expected_entries: Annotated[int | None, typer.Option(help="For the quote and the warnings.")] = None,
-    private_set_hash: Annotated[str, typer.Option(help="Commits to a hidden harness: see harness hash.")] = "",
-    allow_duplicate: Annotated[bool, typer.Option(help="Post although the same challenge is open.")] = False,
+    prize: Annotated[str, Option(help='The prize pool: "100", "12.5 USDC".')],
+    deadline: Annotated[str, Option(help='"7 days", "36h", or a date with time zone.')],
+    config: Annotated[Path | None, Option(help="The eval config file; needed for evaluator clara.")] = None,
+    evaluator: Annotated[Literal["clara", "self"], Option(help="Who scores it.")] = "clara",
+    payout: Annotated[str, Option(help="top1, top3, top5, equal, or basis points 5000,3000,2000.")] = "",
+    winners: Annotated[int | None, Option(help="Number of winners; 3 unless --payout says it.")] = None,
+    scoring_window: Annotated[str, Option(help="Time for scoring after the deadline.")] = "3 days",
+    token: Annotated[str, Option(help="The prize token's symbol or address; USDC by default.")] = "",
+    skill: Annotated[list[str] | None, Option(help="A skill tag; may be repeated.")] = None,
+    max_participants: Annotated[int, Option(help="0 means no limit.")] = 0,
+    expected_entries: Annotated[int | None, Option(help="For the quote and the warnings.")] = None,
+    private_set_hash: Annotated[str, Option(help="Commits to a hidden harness: see harness hash.")] = "",
+    allow_duplicate: Annotated[bool, Option(help="Post although the same challenge is open.")] = False,
     sender: FromOption = "",
     send: SendFlag = False,
     yes: YesFlag = False,
@@ -198,14 +190,12 @@ def post(  # noqa: PLR0917 - the terms of a challenge
 
 def submit(  # noqa: PLR0917 - three ways to name a solution
     address: AddressArgument,
-    text: Annotated[str, typer.Option(help="The solution itself.")] = "",
-    file: Annotated[str, typer.Option(help="A file, an archive or a folder that holds it.")] = "",
-    uri: Annotated[str, typer.Option(help="Where it already is: data:, https: or ipfs:.")] = "",
-    solution_hash: Annotated[str, typer.Option(help="keccak256 of the content behind --uri.")] = "",
-    agent_id: Annotated[int | None, typer.Option(help="Your id in the identity registry; else looked up.")] = None,
-    register: Annotated[
-        bool, typer.Option("--register", help="Register as an agent first if you are not one yet.")
-    ] = False,
+    text: Annotated[str, Option(help="The solution itself.")] = "",
+    file: Annotated[str, Option(help="A file, an archive or a folder that holds it.")] = "",
+    uri: Annotated[str, Option(help="Where it already is: data:, https: or ipfs:.")] = "",
+    solution_hash: Annotated[str, Option(help="keccak256 of the content behind --uri.")] = "",
+    agent_id: Annotated[int | None, Option(help="Your id in the identity registry; else looked up.")] = None,
+    register: Annotated[bool, Option("--register", help="Register as an agent first if you are not one yet.")] = False,
     sender: FromOption = "",
     send: SendFlag = False,
     yes: YesFlag = False,
@@ -226,8 +216,8 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
 
 def score(
     address: AddressArgument,
-    file: Annotated[str, typer.Option("--scores", help="CSV or JSON with address and score; - is a pipe.")] = "",
-    winner: Annotated[list[str] | None, typer.Option(help="ADDRESS or ADDRESS=SCORE, best first; repeat.")] = None,
+    file: Annotated[str, Option("--scores", help="CSV or JSON with address and score; - is a pipe.")] = "",
+    winner: Annotated[list[str] | None, Option(help="ADDRESS or ADDRESS=SCORE, best first; repeat.")] = None,
     sender: FromOption = "",
     send: SendFlag = False,
     yes: YesFlag = False,
@@ -244,7 +234,7 @@ def score(
 def claim(
     address: AddressArgument,
     finalize: Annotated[
-        bool, typer.Option("--finalize", help="Only open the claims, 12 hours after the post; anybody may.")
+        bool, Option("--finalize", help="Only open the claims, 12 hours after the post; anybody may.")
     ] = False,
     sender: FromOption = "",
     send: SendFlag = False,
@@ -259,8 +249,8 @@ def claim(
 def object_(
     address: AddressArgument,
     *,
-    about: Annotated[str, typer.Option(help="What is wrong: rejected, copy, feature:NAME or game:ADDRESS.")] = "",
-    reason: Annotated[str, typer.Option(help="Why, in a sentence or two; it becomes public with the trace.")] = "",
+    about: Annotated[str, Option(help="What is wrong: rejected, copy, feature:NAME or game:ADDRESS.")] = "",
+    reason: Annotated[str, Option(help="Why, in a sentence or two; it becomes public with the trace.")] = "",
     json: JsonFlag = False,
 ) -> None:
     """Show an announced result; with --about object to it, signed by CLARA_WALLET_KEY, before it is posted."""
@@ -273,21 +263,21 @@ def object_(
 
 
 def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
-    found = ask(lambda caller: _perform(caller, action, send=send, yes=yes))
-    answer(found, json, lambda: print_text(words.acted_text(found, NAMES)))
-
-
-async def _perform(caller: Caller, action: Action, *, send: bool, yes: bool) -> ActResult:
     async def report(done: int, total: int, step: str) -> None:
         console().print(f"[{done}/{total}] {step}", markup=False)
 
-    if not send:
-        return words.acted(await perform(caller, action, confirmed="unasked"), NAMES)
-    if caller.account is None:
-        raise ConfigError("--send needs a local wallet key.", remedy=NO_KEY)
-    if not yes:
-        question, remedy = (await prepare(caller, action)).question, "Add --yes to send without being asked."
-        if not sys.stdin.isatty():
-            raise BadInput("There is no terminal to ask for confirmation.", remedy=remedy)
-        yes = typer.confirm(question, err=True)
-    return words.acted(await perform(caller, action, confirmed="yes" if yes else "no", report=report), NAMES)
+    async def act(caller: Caller) -> ActResult:
+        if not send:
+            return await perform(caller, action, confirmed="unasked")
+        if caller.account is None:
+            raise ConfigError("--send needs a local wallet key.", remedy=NO_KEY)
+        is_agreed = yes
+        if not yes:
+            question, remedy = (await prepare(caller, action)).question, "Add --yes to send without being asked."
+            if not sys.stdin.isatty():
+                raise BadInput("There is no terminal to ask for confirmation.", remedy=remedy)
+            is_agreed = confirm(question, err=True)
+        return await perform(caller, action, confirmed="yes" if is_agreed else "no", report=report)
+
+    found = words.acted(ask(act), NAMES)
+    answer(found, json, lambda: print_text(words.acted_text(found, NAMES)))

@@ -7,16 +7,17 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typer import Exit, Option
 
+from clara_eval.actions.evaluate import EvaluationRequest
 from clara_eval.actions.folder import read_entries, sample_entries
 from clara_eval.actions.harness import with_harness
 from clara_eval.actions.judge import Judged, JudgeRequest, judge_entries, quote_judging
-from clara_eval.actions.operator import EvaluationReport, evaluate_now
-from clara_eval.actions.rehearse import Rehearsal
-from clara_eval.actions.rehearse import rehearse as rehearse_config
+from clara_eval.actions.judge import rehearse as rehearse_config
+from clara_eval.actions.operator import evaluate_now
+from clara_eval.app import plan_of
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.documents.results import EvalStatus, LeaderboardRow, Margin, Scores
@@ -47,34 +48,31 @@ NEXT = {
 def evaluate(
     address: AddressArgument,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compute and rehearse everything, send nothing.")] = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Discard an unfinished evaluation and start again.")
-    ] = False,
-    schedule: Annotated[str, typer.Option(help="auto, full, both, adaptive or fours (orders of four first).")] = "auto",
-    max_games: Annotated[int | None, typer.Option(help="Compare at most this many times.", min=1)] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Compute and rehearse everything, send nothing.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Discard an unfinished evaluation and start again.")] = False,
+    schedule: Annotated[str, Option(help="auto, full, both, adaptive or fours (orders of four first).")] = "auto",
+    max_games: Annotated[int | None, Option(help="Compare at most this many times.", min=1)] = None,
     json: JsonFlag = False,
 ) -> None:
     """Evaluate one challenge and post its winners; without a key it is a dry run."""
     target, settings = to_address(address), Settings.from_env()
     with LiveProgress(screen.console()) as live:
-        work = evaluate_now(
-            settings, target, dry_run=dry_run, restart=restart, schedule=schedule, max_games=max_games, progress=live
-        )
-        done = asyncio.run(work)
-    output.answer(done.scores, json, lambda: _print_report(target, done))
+        plan = plan_of(settings, schedule=schedule, max_games=max_games)
+        asked = EvaluationRequest(is_named=True, plan=plan, dry_run=dry_run, restart=restart, progress=live)
+        done, document = asyncio.run(evaluate_now(settings, target, asked))
+    if json:
+        output.emit_json(document)
+    else:
+        print_result(Scores.model_validate(document))
+        waits = (done.review.unless_decided, *done.review.reasons) if done.review and not done.receipt else ()
+        screen.print_labelled("Waits for", "a person:" if waits else None)
+        for reason in waits:
+            screen.print_wrapped(screen.short_hex(reason), "           - ")
+        if done.receipt:
+            screen.print_labelled("Outcome", done.receipt.detail or OUTCOMES[done.outcome])
+        screen.print_next(NEXT[done.outcome].format(target).split("|"))
     if not done.is_done:
-        raise typer.Exit(1)
-
-
-def _print_report(address: str, done: EvaluationReport) -> None:
-    print_result(Scores.model_validate(done.scores))
-    screen.print_labelled("Waits for", "a person:" if done.waits_for else None)
-    for reason in done.waits_for:
-        screen.print_wrapped(screen.short_hex(reason), "           - ")
-    if done.outcome != "review":
-        screen.print_labelled("Outcome", done.detail or OUTCOMES[done.outcome])
-    screen.print_next(NEXT[done.outcome].format(address).split("|"))
+        raise Exit(1)
 
 
 class LiveProgress(Progress):
@@ -109,16 +107,14 @@ class LiveProgress(Progress):
             self.tell(stage.name, f"{stage.done} of {stage.total} {note}".rstrip())
 
 
-def run(
-    source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, as_json: bool, **asked: Any
-) -> None:
+def run(source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, json: bool, **asked: Any) -> None:
     settings = Settings.from_env()
-    _, content = read_config(config, as_json=as_json)
+    _, content = read_config(config, as_json=json)
     title = "Entries" if source == "-" else Path(source).resolve().stem
     request = JudgeRequest(read_entries(source), with_harness(content, harness), title=title, **asked)
     if dry_run:
         quoted = quote_judging(request, settings)
-        output.answer(quoted.document, as_json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
+        output.answer(quoted.document, json, lambda: print_quote(quoted.quote, quoted.schedule, is_posted=False))
         return
     with LiveProgress(screen.console()) as progress:
         try:
@@ -126,10 +122,9 @@ def run(
         except KeyboardInterrupt:
             progress.tell("stopped", f"what was paid for is kept; {screen.program()} judge … --out {out} continues it")
             raise
-    output.answer(found.document, as_json, lambda: _print_judged(found, out))
-
-
-def _print_judged(found: Judged, out: Path) -> None:
+    if json:
+        output.emit_json(found.document)
+        return
     _print_ranking(found)
     screen.print_labelled("Digest", found.digest)
     place = screen.from_here(out.resolve())
@@ -155,10 +150,10 @@ def _print_ranking(found: Judged) -> None:
 
 def rehearse(
     file: ConfigFile,
-    sample: Annotated[list[Path] | None, typer.Option(help="A file to judge (repeat for more).")] = None,
+    sample: Annotated[list[Path] | None, Option(help="A file to judge (repeat for more).")] = None,
     harness: HarnessOption = None,
     problem: Problem = "",
-    write: Annotated[Path | None, typer.Option(help="Write the fully typed config here.")] = None,
+    write: Annotated[Path | None, Option(help="Write the fully typed config here.")] = None,
     judges: Judges = "",
     as_json: JsonFlag = False,
 ) -> None:
@@ -171,11 +166,10 @@ def rehearse(
     found = asyncio.run(rehearse_config(config, request, Settings.from_env()))
     if write is not None:
         output.write_new(write, found.typed_config.encode())
-    document = {"file": str(file), **found.document, "written": None if write is None else str(write)}
-    output.answer(document, as_json, lambda: _print_rehearsal(document, found))
-
-
-def _print_rehearsal(document: dict[str, Any], found: Rehearsal) -> None:
+    document: dict[str, Any] = {"file": str(file), **found.document, "written": None if write is None else str(write)}
+    if as_json:
+        output.emit_json(document)
+        return
     for line in found.descriptions:
         screen.print_text(line)
     for read in document["readings"]:

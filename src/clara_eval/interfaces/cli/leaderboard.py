@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from clara_eval.actions import results
 from clara_eval.actions import review as reviews
@@ -18,26 +18,18 @@ from clara_eval.actions.amounts import round_amount, show_count, show_moment
 from clara_eval.actions.operator import known_status
 from clara_eval.app import Caller
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address, short, to_address
+from clara_eval.core.address import short, to_address
 from clara_eval.core.errors import BadInput, NotFound
 from clara_eval.core.untrusted import bare
 from clara_eval.documents.actions import ScoreResult, StandingRow
 from clara_eval.documents.rest import ReviewSheet
-from clara_eval.documents.results import STOPPED_STATES, EvalStatus, RuledStage, RulingKind, Scores
+from clara_eval.documents.results import STOPPED_STATES, RuledStage, RulingKind
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import leaderboard_table as tables
+from clara_eval.interfaces.cli import screen
 from clara_eval.interfaces.cli.challenge import ask, watch
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, answer, emit_json, fail
-from clara_eval.interfaces.cli.screen import (
-    console,
-    print_heading,
-    print_labelled,
-    print_lines,
-    print_next,
-    print_wrapped,
-    safe,
-    short_hex,
-)
+from clara_eval.interfaces.cli.screen import print_lines, safe
 
 NEIGHBOURS = 2  # places above and below one entry that are shown with it
 _NEXT = {
@@ -53,43 +45,40 @@ _NEXT = {
 def status(
     address: AddressArgument,
     *,
-    follow: Annotated[bool, typer.Option("--watch", help="Follow it until it ends; exit 1 if it failed.")] = False,
-    every: Annotated[float, typer.Option(help="With --watch: seconds between two checks.", min=0.1)] = 5.0,
+    follow: Annotated[bool, Option("--watch", help="Follow it until it ends; exit 1 if it failed.")] = False,
+    every: Annotated[float, Option(help="With --watch: seconds between two checks.", min=0.1)] = 5.0,
     json: JsonFlag = False,
 ) -> None:
     """Show how far the evaluation of a challenge has come."""
     if follow:
         ended = ask(lambda caller: watch(caller, address, every))
         answer(ended, json, lambda: None)
-        raise typer.Exit(1 if ended.status in STOPPED_STATES else 0)
+        raise Exit(1 if ended.status in STOPPED_STATES else 0)
     target = to_address(address)
     document, scores = asyncio.run(known_status(Settings.from_env(), target))
     if document is None:
         remedy = f"`clara-eval evaluate {target}` starts one; CLARA_API_URL names the service that has one."
         fail(NotFound(f"No evaluation of {target} is known here.", remedy=remedy), as_json=json)
-    answer({"challenge": target, **document.model_dump()}, json, lambda: _print_status(target, document, scores))
-
-
-def _print_status(target: Address, document: EvalStatus, scores: Scores | None) -> None:
-    out, meaning = console(stderr=False), words.meaning(document)
+    if json:
+        emit_json({"challenge": target, **document.model_dump()})
+        return
+    out, meaning = screen.console(stderr=False), words.meaning(document)
     out.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
     out.print(Text(meaning))
-    print_labelled("Warning", document.warning)
-    print_labelled("Stage", words.stage_text(document.stage) if document.stage else None)
-    print_labelled("Again at", show_moment(document.retryAt) if document.retryAt else None)
-    print_labelled("Reason", document.reason[:1000] if document.reason not in {None, "", meaning} else None)
+    screen.print_labelled("Warning", document.warning)
+    screen.print_labelled("Stage", words.stage_text(document.stage) if document.stage else None)
+    screen.print_labelled("Again at", show_moment(document.retryAt) if document.retryAt else None)
+    screen.print_labelled("Reason", document.reason[:1000] if document.reason not in {None, "", meaning} else None)
     if scores is not None and scores.rankings:
         out.print()
         tables.print_result(scores)
-    print_next(_NEXT.get(document.status, "status {} --watch").format(target).split("|"))
+    screen.print_next(_NEXT.get(document.status, "status {} --watch").format(target).split("|"))
 
 
 def leaderboard(
     address: AddressArgument,
     *,
-    limit: Annotated[
-        int, typer.Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")
-    ] = tables.ROWS,
+    limit: Annotated[int, Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")] = tables.ROWS,
     json: JsonFlag = False,
 ) -> None:
     """Show everybody's place, its interval and prize, once scores are posted."""
@@ -99,25 +88,25 @@ def leaderboard(
         if json:
             emit_json(found)
             return
-        screen, scores = console(stderr=False), await caller.records.scores(to_address(found.address))
+        out, scores = screen.console(stderr=False), await caller.records.scores(to_address(found.address))
         if scores is not None:
             tables.print_asked(scores)
-            screen.print()
+            out.print()
         table = tables.LeaderboardTable(found.standings, found.token, scores.margin if scores else None)
-        tables.print_leaderboard(screen, table, limit=limit)
-        screen.print()
+        tables.print_leaderboard(out, table, limit=limit)
+        out.print()
         only = "only the winners that the chain names; CLARA_API_URL names a service that knows all"
-        print_labelled("Warning", found.warning)
-        print_labelled("Posted by", "the poster, not the evaluator" if found.postedBy == "poster" else None)
-        print_labelled("Known", only if found.source == "chain" else None)
-        print_next([f"score {found.address} 1", f"verify {found.address}"])
+        screen.print_labelled("Warning", found.warning)
+        screen.print_labelled("Posted by", "the poster, not the evaluator" if found.postedBy == "poster" else None)
+        screen.print_labelled("Known", only if found.source == "chain" else None)
+        screen.print_next([f"score {found.address} 1", f"verify {found.address}"])
 
     ask(read)
 
 
 def score(
     address: AddressArgument,
-    submitter: Annotated[str, typer.Argument(help="Who submitted; your own wallet's address by default.")] = "",
+    submitter: Annotated[str, Argument(help="Who submitted; your own wallet's address by default.")] = "",
     *,
     json: JsonFlag = False,
 ) -> None:
@@ -134,37 +123,37 @@ def score(
 
 
 def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
-    screen, own = console(stderr=False), found.submitter
-    screen.print(Text.assemble((short(own), "bold"), f" in {found.address}"))
-    print_wrapped(short_hex(found.why))
-    screen.print()
+    out, own = screen.console(stderr=False), found.submitter
+    out.print(Text.assemble((short(own), "bold"), f" in {found.address}"))
+    screen.print_wrapped(screen.short_hex(found.why))
+    out.print()
     place = next((number for number, row in enumerate(standings) if row.address == own), 0)
     near = standings[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]
     heading = f"Around place {found.standing.rank} of {found.entries}"
-    tables.print_leaderboard(screen, tables.LeaderboardTable(near, found.token, marked=own), heading=heading)
+    tables.print_leaderboard(out, tables.LeaderboardTable(near, found.token, marked=own), heading=heading)
     if found.features:
-        print_heading("Facts by which it was judged")
+        screen.print_heading("Facts by which it was judged")
     for fact in found.features:
-        screen.print(Text(f"  {words.readable(fact.name):<28} {words.fact(fact.value)}"))
+        out.print(Text(f"  {words.readable(fact.name):<28} {words.fact(fact.value)}"))
     if failed := found.standing.executed.failed if found.standing.executed else {}:
-        print_heading("What did not pass")
+        screen.print_heading("What did not pass")
     for name, how in failed.items():
-        screen.print(Text(f"  {words.readable(name):<28} {how}"))
+        out.print(Text(f"  {words.readable(name):<28} {how}"))
     for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
-        print_wrapped(short_hex(words.plain(note)), "  - ")
+        screen.print_wrapped(screen.short_hex(words.plain(note)), "  - ")
     if found.games:
-        print_heading("Comparisons with its neighbours")
+        screen.print_heading("Comparisons with its neighbours")
     for game in found.games:
         sure = f", {100 * game.confidence:.0f} % sure" if game.confidence is not None else ""
         colour = {"won": "green", "lost": "red"}.get(game.result, "yellow")
         side = "shown first" if game.shownFirst else "shown second"
-        screen.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
+        out.print(Text.assemble("  ", (game.result, colour), f" against {short(game.rival)}, {side}{sure}"))
         if game.reason:
-            print_wrapped(short_hex(words.plain(bare(game.reason))), "    ")
-    screen.print()
-    print_labelled("Prize", found.claimable)
-    print_labelled("Trace", found.trace)
-    print_next([f"verify {found.address}"])
+            screen.print_wrapped(screen.short_hex(words.plain(bare(game.reason))), "    ")
+    out.print()
+    screen.print_labelled("Prize", found.claimable)
+    screen.print_labelled("Trace", found.trace)
+    screen.print_next([f"verify {found.address}"])
 
 
 def flag_sentence(text: str) -> str:
@@ -175,9 +164,9 @@ def flag_sentence(text: str) -> str:
         return text
 
 
-Digest = Annotated[str | None, typer.Option(help="The digest of the trace you reviewed; any other result is refused.")]
-Note = Annotated[str, typer.Option(help="Why; it is kept with the decision.")]
-By = Annotated[str, typer.Option(help="Who decides; it stands in the public trace.")]
+Digest = Annotated[str | None, Option(help="The digest of the trace you reviewed; any other result is refused.")]
+Note = Annotated[str, Option(help="Why; it is kept with the decision.")]
+By = Annotated[str, Option(help="Who decides; it stands in the public trace.")]
 
 
 def list_waiting(*, json: JsonFlag = False) -> None:
@@ -190,7 +179,7 @@ def list_waiting(*, json: JsonFlag = False) -> None:
         emit_json({"reviews": [review.to_json() for review in found]})
         return
     if not found:
-        console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
+        screen.console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
     for review in found:
         print_lines(f"{review.state:<9} {review.address}  trace {review.digest}")
         if review.state == "waiting":
@@ -209,8 +198,8 @@ def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
 def approve(
     address: AddressArgument,
     *,
-    digest: Annotated[str, typer.Option(help="The digest of the result you reviewed, as `review show` says.")],
-    note: Annotated[str, typer.Option(help="Why; it is in the public trace.")] = "",
+    digest: Annotated[str, Option(help="The digest of the result you reviewed, as `review show` says.")],
+    note: Annotated[str, Option(help="Why; it is in the public trace.")] = "",
     by: By = "",
     json: JsonFlag = False,
 ) -> None:
@@ -229,11 +218,11 @@ def reject(
 def rule(
     address: AddressArgument,
     *,
-    digest: Annotated[str, typer.Option(help="The digest of the result that you looked at, as `review show` says.")],
-    exclude: Annotated[str | None, typer.Option(help="The address of an entry that is not to be ranked.")] = None,
-    original: Annotated[str | None, typer.Option(help="The address that is the original of a copied work.")] = None,
-    judge: Annotated[str | None, typer.Option(help="A judge, as in CLARA_JUDGES, to be asked instead.")] = None,
-    stage: Annotated[RuledStage, typer.Option(help="What the judge is asked for.")] = "comparing",
+    digest: Annotated[str, Option(help="The digest of the result that you looked at, as `review show` says.")],
+    exclude: Annotated[str | None, Option(help="The address of an entry that is not to be ranked.")] = None,
+    original: Annotated[str | None, Option(help="The address that is the original of a copied work.")] = None,
+    judge: Annotated[str | None, Option(help="A judge, as in CLARA_JUDGES, to be asked instead.")] = None,
+    stage: Annotated[RuledStage, Option(help="What the judge is asked for.")] = "comparing",
     note: Note = "",
     by: By = "",
     json: JsonFlag = False,
@@ -273,18 +262,18 @@ def print_sheet(sheet: ReviewSheet) -> None:
         about = ruling["account"] or (f"{ruling['judge']} for {ruling['stage']}" if ruling["judge"] else "the clock")
         print_lines(f"ruled     {ruling['kind']} {safe(about)}: {safe(ruling['note'] or 'no note')}")
     print_lines(*([f"note      {safe(sheet.note)}"] if sheet.note else []))
-    screen = console(stderr=False)
-    screen.print()
-    tables.print_leaderboard(screen, tables.LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
-    screen.print()
+    out = screen.console(stderr=False)
+    out.print()
+    tables.print_leaderboard(out, tables.LeaderboardTable(sheet.ranking, sheet.token), heading="Ranking")
+    out.print()
     accounts = list(dict.fromkeys(account for values in sheet.facts.values() for account in values))
     table = Table("feature", *map(short, accounts), title="facts near the last paid place")
     for name, values in sheet.facts.items():
         table.add_row(safe(name), *(safe(str(values.get(account))) for account in accounts))
-    screen.print(table)
+    out.print(table)
     for game in sheet.games:
         winner = game.winner if game.winner in {None, "tie"} else short(game.winner or "")
         verdict = f"{winner or 'undecided'} ({game.confidence}): {safe(game.reason, 200)}"
         print_lines(f"compared  {short(game.first)} against {short(game.second)}: {verdict}")
     if sheet.state == "waiting":
-        print_next([f"review approve {sheet.address} --digest {sheet.traceDigest}"])
+        screen.print_next([f"review approve {sheet.address} --digest {sheet.traceDigest}"])

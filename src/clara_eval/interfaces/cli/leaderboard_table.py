@@ -1,30 +1,39 @@
-"""The leaderboard and result of a challenge on a screen; it fits from 60 columns on, and strangers' text is escaped."""
+"""Places on a screen: of a challenge, from 60 columns on, and of any pairwise results (`rank`).
+
+Invariant: strangers' text is escaped; of `rank`, equal rows in any order print equal bytes.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
+from rich import box
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option, echo
 
+from clara_eval.actions import rank as ranks
 from clara_eval.actions.amounts import round_amount
 from clara_eval.core.address import short
+from clara_eval.core.errors import BadInput
 from clara_eval.core.untrusted import bare, escaped
 from clara_eval.documents.actions import StandingRow
 from clara_eval.documents.results import ExecutedRun, LeaderboardRow, Margin, RankedEntry, Scores, Token
-from clara_eval.interfaces.cli.screen import console, print_labelled, print_wrapped, short_hex
+from clara_eval.interfaces.cli.output import emit_json
+from clara_eval.interfaces.cli.screen import console, print_labelled, print_wrapped, safe, short_hex
 
 ROWS = 25  # places that are shown by default
 LONGEST_NAME = 20
 GAP = "  "
 BAR = (13, 31)  # the narrowest and the widest bar
 UNKNOWN = "–"
-MOST_TITLE = 100
 MOST_CRITERIA = 300
-METRICS = 2  # of a harness's metrics so many have a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +49,14 @@ class LeaderboardTable:
         return [row for row in self.rows if row.is_ranked]
 
 
-@dataclass(frozen=True, slots=True)
 class Column:
-    """One column; those with the lowest `keep` leave first when the screen is narrow."""
+    """A heading and its cells, all of one width; the columns with the lowest `keep` leave first on a narrow screen."""
 
-    heading: str
-    cells: list[str]
-    keep: int
-    side: Literal["left", "right"] = "right"
-
-    @property
-    def width(self) -> int:
-        return max(map(cell_len, (self.heading, *self.cells)))
-
-    @property
-    def aligned(self) -> list[str]:
-        """The heading and the cells, all of one width."""
-        texts = [(text, " " * (self.width - cell_len(text))) for text in (self.heading, *self.cells)]
-        return [text + missing if self.side == "left" else missing + text for text, missing in texts]
+    def __init__(self, heading: str, cells: list[str], keep: int, side: Literal["left", "right"] = "right") -> None:
+        self.heading, self.cells, self.keep = heading, cells, keep
+        self.width = max(map(cell_len, (heading, *cells)))
+        texts = [(text, " " * (self.width - cell_len(text))) for text in (heading, *cells)]
+        self.aligned = [text + missing if side == "left" else missing + text for text, missing in texts]
 
 
 def print_leaderboard(
@@ -93,7 +92,7 @@ def table_lines(leaderboard: LeaderboardTable, shown: Sequence[RankedEntry], wid
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
             whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
-            sure = f": {100 * margin.probability:.0f} % sure by this judge, {margin.word}" if margin else ""
+            sure = f": {100 * margin.sure:.0f} % sure by this judge, {margin.word}" if margin else ""
             above = "paid above this line" if leaderboard.token else "winners above this line"
             lines.append(Text(f"── {above}{sure} ".ljust(whole, "─")[:whole], style="dim"))
         style = "bold green" if row.is_paid else ""
@@ -175,20 +174,14 @@ def _agent(row: RankedEntry) -> str:
 def _executed(runs: Sequence[ExecutedRun | None]) -> list[Column]:
     """Tests passed, and the harness's metrics, else gas or fuel."""
     tests = ["" if not run else f"{run.testsPassed or 0}/{run.tests}" if run.tests else UNKNOWN for run in runs]
-    names = sorted({name for run in runs if run for name in run.metrics})[:METRICS]
+    names = sorted({name for run in runs if run for name in run.metrics})[:2]
     unit = "fuel" if any(run and run.fuel for run in runs) else "gas"
-    measured = [{unit: getattr(run, unit), **run.metrics} if run else {} for run in runs]
-    return [
-        Column("tests", tests, 8),
-        *(
-            Column(escaped(name)[:LONGEST_NAME].replace("_", " "), [_figure(one.get(name)) for one in measured], keep)
-            for name, keep in zip(names or [unit], (7, 6), strict=False)
-        ),
-    ]
-
-
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    found = [Column("tests", tests, 8)]
+    for name, keep in zip(names or [unit], (7, 6), strict=False):
+        figures = [{unit: getattr(run, unit), **run.metrics}.get(name) if run else None for run in runs]
+        cells = ["" if one is None else f"{one:,}" if isinstance(one, int) else f"{one:,.4g}" for one in figures]
+        found.append(Column(escaped(name)[:LONGEST_NAME].replace("_", " "), cells, keep))
+    return found
 
 
 def print_asked(scores: Scores) -> None:
@@ -198,7 +191,7 @@ def print_asked(scores: Scores) -> None:
         print_wrapped(_cut(scores.misplaced.sentence, MOST_CRITERIA))
         screen.print()
     if scores.asked is not None:
-        screen.print(Text(_cut(scores.asked.title, MOST_TITLE) or "A challenge without a title", style="bold"))
+        screen.print(Text(_cut(scores.asked.title, 100) or "A challenge without a title", style="bold"))
         print_wrapped(_cut(scores.asked.criteria, MOST_CRITERIA), f"{'asked':<10} ", "dim")
     if scores.judges:
         names = ", ".join(_cut(name, 60) for name in scores.judges)
@@ -226,3 +219,80 @@ def print_result(scores: Scores) -> None:
 def _cut(text: str, limit: int) -> str:
     shown = escaped(text[:limit])
     return shown if len(text) <= limit else shown.rstrip() + " …"
+
+
+SHOWN_ROWS = 100
+
+
+def rank(
+    file: Annotated[Path, Argument(help="CSV or JSON lines; - is standard input.")] = Path("-"),
+    top: Annotated[
+        int | None, Option("--top", "--winners", help="Tell the chance of the first so many; else of three.")
+    ] = None,
+    columns: Annotated[str, Option(help="Your names for left,right,winner.")] = "",
+    form: Annotated[Literal["table", "csv", "json"], Option("--format", help="How to print it.")] = "table",
+    literal: Annotated[bool, Option("--literal", help="The specification's single pass, in file order.")] = False,
+    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
+    svg: Annotated[Path | None, Option(help="Write plots into this folder.")] = None,
+) -> None:
+    """Rank pairwise results, with ranges, chances and a report on consistency.
+
+    Columns: left,right,winner or model_a,model_b,winner. The winner is left, right, model_a, model_b, tie, or a name.
+    """
+    if str(file) == "-" and sys.stdin.isatty():
+        raise BadInput("No file given.", remedy="Name a CSV or JSONL file, or pipe one in.")
+    results = ranks.read_results(file, columns)
+    found = ranks.rank_results(results, top, literal=literal)
+    if svg:
+        plots = ranks.plots(found, results)
+        try:
+            svg.mkdir(parents=True, exist_ok=True)
+            for name, text in plots.items():
+                (svg / name).write_text(text, encoding="utf-8")
+        except OSError as bad:
+            raise BadInput(f"Plots cannot be written to {svg}: {bad.strerror}.", remedy="Name a folder.") from bad
+        console().print(f"wrote {', '.join(plots)} to {svg}", markup=False)
+    if json or form == "json":
+        emit_json(ranks.ranking_document(found))
+    elif form == "csv":
+        echo(ranks.ranking_csv(found), nl=False)
+    else:
+        _print_ranks(found)
+
+
+def _print_ranks(ranking: ranks.Ranking) -> None:
+    out, top = console(stderr=False), ranking.winner_count
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("#", "item", "Elo", "90 %", "", f"P(top {top})", "W–L–T"):
+        table.add_column(heading, justify="left" if heading in ("item", "") else "right", no_wrap=True)
+    shown, widest = ranking.standings[:SHOWN_ROWS], min(40, max(12, out.width - 74))
+    scale = min(s.low for s in shown), max(s.high for s in shown)
+    for s in shown:
+        table.add_row(
+            f"{s.rank}{'=' if ranking.tied_with(s.item) else ''}",
+            safe(s.item, widest),
+            f"{s.elo:.0f}",
+            f"{s.low:.0f}–{s.high:.0f}",
+            bar_of(s.low, s.elo, s.high, scale, 17),
+            f"{100 * s.p_top:.0f} %",
+            f"{s.wins}–{s.losses}–{s.ties}",
+            style="bold" if s.rank <= top else None,
+            end_section=s.rank == top,
+        )
+    out.print(table)
+    if len(ranking.standings) > SHOWN_ROWS:
+        out.print(f"… and {len(ranking.standings) - SHOWN_ROWS} more; --format csv lists all.")
+    if any(ranking.tied_with(s.item) for s in shown):
+        out.print("= has exactly the rating of another; equals are in the order of their names.")
+    colour = {"clear": "green", "about equal": "yellow", "uncertain": "yellow", "toss-up": "red"}[ranking.margin.word]
+    out.print(f"[bold]{f'Top {top}':<9}[/] [{colour}]{safe(ranks.margin_sentence(ranking))}[/]")
+    if ranking.ordered_by.endswith(", then strength"):
+        out.print(f"[dim]The top {top} are by Elo; the others by fitted strength, because some never met.[/]")
+    report, kept = ranking.consistency, ranking.consistency.swap_consistency
+    swapped = "" if kept is None else f"; swapping sides kept {100 * kept:.0f} % of them"
+    out.print(
+        f"[bold]Verdicts[/]  {ranking.results} on {100 * report.coverage:.0f} % of pairs{swapped}; {report.cycles} of "
+        f"{report.decided_triples} triples are cycles; first-side advantage {ranking.position_bias:+.2f} logits"
+    )
+    for flag in ranks.other_flags(ranking):
+        out.print(f"[yellow]{'Note':<9}[/] {safe(flag.sentence, 400)}")

@@ -6,36 +6,35 @@ import asyncio
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from pydantic import SecretStr
 from rich.table import Table
+from typer import Argument, Exit, Option, echo, prompt
 
 from clara_eval.actions.operator import back_up, list_settings, new_key, preflight, spending, unknown_settings
-from clara_eval.actions.publication import NotTried, Published, publish_all
+from clara_eval.actions.publication import NotTried, publish_all
 from clara_eval.actions.published import spend_document
 from clara_eval.actions.verify import find_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.dollars import usd
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
+from clara_eval.core.model import usd
 from clara_eval.core.untrusted import escaped
 from clara_eval.interfaces.cli import screen
-from clara_eval.interfaces.cli.harness import check_engines
+from clara_eval.interfaces.cli.config import check_engines
 from clara_eval.interfaces.cli.output import AddressArgument, JsonFlag, answer, code_of, emit_json, fail
 
 
 def check(
     *,
     engines: Annotated[
-        bool, typer.Option("--engines", help="Only the engines of harnesses: make each ready, and run it.")
+        bool, Option("--engines", help="Only the engines of harnesses: make each ready, and run it.")
     ] = False,
     json: JsonFlag = False,
 ) -> None:
@@ -52,33 +51,34 @@ def check(
             screen.print_wrapped(escaped(one.detail[:1000]), lead, "green" if one.ok else "red")
         screen.print_warnings(warnings)
     if not is_ready:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def settings(
     *,
-    example: Annotated[bool, typer.Option("--example", help="Print a file to start from, as `.env`.")] = False,
+    example: Annotated[bool, Option("--example", help="Print a file to start from, as `.env`.")] = False,
     json: JsonFlag = False,
 ) -> None:
     """List every setting with its value, default and source; secrets are hidden, and unknown names are told."""
     if example:
-        typer.echo((files("clara_eval.config") / "env.example").read_text(encoding="utf-8"), nl=False)
+        echo((files("clara_eval.config") / "env.example").read_text(encoding="utf-8"), nl=False)
         return
     rows, warnings = list_settings(Settings.from_env())
-    notes = [one.source if one.source == "default" else f"{one.source}; default {one.default or '–'}" for one in rows]
-    lines = [f"{one.name:<32} {one.value or '–':<28} {note}" for one, note in zip(rows, notes, strict=True)]
-    answer({"settings": to_camel_json(rows), "warnings": warnings}, json, lambda: screen.print_text("\n".join(lines)))
-    if not json:
-        screen.print_warnings(warnings)
+    if json:
+        emit_json({"settings": rows, "warnings": warnings})
+        return
+    for one in rows:
+        note = one["source"] if one["source"] == "default" else f"{one['source']}; default {one['default'] or '–'}"
+        screen.print_text(f"{one['name']:<32} {one['value'] or '–':<28} {note}")
+    screen.print_warnings(warnings)
 
 
 def trace(
     address: AddressArgument,
     *,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="Write to this file.")] = None,
     json: Annotated[
-        bool,
-        typer.Option("--json", help="With --out: print what was written as JSON; the trace itself is JSON already."),
+        bool, Option("--json", help="With --out: print what was written as JSON; the trace itself is JSON already.")
     ] = False,
 ) -> None:
     """Print the trace of an evaluated challenge."""
@@ -87,8 +87,14 @@ def trace(
         found = asyncio.run(find_trace(target, Settings.from_env()))
     except NotFound as missing:
         fail(missing, as_json=json)
-    with found as lines:
-        size = _copy(lines, out)
+    try:
+        with found as lines, ExitStack() as stack:
+            stream = sys.stdout.buffer if out is None else stack.enter_context(out.open("wb"))
+            size = sum(stream.write(line.encode()) for line in lines)
+    except OSError as bad:
+        if out is None or isinstance(bad, BrokenPipeError):
+            raise
+        raise BadInput(f"{out} cannot be written: {bad.strerror or bad}.", remedy="Name another file.") from None
     if out is not None and json:
         emit_json({"challenge": target, "file": str(out), "bytes": size})
     elif out is not None:
@@ -96,20 +102,9 @@ def trace(
         screen.print_next([f"verify {shlex.quote(str(out))}"])
 
 
-def _copy(lines: Iterable[str], out: Path | None) -> int:
-    try:
-        with ExitStack() as files:
-            stream = sys.stdout.buffer if out is None else files.enter_context(out.open("wb"))
-            return sum(stream.write(line.encode()) for line in lines)
-    except OSError as bad:
-        if out is None or isinstance(bad, BrokenPipeError):
-            raise
-        raise BadInput(f"{out} cannot be written: {bad.strerror or bad}.", remedy="Name another file.") from None
-
-
 def spend(
     *,
-    since: Annotated[str | None, typer.Option(help="First day, YYYY-MM-DD; without it everything.")] = None,
+    since: Annotated[str | None, Option(help="First day, YYYY-MM-DD; without it everything.")] = None,
     json: JsonFlag = False,
 ) -> None:
     """Report what was spent on models; reservations of running evaluations count and are shown apart."""
@@ -121,16 +116,16 @@ def spend(
     if json:
         emit_json(spend_document(report))
         return
-    for title, lines in (("Month", report.by_month), ("Poster", report.by_poster), ("Challenge", report.by_challenge)):
+    for title in ("Month", "Poster", "Challenge"):
         table = Table(title, "USD", "reserved", "evaluations", box=None, header_style="dim", pad_edge=False)
-        for line in (*lines, report.total):
-            style = "bold" if line is report.total else None
+        for line in (*report[title.lower()], *report["total"]):
+            style = "bold" if line is report["total"][0] else None
             table.add_row(line.name, usd(line.micro_usd), usd(line.open_micro_usd), str(line.evaluations), style=style)
         screen.console(stderr=False).print(table)
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file for the copy.")], *, json: JsonFlag = False
+    file: Annotated[Path, Argument(metavar="FILE", help="A new file for the copy.")], *, json: JsonFlag = False
 ) -> None:
     """Copy the SQLite database into FILE, also while the service runs."""
     size = back_up(Settings.from_env().database_url, file)
@@ -139,10 +134,10 @@ def backup(
 
 
 def sync(
-    addresses: Annotated[list[str] | None, typer.Argument(help="Only these challenges; without: all of ours.")] = None,
+    addresses: Annotated[list[str] | None, Argument(help="Only these challenges; without: all of ours.")] = None,
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Write what should be there, too: for a place that lost it.")
+        bool, Option("--again", help="Write what should be there, too: for a place that lost it.")
     ] = False,
     json: JsonFlag = False,
 ) -> None:
@@ -154,24 +149,23 @@ def sync(
     wanted = [to_address(address) for address in addresses or []]
     places, done = asyncio.run(publish_all(Settings.from_env(), wanted, again=again))
     rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
-    answer({"places": places, "published": rows}, json, lambda: _print_published(places, done))
-    if problems := [one.error for one in done if one.error is not None]:
-        raise typer.Exit(max(code_of(problem) for problem in problems))
-
-
-def _print_published(places: list[str], done: list[Published]) -> None:
-    for one in done:
-        if not isinstance(one.error, NotTried):
+    left = Counter(one.place for one in done if isinstance(one.error, NotTried))
+    if json:
+        emit_json({"places": places, "published": rows})
+    else:
+        for one in (one for one in done if not isinstance(one.error, NotTried)):
             ending = "published" if one.problem is None else screen.safe(one.problem, 1000)
             screen.print_lines(f"{one.address}  {one.place}  {ending}")
-    for place, count in Counter(one.place for one in done if isinstance(one.error, NotTried)).items():
-        screen.print_lines(f"{count:,} more not tried at {place}, which does not work now.")
-    if not done:
-        screen.print_lines(f"Nothing to do: everything that is posted is at {' and '.join(places)}.")
+        for place, count in left.items():
+            screen.print_lines(f"{count:,} more not tried at {place}, which does not work now.")
+        if not done:
+            screen.print_lines(f"Nothing to do: everything that is posted is at {' and '.join(places)}.")
+    if problems := [one.error for one in done if one.error is not None]:
+        raise Exit(max(code_of(problem) for problem in problems))
 
 
 def new(
-    path: Annotated[Path, typer.Argument(help="The keystore file to write.")] = Path("evaluator.json"),
+    path: Annotated[Path, Argument(help="The keystore file to write.")] = Path("evaluator.json"),
     *,
     json: JsonFlag = False,
 ) -> None:
@@ -181,7 +175,7 @@ def new(
         if not sys.stdin.isatty():
             remedy = "Set CLARA_EVALUATOR_PASSWORD or CLARA_EVALUATOR_PASSWORD_FILE."
             raise ConfigError("There is no terminal to ask for the password.", remedy=remedy)
-        password = SecretStr(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+        password = SecretStr(prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     address = new_key(path, password)
     place = screen.safe(str(path), 4096)
     told = f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password."

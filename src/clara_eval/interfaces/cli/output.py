@@ -9,23 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import typer
+from typer import Argument, Option
 
 from clara_eval.core import errors
 from clara_eval.core.errors import BadInput, ClaraError
 from clara_eval.core.private_file import write_private
-from clara_eval.core.untrusted import escaped, is_text
+from clara_eval.core.strict_json import is_encodable
+from clara_eval.core.untrusted import escaped
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-YesToCost = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")]
-AddressArgument = Annotated[str, typer.Argument(help="The challenge's address.")]
-ConfigFile = Annotated[Path, typer.Argument(metavar="FILE", help="The eval config, a JSON file.")]
-FromOption = Annotated[str, typer.Option("--from", help="Your address, when no wallet key is set.")]
-Judges = Annotated[str, typer.Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
+JsonFlag = Annotated[bool, Option("--json", help="Print one JSON document.")]
+YesToCost = Annotated[bool, Option("--yes", "-y", help="Do not ask before spending.")]
+AddressArgument = Annotated[str, Argument(help="The challenge's address.")]
+ConfigFile = Annotated[Path, Argument(metavar="FILE", help="The eval config, a JSON file.")]
+FromOption = Annotated[str, Option("--from", help="Your address, when no wallet key is set.")]
+Judges = Annotated[str, Option(help="Judges instead of CLARA_JUDGES, a comma list.")]
 HarnessOption = Annotated[
-    Path | None, typer.Option("--harness", metavar="H", help="A harness to run: a source, or a hidden document.")
+    Path | None, Option("--harness", metavar="H", help="A harness to run: a source, or a hidden document.")
 ]
-Problem = Annotated[str, typer.Option(help="The task, or @FILE to read it from.")]
+Problem = Annotated[str, Option(help="The task, or @FILE to read it from.")]
 NAMES = {
     "browse": "`clara-eval challenge list`",
     "detail": "`clara-eval challenge show {address}`",
@@ -58,7 +59,7 @@ def emit_json(document: object) -> None:
         document = dump(mode="json")
     plain = not (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
-    if not is_text(text):
+    if not is_encodable(text):
         text = json.dumps(document, indent=2, allow_nan=False)  # a file name in another encoding
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -78,28 +79,21 @@ def tolerate_terminals() -> None:
             stream.reconfigure(errors="replace")
 
 
-def error_document(error: ClaraError | str) -> dict[str, object]:
-    if isinstance(error, str):
-        return {"ok": False, "error": {"kind": "Error", "message": error, "remedy": "", "path": ""}}
-    where = {"remedy": _remedy(error), "path": getattr(error, "path", "")}
-    return {"ok": False, "error": {"kind": type(error).__name__, "message": error.message, **where}}
-
-
-def _remedy(error: ClaraError) -> str:
-    if not error.see:
-        return error.remedy
-    from clara_eval.interfaces.words import remedy_of  # noqa: PLC0415 - loads the actions, which `--help` does without
-
-    return remedy_of(error, NAMES)
-
-
 def fail(error: ClaraError | str, *, code: int | None = None, as_json: bool = False) -> NoReturn:
     """End with a message, which may quote a node, a file or a config."""
+    told = {"kind": "Error", "message": str(error), "remedy": "", "path": ""}
+    if isinstance(error, ClaraError):
+        code, path = code_of(error) if code is None else code, getattr(error, "path", "")
+        told = {"kind": type(error).__name__, "message": error.message, "remedy": error.remedy, "path": path}
+        if error.see:
+            from clara_eval.interfaces.words import remedy_of  # noqa: PLC0415 - loads the actions: not for `--help`
+
+            told["remedy"] = remedy_of(error, NAMES)
     if as_json:
-        emit_json(error_document(error))
-    text = error if isinstance(error, str) else f"{error.message} {_remedy(error)}".strip()
+        emit_json({"ok": False, "error": told})
+    text = f"{told['message']} {told['remedy']}".strip()
     sys.stderr.write(f"clara-eval: {escaped(text, keep_lines=True)}\n")
-    raise SystemExit(code if code is not None else code_of(error) if isinstance(error, ClaraError) else 2)
+    raise SystemExit(2 if code is None else code)
 
 
 def read_text(path: Path) -> str:

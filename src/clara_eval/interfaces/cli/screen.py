@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
+from typer import confirm
 
 from clara_eval.core.address import short
 from clara_eval.core.errors import BadInput
@@ -35,7 +35,7 @@ def agree_to_cost(*, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise BadInput("Nothing was asked: nobody said yes.", remedy="Add --yes to accept the cost.")
-    typer.confirm("Ask?", abort=True, err=True)
+    confirm("Ask?", abort=True, err=True)
 
 
 def safe(text: str, limit: int = 200) -> str:

@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from clara_eval.core.errors import ConfigError
-from clara_eval.interfaces.cli.commands import load
+from clara_eval.interfaces.cli import load
 from clara_eval.interfaces.cli.output import HarnessOption, JsonFlag, Judges, Problem, text_or_file
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def serve(
     *,
     worker_only: Annotated[
-        bool, typer.Option("--worker-only", help="Scheduler and workers; of the API only health and metrics.")
+        bool, Option("--worker-only", help="Scheduler and workers; of the API only health and metrics.")
     ] = False,
-    api_only: Annotated[bool, typer.Option("--api-only", help="API and pages, no evaluations.")] = False,
+    api_only: Annotated[bool, Option("--api-only", help="API and pages, no evaluations.")] = False,
     demo: Annotated[
-        bool, typer.Option("--demo", help="With its own local chain: a finished round, one in review, one that runs.")
+        bool, Option("--demo", help="With its own local chain: a finished round, one in review, one that runs.")
     ] = False,
-    host: Annotated[str | None, typer.Option(help="Instead of CLARA_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(help="Instead of CLARA_PORT; 0 lets the system choose.")] = None,
+    host: Annotated[str | None, Option(help="Instead of CLARA_HOST.")] = None,
+    port: Annotated[int | None, Option(help="Instead of CLARA_PORT; 0 lets the system choose.")] = None,
 ) -> None:
     """Run the service until it is told to stop."""
     if worker_only and api_only:
@@ -41,7 +41,7 @@ def serve(
     settings = Settings.from_env()
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     mode: Mode = "worker-only" if worker_only else "api-only" if api_only else "all"
-    raise typer.Exit(asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo)))
+    raise Exit(asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo)))
 
 
 def _say(sentence: str) -> None:
@@ -53,7 +53,7 @@ async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
 
     if not demo:
         return await run_service(settings, mode=mode)
-    from clara_eval.service.options import EngineOptions  # noqa: PLC0415
+    from clara_eval.service.due import EngineOptions  # noqa: PLC0415
 
     living_world = load("clara_eval.devnet.demo.living:living_world")  # a tool: known by name, like its command
     quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
@@ -91,30 +91,29 @@ def mcp() -> None:
 
 def judge(
     source: Annotated[
-        str, typer.Argument(metavar="PATH", help="A folder, a JSON Lines or CSV file, or - for standard input.")
+        str, Argument(metavar="PATH", help="A folder, a JSON Lines or CSV file, or - for standard input.")
     ],
     *,
-    config: Annotated[Path, typer.Option(metavar="FILE", help="The eval config, a JSON file.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and paid answers are kept.")] = Path("judged"),
+    config: Annotated[Path, Option(metavar="FILE", help="The eval config, a JSON file.")],
+    out: Annotated[Path, Option(metavar="DIR", help="Where results and paid answers are kept.")] = Path("judged"),
     harness: HarnessOption = None,
     problem: Problem = "",
     judges: Judges = "",
-    winners: Annotated[int | None, typer.Option(min=1, help="How many win; by default 3.")] = None,
+    winners: Annotated[int | None, Option(min=1, help="How many win; by default 3.")] = None,
     max_usd: Annotated[
-        float | None,
-        typer.Option("--max-usd", min=0, help="Spend at most this; by default CLARA_BUDGET_PER_CHALLENGE_USD."),
+        float | None, Option("--max-usd", min=0, help="Spend at most this; by default CLARA_BUDGET_PER_CHALLENGE_USD.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost; ask nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what it would cost; ask nothing.")] = False,
     json: JsonFlag = False,
 ) -> None:
     """Judge entries without a chain; called again, it continues and pays for nothing twice."""
     asked = {"judges": judges, "winners": winners, "max_usd": max_usd, "problem": text_or_file(problem)}
-    load("evaluate:run")(source, config, out, harness, dry_run=dry_run, as_json=json, **asked)
+    load("evaluate:run")(source, config, out, harness, dry_run=dry_run, json=json, **asked)
 
 
 def view(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of `judge`.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 lets the system choose.")] = 0,
+    folder: Annotated[Path, Argument(metavar="DIR", help="The --out folder of `judge`.")],
+    port: Annotated[int, Option(min=0, max=65535, help="0 lets the system choose.")] = 0,
 ) -> None:
     """Show the result of `judge` in a browser, until Ctrl-C; its trace is checked first, and nothing is written."""
     serve_folder, tell = load("clara_eval.interfaces.serve:serve_folder"), load("screen:print_labelled")

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
+from typer import Argument, Exit, Option
 
 from clara_eval.actions.amounts import show_amount, show_moment
 from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Foreseen, Rejudged, calibrate_labels, rejudge
@@ -22,14 +22,14 @@ from clara_eval.interfaces.cli.screen import agree_to_cost, console, print_lines
 
 
 def verify(
-    source: Annotated[str, typer.Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, ipfs://CID, or an address.")],
+    source: Annotated[str, Argument(metavar="TRACE_OR_ADDRESS", help="A trace file, ipfs://CID, or an address.")],
     *,
-    rpc: Annotated[str | None, typer.Option(help="A node's URL: also check the posted transaction.")] = None,
+    rpc: Annotated[str | None, Option(help="A node's URL: also check the posted transaction.")] = None,
     again: Annotated[
-        int, typer.Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
+        int, Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
     ] = 0,
-    judge: Annotated[str, typer.Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
-    details: Annotated[bool, typer.Option("--details", help="Also entries, approvals and signatures.")] = False,
+    judge: Annotated[str, Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
+    details: Annotated[bool, Option("--details", help="Also entries, approvals and signatures.")] = False,
     yes: YesToCost = False,
     json: JsonFlag = False,
 ) -> None:
@@ -42,7 +42,7 @@ def verify(
     except BadTrace as bad:
         refused = f"[red]refused[/red] {safe(bad.entry)}: {safe(bad.message, 600)}"
         answer({"ok": False, "entry": bad.entry, "problem": bad.message}, json, lambda: print_lines(refused))
-        raise typer.Exit(1) from None
+        raise Exit(1) from None
     except NotFound as missing:
         fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
     if not json:
@@ -85,10 +85,8 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
     warning, result = checked.execution_warning, checked.result
     counts = f"{len(result.given.submissions)} submissions, {len(result.comparisons)} comparisons, ranking, winners"
     winners, scope, compared = _won(checked)
-    answer = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
-    print_lines(
-        f"{answer}: {result.given.name}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1))
-    )
+    head = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
+    print_lines(f"{head}: {result.given.name}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)))
     print_wrapped(f"{counts}{scope}", "checked  ")
     for point in checked.not_proven:
         print_wrapped(escaped(point[:600]), "unproven ")
@@ -130,7 +128,7 @@ def _signatures(judge: JudgeEvidence) -> str:
 
 
 def calibrate(
-    labels: Annotated[Path, typer.Argument(metavar="LABELS.jsonl", help="An evalConfig line, then one pair a line.")],
+    labels: Annotated[Path, Argument(metavar="LABELS.jsonl", help="An evalConfig line, then one pair a line.")],
     *,
     judges: Judges = "",
     json: JsonFlag = False,

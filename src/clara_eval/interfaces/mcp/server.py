@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import difflib
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from typing import Any
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import AliasChoices, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
@@ -20,11 +27,11 @@ from clara_eval.config.eval_config.shape import eval_config_schema_text
 from clara_eval.config.settings import Settings, listed
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import ClaraError, NotFound
+from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
 from clara_eval.core.web import read_host, read_origin
-from clara_eval.interfaces.mcp.schema import ToolContext, caller_of, exact_tool
 from clara_eval.interfaces.mcp.text import NAMES
-from clara_eval.interfaces.mcp.tools import LOCAL_TOOLS, TOOLS
+from clara_eval.interfaces.mcp.tools import LOCAL_TOOLS, TOOLS, ToolContext, caller_of
 from clara_eval.interfaces.words import error_text
 
 INSTRUCTIONS, ENTER, POST = (
@@ -35,6 +42,82 @@ MAX_TRACE_BYTES = 8_000_000
 MAX_BODY_BYTES = 1_000_000
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
+
+
+class ExactTool(Tool):
+    """A tool that names every wrong argument at once, ignores foreign ones, and says our errors in our words."""
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> object:
+        foreign = [name for name in arguments if not self._near(name)]
+        arguments = {name: value for name, value in arguments.items() if name not in foreign}
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as wrong:
+            said = dict.fromkeys(self._word(error) for error in wrong.errors(include_url=False))
+            raise ToolError(f"{self.name} was not called. " + " ".join(said)) from None
+        try:
+            found = await super().run(arguments, context, convert_result)
+        except ToolError as failed:
+            if not isinstance(failed.__cause__, ClaraError):
+                raise
+            told = escaped(error_text(failed.__cause__, NAMES), keep_lines=True)[:6000]
+            raise ToolError(f"Error executing tool {self.name}: {told}") from failed.__cause__
+        if foreign and isinstance(found, CallToolResult):
+            names = ", ".join(f"`{name[:40]}`" for name in foreign)
+            found.content.append(TextContent(type="text", text=f"Ignored, because {self.name} has no {names}."))
+        return found
+
+    def _near(self, name: str) -> list[str]:
+        """The argument of this name, or those it may be a misspelling of."""
+        known = set(self.parameters["properties"])
+        for field in self.fn_metadata.arg_model.model_fields.values():
+            aliases = field.validation_alias
+            known |= {str(one) for one in aliases.choices} if isinstance(aliases, AliasChoices) else set()
+        return [name] if name in known else difflib.get_close_matches(name, known, n=1)
+
+    def _word(self, error: ErrorDetails) -> str:
+        name = str(error["loc"][0]) if error["loc"] else "arguments"
+        if error["type"] == "extra_forbidden":
+            return f"`{name[:40]}` is not an argument of it. Did you mean `{self._near(name)[0]}`?"
+        if error["type"] == "missing":
+            known = self.parameters["properties"].get(name, {})
+            return f"`{name}` is missing: {known.get('description', 'it is needed')}"
+        return f"`{name}`: {error['msg']}."
+
+
+def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
+    tool = ExactTool.from_function(
+        function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
+        structured_output=True,
+    )  # fmt: skip
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    tool.parameters = without_titles(arguments.model_json_schema(by_alias=True))
+    tool.fn_metadata.output_schema = outline(tool.fn_metadata.output_schema or {})
+    return tool
+
+
+def without_titles(part: Any) -> Any:
+    """Remove the `title`s of a schema, which are texts; a property of that name is an object, and stays."""
+    if isinstance(part, list):
+        return [without_titles(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {name: without_titles(one) for name, one in part.items() if name != "title" or not isinstance(one, str)}
+
+
+def outline(schema: dict[str, Any]) -> dict[str, object]:
+    """The fields of an answer with their types, without those that may be null and without what is inside them."""
+    named: dict[str, Any] = schema.get("$defs", {})
+    certain: dict[str, object] = {}
+    for name, part in schema.get("properties", {}).items():
+        choices = part.get("anyOf", [part])
+        meant = [named[choice["$ref"].rpartition("/")[2]] if "$ref" in choice else choice for choice in choices]
+        kinds = list(dict.fromkeys(str(choice["type"]) for choice in meant))
+        if "null" not in kinds:
+            certain[name] = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    return {"type": "object", "properties": certain}
 
 
 def build_server(caller: Caller) -> MCPServer[Caller]:
@@ -76,36 +159,31 @@ def build_server(caller: Caller) -> MCPServer[Caller]:
 
 
 async def trace(address: str, ctx: ToolContext) -> bytes:
+    caller = caller_of(ctx)
     try:
-        content = await _trace(caller_of(ctx), address)
+        challenge = await challenge_at(caller, address)
+        if challenge.score_posted_at == 0:
+            raise NotFound("The trace is public once scores are posted.", see="status")
+        if caller.settings.traces_public == "never":
+            raise NotFound("The operator keeps traces private.")
+        text = await caller.records.trace(challenge.address, at_most=MAX_TRACE_BYTES)
+        if text is None:
+            raise NotFound("No trace of this challenge is known here.", remedy="Set CLARA_API_URL to the service.")
     except ClaraError as bad:
         raise (ResourceNotFoundError if isinstance(bad, NotFound) else ResourceError)(error_text(bad, NAMES)) from bad
+    content = text.encode()
     if len(content) > MAX_TRACE_BYTES:
-        place = caller_of(ctx).records.trace_url(to_address(address)) or "the store of the service"
+        place = caller.records.trace_url(to_address(address)) or "the store of the service"
         raise ResourceError(
             f"The trace has more than {MAX_TRACE_BYTES:,} bytes, too many for a resource; find it here: {place}"
         )
     return content
 
 
-async def _trace(caller: Caller, address: str) -> bytes:
-    challenge = await challenge_at(caller, address)
-    if challenge.score_posted_at == 0:
-        raise NotFound("The trace is public once scores are posted.", see="status")
-    if caller.settings.traces_public == "never":
-        raise NotFound("The operator keeps traces private.")
-    text = await caller.records.trace(challenge.address, at_most=MAX_TRACE_BYTES)
-    if text is None:
-        raise NotFound("No trace of this challenge is known here.", remedy="Set CLARA_API_URL to the service.")
-    return text.encode()
-
-
 def enter_challenge(address: str = "") -> str:
-    first = (
-        f"The challenge is {address}."
-        if address
-        else "Find one with challenge_browse: enough time left, a prize worth the work, a skill you have."
-    )
+    first = "Find one with challenge_browse: enough time left, a prize worth the work, a skill you have."
+    if address:
+        first = f"The challenge is {address}."
     return ENTER.format(which=f" ({address})" if address else "", first=first)
 
 

@@ -65,8 +65,7 @@ def detail(found: documents.DetailResult) -> str:
         told = (f"{count} {name}" for name, count in record.model_dump().items())
         lines.append(f"Its evaluator in other challenges: {', '.join(told)}.")
     lines += _provisional(found) if found.provisional else []
-    lines += ["Title by the poster:", item.title["text"], "Problem by the poster:"]
-    lines += [found.problemStatement["text"]]
+    lines += ["Title by the poster:", item.title["text"], "Problem by the poster:", found.problemStatement["text"]]
     lines += ["Eval config by the poster:", found.evalConfig["text"]] if found.evalConfig else []
     return "\n".join([*lines, *_page(found.pageUrl)])
 

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from typing import Annotated, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from mcp_types import CallToolResult
-from pydantic import AliasChoices, BeforeValidator, Field, WithJsonSchema
+from mcp.server.mcpserver import AcceptedElicitation, Context, Elicit, ElicitationResult, Resolve
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from clara_eval.actions import challenges, results
 from clara_eval.actions.claim import claim, named_place, own_scores
@@ -22,9 +26,16 @@ from clara_eval.actions.submit import SubmissionInput, TryResult, draft_text, su
 from clara_eval.app import Caller
 from clara_eval.documents import actions as documents
 from clara_eval.interfaces import words
-from clara_eval.interfaces.mcp import schema, text
-from clara_eval.interfaces.mcp.schema import Decision, ToolContext, agreed_tool, answer, caller_of
+from clara_eval.interfaces.mcp import text
 
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
+CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
+"""A tool's function, its title, and what a client may expect of it."""
+ToolContext = Context[Caller, object]
+Decision = Literal["yes", "no", "unasked"]
+T = TypeVar("T")
 # The other names are those of existing clients: accepted, and not in the schema, so that a model learns one.
 ChallengeAddress = Annotated[
     str,
@@ -32,9 +43,65 @@ ChallengeAddress = Annotated[
 ]
 SenderAddress = Annotated[str, Field(description="Your address, if this server has no wallet of yours.")]
 TITLE_CHARS = 100  # of the problem, where a client sends no title
-POLL_SECONDS = 1.0
-REMOTE_POLL_SECONDS = 5.0
-REMOTE_WAIT_SECONDS = 30  # bounds for remote callers, to spare the service's node
+
+
+class Agreement(BaseModel):
+    """The wallet owner's answer."""
+
+    confirm: bool = Field(description="Yes: sign and send it with the local wallet.")
+
+
+def can_ask(ctx: ToolContext) -> bool:
+    capabilities = ctx.client_capabilities
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def agreed_tool(
+    result: type[BaseModel],
+    question: Callable[[Caller, T], Awaitable[str | None]],
+    act: Callable[[ToolContext, T, Decision], Awaitable[CallToolResult]],
+) -> Callable[[Callable[..., T]], Callable[..., Awaitable[CallToolResult]]]:
+    """Make a tool of a function that reads the arguments: ask the wallet's owner if a client can, then act."""
+
+    def tool_of(read: Callable[..., T]) -> Callable[..., Awaitable[CallToolResult]]:
+        async def ask(ctx: ToolContext, wanted: T, confirm: bool) -> Elicit[Agreement] | Agreement:
+            asked = await question(caller_of(ctx), wanted) if can_ask(ctx) else None
+            return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
+
+        async def tool(ctx: ToolContext, wanted: T, agreed: ElicitationResult[Agreement], **_: Any) -> CallToolResult:
+            is_agreed = isinstance(agreed, AcceptedElicitation) and agreed.data.confirm
+            return await act(ctx, wanted, "yes" if is_agreed else "no" if can_ask(ctx) else "unasked")
+
+        ask.__annotations__["wanted"] = Annotated[Any, Resolve(read)]
+        named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+        shown = [
+            named("ctx", annotation=ToolContext),
+            named("wanted", annotation=Annotated[Any, Resolve(read)]),
+            named("agreed", annotation=Annotated[ElicitationResult[Agreement], Resolve(ask)]),
+            *(one.replace(kind=one.KEYWORD_ONLY) for one in inspect.signature(read, eval_str=True).parameters.values()),
+            named(
+                "confirm",
+                annotation=Annotated[bool, Field(description="The wallet's owner agreed to this very plan.")],
+                default=False,
+            ),
+        ]
+        returned = Annotated[CallToolResult, result]
+        tool.__name__, tool.__doc__ = read.__name__, read.__doc__
+        tool.__annotations__ = {**{one.name: one.annotation for one in shown}, "return": returned}
+        vars(tool)["__signature__"] = inspect.Signature(shown, return_annotation=returned)
+        return tool
+
+    return tool_of
+
+
+def caller_of(ctx: ToolContext) -> Caller:
+    return ctx.request_context.lifespan_context
+
+
+def answer(text: str, document: BaseModel | Mapping[str, object]) -> CallToolResult:
+    shown = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", shown))
 
 
 async def challenge_browse(
@@ -82,8 +149,8 @@ async def challenge_eval_status(
 ) -> Annotated[CallToolResult, documents.EvalStatusResult]:
     """How far the evaluation is, and why it waits or stopped."""
     caller, clock = caller_of(ctx), asyncio.get_running_loop()
-    pause = POLL_SECONDS if caller.is_local else REMOTE_POLL_SECONDS
-    end = clock.time() + (waitSeconds if caller.is_local else min(waitSeconds, REMOTE_WAIT_SECONDS))
+    pause, longest = (1.0, 300) if caller.is_local else (5.0, 30)  # in seconds; the service's own node is spared
+    end = clock.time() + min(waitSeconds, longest)
     found = await results.eval_status(caller, address)
     first = found.status
     while results.is_waiting(found) and found.status == first and clock.time() < end:
@@ -161,14 +228,12 @@ async def _question(caller: Caller, action: Action) -> str | None:
 
 
 async def _perform(ctx: ToolContext, action: Action, confirmed: Decision) -> CallToolResult:
-    async def report(done: int, total: int, step: str) -> None:
-        await ctx.report_progress(done, total, step)
-
-    found = words.acted(await perform(caller_of(ctx), action, confirmed=confirmed, report=report), text.NAMES)
+    done = await perform(caller_of(ctx), action, confirmed=confirmed, report=ctx.report_progress)
+    found = words.acted(done, text.NAMES)
     return answer(words.acted_text(found, text.NAMES), found)
 
 
-@agreed_tool(documents.PostResult, _question, _perform)
+@agreed_tool(documents.ActResult, _question, _perform)
 def challenge_post(
     problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task; public.")],
     prize: Annotated[
@@ -227,7 +292,7 @@ def challenge_post(
     return post(posting, sender or None)
 
 
-@agreed_tool(documents.SubmitResult, _question, _perform)
+@agreed_tool(documents.ActResult, _question, _perform)
 def challenge_submit(
     address: ChallengeAddress,
     content: Annotated[str, Field(description="The solution's text; or file, or uri.")] = "",
@@ -253,13 +318,13 @@ def challenge_submit(
     return submit(given, sender or None)
 
 
-@agreed_tool(documents.ClaimResult, _question, _perform)
+@agreed_tool(documents.ActResult, _question, _perform)
 def challenge_claim(address: ChallengeAddress, sender: SenderAddress = "") -> Action:
     """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
     return claim(address, sender or None)
 
 
-@agreed_tool(documents.ScoresResult, _question, _perform)
+@agreed_tool(documents.ActResult, _question, _perform)
 def challenge_post_scores(
     address: ChallengeAddress,
     winners: Annotated[list[str], Field(min_length=1, max_length=200, description="0x… or 0x…=SCORE, best first.")],
@@ -285,18 +350,18 @@ def challenge_object(
     return ObjectionInput(address, about, reason, signature)
 
 
-TOOLS: tuple[schema.ToolEntry, ...] = (
-    (challenge_browse, "Browse challenges", schema.READS),
-    (challenge_detail, "Show one challenge", schema.READS),
-    (challenge_eval_status, "Follow an evaluation", schema.READS),
-    (challenge_score, "Explain one submitter's score", schema.READS),
-    (challenge_leaderboard, "Show the leaderboard", schema.READS),
-    (config_check, "Check an eval config", schema.READS),
-    (challenge_post, "Post a challenge and escrow its prize", schema.SPENDS),
-    (challenge_submit, "Submit a solution", schema.SPENDS),
-    (challenge_post_scores, "Post your own scores", schema.SPENDS),
-    (challenge_object, "Object to an announced result", schema.CLAIMS),
-    (challenge_claim, "Claim a prize or refund", schema.CLAIMS),
+TOOLS: tuple[ToolEntry, ...] = (
+    (challenge_browse, "Browse challenges", READS),
+    (challenge_detail, "Show one challenge", READS),
+    (challenge_eval_status, "Follow an evaluation", READS),
+    (challenge_score, "Explain one submitter's score", READS),
+    (challenge_leaderboard, "Show the leaderboard", READS),
+    (config_check, "Check an eval config", READS),
+    (challenge_post, "Post a challenge and escrow its prize", SPENDS),
+    (challenge_submit, "Submit a solution", SPENDS),
+    (challenge_post_scores, "Post your own scores", SPENDS),
+    (challenge_object, "Object to an announced result", CLAIMS),
+    (challenge_claim, "Claim a prize or refund", CLAIMS),
 )
-LOCAL_TOOLS: tuple[schema.ToolEntry, ...] = ((challenge_try, "Measure a draft", schema.READS),)
+LOCAL_TOOLS: tuple[ToolEntry, ...] = ((challenge_try, "Measure a draft", READS),)
 """Only for callers at this machine: it runs what it is given."""

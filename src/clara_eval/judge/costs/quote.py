@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from clara_eval.config.eval_config import EvalConfig, Feature, FeatureSchema, compile_schema
 from clara_eval.core.codec import to_camel_json
-from clara_eval.core.dollars import usd
+from clara_eval.core.model import usd
 from clara_eval.judge.comparison import Value, comparison_prompt, make_vector
-from clara_eval.judge.costs.budgets import Caps
-from clara_eval.judge.costs.prices import PriceCard, Tokens, estimated_tokens
+from clara_eval.judge.costs.budgets import Caps, PriceCard, estimated_tokens
 from clara_eval.judge.extraction import FeatureQuestion, Subject, asked_features, extraction_questions, typing_prompt
 from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.reading import TokenLimits
@@ -166,8 +165,8 @@ class Jury:
         answer += THINKING_TOKENS if judge in self.thinking else 0
         if card is not None:
             is_batched = batch and judge in self.batching
-            cost = items * sum(card.cost(Tokens(count, answer), batch=is_batched) for count in counts)
-            most = max(cost, items * sum(card.cost(Tokens(n, limit)) for n in counts for limit in limits))
+            cost = items * sum(card.price(count, answer, batch=is_batched) for count in counts)
+            most = max(cost, items * sum(card.price(n, limit) for n in counts for limit in limits))
         calls = items * len(prompts)
         return QuoteLine(purpose, judge, calls, items * sum(counts), calls * answer, cost, most, limits[-1])
 

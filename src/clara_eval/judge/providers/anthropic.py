@@ -16,10 +16,11 @@ from clara_eval.config.settings import Settings
 from clara_eval.core.errors import OutOfBudget, Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
-from clara_eval.judge.costs.prices import public_price
+from clara_eval.core.strict_json import object_or_none
+from clara_eval.judge.costs.budgets import public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, described, request_hash
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, BatchRun, JudgeName, Provider, endpoint_key
-from clara_eval.judge.providers.wire import ModelReply, Wire, said_by
+from clara_eval.judge.provider import EFFORT, BatchRun, JudgeName, Provider, endpoint_key
+from clara_eval.judge.providers.wire import HttpLlm, ModelReply, said_by
 
 ANTHROPIC = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
@@ -32,39 +33,26 @@ _ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
 MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
-class AnthropicLlm:
-    """One Claude model, at Anthropic or at a gateway. Opens connections on first use; `close` ends them."""
+class AnthropicLlm(HttpLlm):
+    """One Claude model, at Anthropic or at a gateway."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        name: str = "",
-        call_seconds: float = LONGEST_CALL_SECONDS,
-    ) -> None:
-        self.model, self.name = model, name or f"anthropic:{model}"
-        self._effort = EFFORT if thinks(model) else ""
-        address = (base_url or ANTHROPIC).removesuffix("/v1")
-        headers = {"anthropic-version": API_VERSION}
-        self.wire = Wire(self.name, address, api_key, "ANTHROPIC_API_KEY", call_seconds, headers=headers)
+    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, name: str = "") -> None:
+        self.model, self._effort = model, EFFORT if thinks(model) else ""
+        address, headers = (base_url or ANTHROPIC).removesuffix("/v1"), {"anthropic-version": API_VERSION}
+        super().__init__(name or f"anthropic:{model}", address, api_key, "ANTHROPIC_API_KEY", headers)
 
     async def complete(self, prompt: Prompt) -> Answer:
         params = self.params(prompt)
-        reply = await self.wire.post("/v1/messages", plain_json(params).encode())
+        reply = await self.post("/v1/messages", plain_json(params).encode())
         if reply.status == 400 and "effort" in params["output_config"] and "effort" in said_by(reply.content):
             self._effort = ""
             return await self.complete(prompt)
         if not reply.is_ok:
-            raise self.wire.refusal(reply)
+            raise self.refusal(reply)
         try:
             return self.answer(json.loads(reply.content))
         except MISSHAPEN:
             raise Unanswered(f"{self.name} answered with something that is not a message.") from None
-
-    async def close(self) -> None:
-        await self.wire.close()
 
     def params(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body, for a single call and for an item of a batch."""
@@ -124,13 +112,12 @@ def should_batch(seconds_left: float, calls: int) -> bool:
     return calls >= FEWEST and seconds_left >= LEAST_SECONDS
 
 
-async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> bool:
+async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> None:
     """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
     assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
-    is_worth_it, seconds = should_batch(seconds_left, len(prompts)), seconds_left / 2
+    seconds = seconds_left / 2
     batches = MessageBatches(run.llm, run.store, run.run, run.budget, run.card, run.poll_seconds, seconds=seconds)
-    await batches.fill(prompts, only_earlier=not is_worth_it)
-    return is_worth_it
+    await batches.fill(prompts, only_earlier=not should_batch(seconds_left, len(prompts)))
 
 
 @dataclass(slots=True)
@@ -169,7 +156,7 @@ class MessageBatches(BatchRun):
         deadline = self.now() + self.seconds
         for plan in plans:
             if plan.batch_id is None and (batch_id := await self._created_before(plan, len(plan.requests))):
-                plan.batch_id = await self._keep_id(plan, batch_id)
+                plan.batch_id = await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
         if only_earlier:
             plans = [plan for plan in plans if plan.batch_id is not None]
         else:
@@ -207,7 +194,7 @@ class MessageBatches(BatchRun):
         for number in range(1, self.tries + 1):
             batch_id: str | None
             try:
-                batch_id = str((await self._document(self.llm.wire.post(BATCHES, content)))["id"])
+                batch_id = str((await self._document(self.llm.post(BATCHES, content)))["id"])
             except Unanswered:
                 batch_id = await self._created_before(plan, len(asked))
             except Temporary as bad:
@@ -216,14 +203,13 @@ class MessageBatches(BatchRun):
                 await self.sleep(max(bad.retry_after_seconds or 0.0, 2.0**number))
                 continue
             if batch_id is not None:
-                return await self._keep_id(plan, batch_id)
+                return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
         raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
 
     async def _created_before(self, plan: _Planned, items: int) -> str | None:
         """Find an unclaimed batch of this size that was created since this one was planned."""
         claimed = {other.batch_id for other in await self._journalled()}
-        page = await self._document(self.llm.wire.get(BATCHES, {"limit": "50"}))
-        for batch in page["data"]:
+        for batch in (await self._document(self.llm.get(BATCHES, {"limit": "50"})))["data"]:
             created_at = datetime.fromisoformat(batch["created_at"]).timestamp()
             is_new = created_at >= plan.planned_at - CLOCK_SKEW_SECONDS
             if sum(batch["request_counts"].values()) == items and is_new and batch["id"] not in claimed:
@@ -235,12 +221,12 @@ class MessageBatches(BatchRun):
         failures = 0
         while True:
             try:
-                batch = await self._document(self.llm.wire.get(f"{BATCHES}/{batch_id}"))
+                batch = await self._document(self.llm.get(f"{BATCHES}/{batch_id}"))
                 failures = 0
                 if batch["processing_status"] == "ended":
                     return
                 if self.now() >= deadline and not cancelled:
-                    await self._document(self.llm.wire.post(f"{BATCHES}/{batch_id}/cancel", b"{}"))
+                    await self._document(self.llm.post(f"{BATCHES}/{batch_id}/cancel", b"{}"))
                     cancelled = True
             except Temporary:
                 failures += 1
@@ -251,7 +237,7 @@ class MessageBatches(BatchRun):
             await self.sleep(self.poll_seconds)
 
     async def _collect(self, batch_id: str, asked: dict[str, Prompt], reserved: dict[str, int]) -> None:
-        async for line in self.llm.wire.lines(f"{BATCHES}/{batch_id}/results"):
+        async for line in self.llm.lines(f"{BATCHES}/{batch_id}/results"):
             try:
                 item = json.loads(line)
                 request, result = f"0x{item['custom_id']}", item["result"]
@@ -273,12 +259,9 @@ class MessageBatches(BatchRun):
     async def _document(self, exchange: Awaitable[ModelReply]) -> dict[str, Any]:
         reply = await exchange
         if not reply.is_ok:
-            raise self.llm.wire.refusal(reply)
-        try:
-            found = json.loads(reply.content)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            raise self.llm.refusal(reply)
+        found = object_or_none(reply.content)
+        if found is None:
             raise Unanswered(f"{self.llm.name} answered with something that is not about a batch.")
         return found
 
@@ -286,9 +269,6 @@ class MessageBatches(BatchRun):
     def _journal(self) -> str:
         """Name the journal, which outlives a run that starts anew."""
         return f"{self.run}:batches:{self.llm.name}"
-
-    async def _keep_id(self, plan: _Planned, batch_id: str) -> str:
-        return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
 
     async def _plan(self, chunk: tuple[str, ...], earlier: int) -> _Planned:
         name = sha256_hex("".join((*chunk, str(earlier))).encode())[2:34]

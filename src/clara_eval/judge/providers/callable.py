@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import ConfigError
-from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.budgets import FREE
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import JudgeName, Provider
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from clara_eval.core.errors import BadAnswer, ConfigError
-from clara_eval.judge.costs.prices import FREE
+from clara_eval.judge.costs.budgets import FREE
 from clara_eval.judge.port import Answer, Prompt, Stop, described
 from clara_eval.judge.provider import Provider
 

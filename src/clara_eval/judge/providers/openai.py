@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clara_eval.config.settings import Settings
-from clara_eval.core.constants import INTERFACES
 from clara_eval.core.errors import Temporary
 from clara_eval.core.extras import require
-from clara_eval.judge.completion import TOKEN_LIMITS, read_completion, with_schema
-from clara_eval.judge.costs.prices import public_price
-from clara_eval.judge.port import Answer, Prompt, Purpose, Unanswered, described
-from clara_eval.judge.provider import EFFORT, LONGEST_CALL_SECONDS, JudgeName, Provider, endpoint_key
-from clara_eval.judge.providers.wire import TOO_LONG, ModelReply, Wire, said_by
+from clara_eval.core.model import INTERFACES
+from clara_eval.judge.costs.budgets import public_price
+from clara_eval.judge.port import Answer, Prompt, Unanswered, described
+from clara_eval.judge.provider import EFFORT, JudgeName, Provider, endpoint_key
+from clara_eval.judge.providers.wire import TOO_LONG, HttpLlm, ModelReply, said_by
+from clara_eval.judge.reading import TOKEN_LIMITS, read_completion, with_schema
 
 OPENAI = "https://api.openai.com/v1"
 SEED = 20_270_101  # any fixed number: equal requests ask for equal samples, if the provider honours it
@@ -33,8 +32,6 @@ _THINKS = re.compile(
 )
 _ANSWERS_AT_ONCE = re.compile(r"instruct|non-?thinking|-chat\b|-chat-latest", re.IGNORECASE)
 """Families that think before they answer. A model that is not known here begins with the bare limit, and it grows."""
-_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_TAIL = b"}]}"
 
 
 class RequestForm(NamedTuple):
@@ -47,22 +44,14 @@ class RequestForm(NamedTuple):
     verified: bool = False  # only a provider whose enclave the gateway has checked may answer
 
 
-class OpenAiLlm:
-    """One model at one endpoint. Opens connections on first use; `close` ends them."""
+class OpenAiLlm(HttpLlm):
+    """One model at one endpoint."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str,
-        base_url: str | None = None,
-        call_seconds: float = LONGEST_CALL_SECONDS,
-        interface: str = "",
-    ) -> None:
+    def __init__(self, model: str, *, api_key: str, base_url: str | None = None, interface: str = "") -> None:
         self.model, self.interface = model, interface
-        self.name = f"openai:{model}" + (f"@{base_url}" if base_url else "") + (f"#{interface}" if interface else "")
-        encodings = "identity" if interface else "gzip, deflate"  # compressed bytes would not be the signed ones
-        self._wire = Wire(self.name, base_url or OPENAI, api_key, "OPENAI_API_KEY", call_seconds, encodings=encodings)
+        name = f"openai:{model}" + (f"@{base_url}" if base_url else "") + (f"#{interface}" if interface else "")
+        headers = {"Accept-Encoding": "identity"} if interface else {}  # compressed bytes would not be the signed ones
+        super().__init__(name, base_url or OPENAI, api_key, "OPENAI_API_KEY", headers)
         # Old compatible servers ignore the newer name, which would lift the limit; OpenAI's new models refuse the old.
         limit, effort = "max_tokens" if base_url else "max_completion_tokens", EFFORT if thinks(model) else ""
         self._form = RequestForm(model, limit, effort=effort, verified=interface == "aci")
@@ -71,16 +60,13 @@ class OpenAiLlm:
         for _ in range(len(_SIGNS) + 2):
             form = self._form
             sent = request_body(form, prompt)
-            reply = await self._wire.post("/chat/completions", sent)
+            reply = await self.post("/chat/completions", sent)
             if reply.is_ok:
                 return replace(await self._answered(prompt, sent, reply), sampling=described(sampling_of(form)))
             words = said_by(reply.content)
             if reply.status not in (400, 422) or TOO_LONG.search(words) or not self._gives_way(words.lower(), form):
-                raise self._wire.refusal(reply)
+                raise self.refusal(reply)
         raise Temporary(f"{self.name} refuses every form of the request.")
-
-    async def close(self) -> None:
-        await self._wire.close()
 
     def _gives_way(self, text: str, before: RequestForm) -> bool:
         """Drop what the refusal names; True if the next request differs from the refused one."""
@@ -104,7 +90,7 @@ class OpenAiLlm:
                 body = json.loads(content)
                 if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
                     code = body["error"].get("code")
-                    raise self._wire.refusal(ModelReply(code if isinstance(code, int) else 500, {}, content))
+                    raise self.refusal(ModelReply(code if isinstance(code, int) else 500, {}, content))
             return read_completion(content, prompt, self.model)
         except ValueError:
             # It came with a 200, so it may be charged.
@@ -123,28 +109,19 @@ def sampling_of(form: RequestForm) -> dict[str, int]:
 
 
 def request_body(form: RequestForm, prompt: Prompt) -> bytes:
-    head = _head(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
-    return head + _TEXT.encode(prompt.user).encode() + _TAIL
-
-
-@lru_cache(maxsize=64)
-def _head(form: RequestForm, purpose: Purpose, system: str, schema_json: str, max_tokens: int) -> bytes:
-    """Encode the request up to the user's text, which is constant for a stage."""
-    plain = "response_format" in form.refused
-    request: dict[str, Any] = {"model": form.model, form.token_limit: max_tokens}
-    if not plain:
-        answer = {"name": purpose, "strict": True, "schema": json.loads(schema_json)}
+    is_plain = "response_format" in form.refused
+    request: dict[str, Any] = {"model": form.model, form.token_limit: prompt.max_tokens}
+    if not is_plain:
+        answer = {"name": prompt.purpose, "strict": True, "schema": json.loads(prompt.schema_json)}
         request["response_format"] = {"type": "json_schema", "json_schema": answer}
     if form.effort and "reasoning_effort" not in form.refused:
         request["reasoning_effort"] = form.effort
     request |= sampling_of(form)
     if form.verified:
         request["provider"] = {"aci_verified": True}
-    request["messages"] = [
-        {"role": "system", "content": with_schema(system, schema_json) if plain else system},
-        {"role": "user", "content": ""},
-    ]
-    return _TEXT.encode(request).encode().removesuffix(b'""' + _TAIL)
+    system = with_schema(prompt.system, prompt.schema_json) if is_plain else prompt.system
+    request["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": prompt.user}]
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
@@ -152,7 +129,7 @@ def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
     key = endpoint_key(settings, judge, settings.openai_api_key, "OPENAI_API_KEY")
     if not judge.attestation:
         return OpenAiLlm(judge.model, api_key=key, base_url=judge.base_url)
-    from clara_eval.judge.providers.attested import SigningOpenAi
+    from clara_eval.judge.attestation import SigningOpenAi
 
     require("attestation", judge.text)
     return SigningOpenAi(judge.model, api_key=key, base_url=judge.base_url, interface=judge.attestation)

@@ -74,30 +74,21 @@ class ModelReply:
         return 200 <= self.status < 300
 
 
-class Wire:
-    """HTTP to one judge's address with its key. Opens connections on first use; `close` ends them."""
+class HttpLlm:
+    """A judge behind an address, with its key. Opens connections on first use; `close` ends them."""
 
-    def __init__(
-        self,
-        judge: str,
-        base_url: str,
-        key: str,
-        key_name: str,
-        seconds: float,
-        *,
-        headers: Mapping[str, str] | None = None,
-        encodings: str = "gzip, deflate",
-    ) -> None:
-        self._judge, self._base = judge, base_url.rstrip("/")
+    call_seconds = 900.0  # the limit of `RetryingLlm` is shorter
+
+    def __init__(self, name: str, base_url: str, key: str, key_name: str, headers: Mapping[str, str]) -> None:
+        self.name, self._base = name, base_url.rstrip("/")
         self._key, self._key_name = key, key_name
-        self._timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
         self._headers = {
             "Authorization": f"Bearer {key}",
             "Content-Type": "application/json",
             "Accept": "application/json",
-            "Accept-Encoding": encodings,
+            "Accept-Encoding": "gzip, deflate",
             "User-Agent": f"clara-eval/{__version__}",
-            **(headers or {}),
+            **headers,
         }
         self._session: aiohttp.ClientSession | None = None
 
@@ -119,7 +110,7 @@ class Wire:
 
     def refusal(self, reply: ModelReply) -> ClaraError:
         """Return our error for an HTTP status and what the provider wrote with it."""
-        who, status, message = self._judge, reply.status, said_by(reply.content)
+        who, status, message = self.name, reply.status, said_by(reply.content)
         hidden = message.replace(self._key, "(hidden)") if self._key else message
         text = "".join(c if c.isprintable() else " " for c in hidden)[:300]
         if status in (400, 402, 403, 429) and _NO_CREDIT.search(text):
@@ -158,15 +149,16 @@ class Wire:
             remedy = "Is its address right, and the network up?"
             if isinstance(bad, aiohttp.ClientSSLError):
                 remedy = "Its TLS certificate is not accepted: is the address right, and its authority known here?"
-            raise Temporary(f"{self._judge} cannot be reached.", remedy=remedy) from None
+            raise Temporary(f"{self.name} cannot be reached.", remedy=remedy) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
-            raise Unanswered(f"{self._judge} did not answer: {type(bad).__name__}.") from None
+            raise Unanswered(f"{self.name} did not answer: {type(bad).__name__}.") from None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             proxy, login = _proxy(URL(self._base))
+            connecting = min(self.call_seconds, CONNECT_SECONDS)
             self._session = aiohttp.ClientSession(
-                timeout=self._timeout,
+                timeout=aiohttp.ClientTimeout(total=self.call_seconds, sock_connect=connecting),
                 headers=self._headers,
                 connector=aiohttp.TCPConnector(limit=0),  # the judge's gate counts what is in flight
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -19,13 +19,10 @@ from clara_eval.store.publication.publish_documents import Refused
 
 API = "https://api.cloudflare.com/client/v4"
 MOST_KEYS = 10_000
-MOST_REQUEST_BYTES = 90_000_000
-"""Of the 100 megabytes that one request may have."""
+MOST_REQUEST_BYTES = 90_000_000  # Of the 100 megabytes that one request may have
 MOST_VALUE_BYTES = 25 * 1024 * 1024
-RETRIES = 5
-"""Of one request, by the SDK: growing pauses, or what Retry-After says."""
-ROUNDS = 5
-"""Of the keys that a bulk reports as not written."""
+RETRIES = 5  # Of one request, by the SDK: growing pauses, or what Retry-After says
+ROUNDS = 5  # Of the keys that a bulk reports as not written
 _SECONDS = 60.0
 _AGAIN = "It is tried again by itself."
 
@@ -39,8 +36,7 @@ class CloudflareKv:
     namespace: str
     token: SecretStr
     api: str = API
-    pause_seconds: float = 0.5
-    """Before refused keys are put again; doubled each time."""
+    pause_seconds: float = 0.5  # Before refused keys are put again; doubled each time
 
     @property
     def name(self) -> str:
@@ -95,13 +91,11 @@ class CloudflareKv:
         return text if isinstance(text, str) else None
 
     async def _put(self, client: Any, bulk: Sequence[Pair]) -> None:
-        waiting, pause = list(bulk), self.pause_seconds
-        found: Pair | None = None
+        waiting, found = list(bulk), None
         write = client.kv.namespaces.with_raw_response.bulk_update
         for attempt in range(ROUNDS):
             if attempt:
-                await asyncio.sleep(pause)
-                pause *= 2
+                await asyncio.sleep(self.pause_seconds * 2 ** (attempt - 1))
             raw = await write(self.namespace, account_id=self.account, body=waiting)
             found = _answer(await raw.text())
             told = found["result"] if found else {}
@@ -170,19 +164,14 @@ def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
 
 async def values(parts: AsyncIterator[str]) -> AsyncIterator[str]:
     """Yield a text again in values of allowed size."""
-    buffer, size = list[str](), 0
+    waiting = b""
     async for part in parts:
-        # A character has at most four bytes.
-        step = max(1, len(part) if len(part.encode()) <= MOST_VALUE_BYTES else MOST_VALUE_BYTES // 4)
-        for start in range(0, len(part), step):
-            piece = part[start : start + step]
-            length = len(piece.encode())
-            if buffer and size + length > MOST_VALUE_BYTES:
-                yield "".join(buffer)
-                buffer, size = [], 0
-            buffer.append(piece)
-            size += length
-    yield "".join(buffer)
+        waiting += part.encode()
+        while len(waiting) > MOST_VALUE_BYTES:
+            value = waiting[:MOST_VALUE_BYTES].decode(errors="ignore")  # without half a character at the end
+            yield value
+            waiting = waiting[len(value.encode()) :]
+    yield waiting.decode()
 
 
 def _answer(text: str) -> Pair | None:

@@ -20,8 +20,7 @@ class Refused(Temporary):
 
 
 class Publication(Protocol):
-    takes_keys: ClassVar[bool]
-    """Whether the keys go there, or only the trace."""
+    takes_keys: ClassVar[bool]  # Whether the keys go there, or only the trace
 
     @property
     def name(self) -> str: ...
@@ -48,15 +47,11 @@ class _Progress:
     """Which result is being published, and how much of it is there."""
 
     digest: str
-    last: str = ""
-    """The last key of the evidence, or `DONE` when everything that may go out is there."""
-    uri: str | None = None
-    """The trace's, as told there."""
-    evidence: bool = False
-    """Whether features, pairs and trace are all there."""
+    last: str = ""  # The last key of the evidence, or `DONE` when everything that may go out is there
+    uri: str | None = None  # The trace's, as told there
+    evidence: bool = False  # Whether features, pairs and trace are all there
     scores: str = ""
-    status: str = ""
-    """Hashes of these two documents, as they are there."""
+    status: str = ""  # Hashes of these two documents, as they are there
 
 
 @dataclass(frozen=True, slots=True)

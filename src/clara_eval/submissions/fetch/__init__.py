@@ -20,8 +20,7 @@ __all__ = ["FetchLimits", "IpfsContents", "UriFetch", "Web"]
 class UriFetch:
     """Holds no connection: every fetch opens and closes its own."""
 
-    ipfs_gateway: str = "https://ipfs.io"
-    """One or several, separated by commas: the next is asked where one cannot give the content."""
+    ipfs_gateway: str = "https://ipfs.io"  # one or several, separated by commas: asked in turn
     web: Web = field(default_factory=Web)
 
     def __post_init__(self) -> None:

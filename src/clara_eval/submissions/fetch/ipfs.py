@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote, unquote
 
 from clara_eval.core.errors import BadSubmission
@@ -34,6 +34,12 @@ _RAW, _DIRECTORY, _FILE, _SHARD = 0, 1, 2, 5
 _MOST_NODES = 4_096  # a tree may name one block many times; this bounds the walk, whatever it names
 
 T = TypeVar("T", int, bytes)
+LEAF_BYTES = 262_144
+MOST_LINKS = 174
+CHUNKER = f"size-{LEAF_BYTES}"
+_CAR = "application/vnd.ipld.car"
+_BLOCK = "application/vnd.ipld.raw"
+NOT_VERIFIED = "The gateway gave no blocks, so the CID was not recomputed from the content."
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +116,10 @@ def _digits(text: str, alphabet: str) -> bytes:
         if digit < 0:
             raise ValueError(f"{char!r} is not in its alphabet")
         value = value * len(alphabet) + digit
-    zeros = len(text) - len(text.lstrip(alphabet[0]))
-    return b"\x00" * zeros + value.to_bytes((value.bit_length() + 7) // 8)
+    return b"\x00" * (len(text) - len(text.lstrip(alphabet[0]))) + value.to_bytes((value.bit_length() + 7) // 8)
 
 
-LEAF_BYTES = 262_144
-MOST_LINKS = 174
-CHUNKER = f"size-{LEAF_BYTES}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
+class _Link(NamedTuple):
     cid: bytes
     file_bytes: int  # of the file below it
     tree_bytes: int  # of all blocks below it, its own among them
@@ -257,8 +256,7 @@ def _read_file(node_of: Callable[[Cid], _Node], root: Cid, max_bytes: int, steps
     raise BadSubmission(f"The file has more than {_MOST_NODES:,} parts.", code="too_large")
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     kind: int
     data: bytes
     links: tuple[tuple[str, Cid], ...]
@@ -282,16 +280,14 @@ def _node(blocks: Blocks, cid: Cid) -> _Node:
         raise MissingBlock("a block is missing")
     if cid.codec != DAG_PB:
         return _Node(_RAW, block, ())
-    links = tuple(_link(value) for number, value in _fields(block) if number == 2 and isinstance(value, bytes))
+    links = list[tuple[str, Cid]]()
+    for number, value in _fields(block):
+        if number == 2 and isinstance(value, bytes):
+            if not (target := _field(value, 1, b"")):
+                raise ValueError("a link has no target")
+            links.append((_field(value, 2, b"").decode("utf-8", "surrogateescape"), read_cid(target)[0]))
     data = _field(block, 1, b"")
-    return _Node(_field(data, 1, _RAW), _field(data, 2, b""), links)
-
-
-def _link(message: bytes) -> tuple[str, Cid]:
-    target = _field(message, 1, b"")
-    if not target:
-        raise ValueError("a link has no target")
-    return _field(message, 2, b"").decode("utf-8", "surrogateescape"), read_cid(target)[0]
+    return _Node(_field(data, 1, _RAW), _field(data, 2, b""), tuple(links))
 
 
 def _field(message: bytes, number: int, missing: T) -> T:
@@ -317,20 +313,10 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError("a field has an unknown wire type")
 
 
-_CAR = "application/vnd.ipld.car"
-_BLOCK = "application/vnd.ipld.raw"
-NOT_VERIFIED = "The gateway gave no blocks, so the CID was not recomputed from the content."
-
-
-@dataclass(frozen=True, slots=True)
-class IpfsPath:
+class IpfsPath(NamedTuple):
     text: str
     cid: Cid
     path: tuple[str, ...]
-
-    @property
-    def quoted(self) -> str:
-        return "/".join((self.text, *(quote(part, safe="") for part in self.path)))
 
 
 def parse_ipfs_uri(uri: str) -> IpfsPath:
@@ -372,7 +358,7 @@ async def fetch_ipfs(web: Web, gateways: Sequence[str], uri: str) -> Fetched:
 
 
 async def _from_gateway(web: Web, gateway: str, wanted: IpfsPath) -> Fetched:
-    base = f"{gateway.rstrip('/')}/ipfs/{wanted.quoted}"
+    base = "/".join((gateway.rstrip("/"), "ipfs", wanted.text, *(quote(part, safe="") for part in wanted.path)))
     if wanted.cid.verifiable:
         content = await _from_archive(web, base, wanted)
         if content is None and not wanted.path:

@@ -8,9 +8,9 @@ import re
 import socket
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -33,6 +33,8 @@ _CARRIERS = [
         *("fec0::/10", "192.0.0.0/24", "3fff::/20"),
     )
 ]
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_AGENT = "clara-eval (https; reads challenge submissions)"
 
 
 def is_public(address: str) -> bool:
@@ -93,11 +95,6 @@ class PublicResolver(AbstractResolver):
         await self._inner.close()
 
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_PASSING = frozenset({408, 425, 429})
-_AGENT = "clara-eval (https; reads challenge submissions)"
-
-
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     max_bytes: int = MAX_BYTES
@@ -106,8 +103,7 @@ class FetchLimits:
     max_redirects: int = 3
 
 
-@dataclass(frozen=True, slots=True)
-class WebReply:
+class WebReply(NamedTuple):
     status: int
     media_type: str
     body: bytes
@@ -125,28 +121,35 @@ class Web:
     exempt: Exempt = frozenset()
 
     async def get(self, text: str) -> WebReply:
-        async with _clock(self.limits.total_seconds, text):
-            return await self._get(check_url(text, exempt=self.exempt), {}, self.limits.max_bytes, is_trusted=False)
+        return await self._get(text, {}, self.limits.max_bytes, is_trusted=False)
 
     async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> WebReply:
         """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
         try:
-            async with _clock(self.limits.total_seconds, text):
-                return await self._get(URL(text), headers, max_bytes, is_trusted=True)
+            return await self._get(text, headers, max_bytes, is_trusted=True)
         except BadSubmission as bad:
             if bad.code == "too_large":
                 raise
             # A gateway's certificate, encoding or redirect says nothing about the submission.
             raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
 
-    async def _get(self, url: URL, headers: Mapping[str, str], max_bytes: int, *, is_trusted: bool) -> WebReply:
-        for _ in range(self.limits.max_redirects + 1):
-            inner = self.resolver or aiohttp.ThreadedResolver()
-            resolver = inner if is_trusted else PublicResolver(inner, exempt=self.exempt)
-            reply = await self._get_once(url, resolver, headers, max_bytes)
-            if reply.location is None:
-                return reply
-            url, is_trusted = check_url(_join(url, reply.location), exempt=self.exempt), False
+    async def _get(self, text: str, headers: Mapping[str, str], max_bytes: int, *, is_trusted: bool) -> WebReply:
+        timeout = asyncio.timeout(self.limits.total_seconds)
+        try:
+            async with timeout:
+                url = URL(text) if is_trusted else check_url(text, exempt=self.exempt)
+                for _ in range(self.limits.max_redirects + 1):
+                    inner = self.resolver or aiohttp.ThreadedResolver()
+                    resolver = inner if is_trusted else PublicResolver(inner, exempt=self.exempt)
+                    reply = await self._get_once(url, resolver, headers, max_bytes)
+                    if reply.location is None:
+                        return reply
+                    url, is_trusted = check_url(_join(url, reply.location), exempt=self.exempt), False
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            told = f"{_short(text)} was not read within {self.limits.total_seconds:g} seconds."
+            raise Outage(told, code="timeout") from None
         raise BadSubmission(f"It redirects more than {self.limits.max_redirects} times.", code="too_many_redirects")
 
     async def _get_once(
@@ -156,7 +159,6 @@ class Web:
             resolver=resolver, use_dns_cache=False, force_close=True, ssl=self.tls or True, limit=1
         )
         asked = {"User-Agent": _AGENT, "Accept-Encoding": "identity", **headers}
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds)
         try:
             async with (
                 aiohttp.ClientSession(
@@ -164,7 +166,7 @@ class Web:
                     cookie_jar=aiohttp.DummyCookieJar(),
                     trust_env=False,
                     auto_decompress=False,
-                    timeout=timeout,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds),
                     headers=asked,
                 ) as session,
                 session.get(url, allow_redirects=False) as response,
@@ -181,27 +183,15 @@ class Web:
             raise _explain(url, bad) from bad
 
 
-@asynccontextmanager
-async def _clock(seconds: float, text: str) -> AsyncIterator[None]:
-    """`asyncio.timeout` that ends in an Outage naming the URL."""
-    timeout = asyncio.timeout(seconds)
-    try:
-        async with timeout:
-            yield
-    except TimeoutError:
-        if not timeout.expired():
-            raise
-        raise Outage(f"{_short(text)} was not read within {seconds:g} seconds.", code="timeout") from None
-
-
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    too_large = BadSubmission(f"The content has more than {max_bytes:,} bytes.", code="too_large")
     if (response.content_length or 0) > max_bytes:
-        raise _too_large(max_bytes)
+        raise too_large
     raw = bytearray()
     async for chunk in response.content.iter_any():
         raw += chunk
         if len(raw) > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding in {"identity", ""}:
         return bytes(raw)
@@ -213,7 +203,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     except zlib.error as bad:
         raise BadSubmission(f"The compressed body is malformed: {bad}.", code="unreadable") from None
     if len(body) > max_bytes:
-        raise _too_large(max_bytes)
+        raise too_large
     if not unpacker.eof or unpacker.unused_data:
         raise BadSubmission("The compressed body is cut, or followed by something else.", code="unreadable")
     return body
@@ -224,7 +214,7 @@ def refuse_status(reply: WebReply, text: str) -> None:
         return
     if reply.status in {404, 410}:
         raise BadSubmission(f"{_short(text)} answers {reply.status}: nothing is there.", code="not_found")
-    if reply.status >= 500 or reply.status in _PASSING:
+    if reply.status >= 500 or reply.status in {408, 425, 429}:
         raise Outage(f"{_short(text)} answers {reply.status}.", retry_after_seconds=reply.retry_after_seconds)
     raise BadSubmission(f"{_short(text)} answers {reply.status} instead of 200.", code="unreadable")
 
@@ -246,10 +236,6 @@ def _join(url: URL, location: str) -> str:
         return str(url.join(URL(location)))
     except ValueError:
         raise BadSubmission("It redirects to something that is no URL.", code="bad_uri") from None
-
-
-def _too_large(max_bytes: int) -> BadSubmission:
-    return BadSubmission(f"The content has more than {max_bytes:,} bytes.", code="too_large")
 
 
 def _short(text: str) -> str:

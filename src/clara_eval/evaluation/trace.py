@@ -1,4 +1,4 @@
-"""The trace as a document: one JSON file, one entry a line, each line chained to the one before.
+"""The trace, one JSON file with an entry a line, each chained to the one before; and the journal of a run.
 
 Invariant: of a trace that is read, its evidence or the answers for it, one entry is in memory at a time.
 """
@@ -8,20 +8,20 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import IO, Self
+from typing import IO, Self, TypeVar
 
-from clara_eval.core.codec import JsonCodec
-from clara_eval.core.errors import BadTrace
+from clara_eval.core.codec import JsonCodec, to_camel_json
+from clara_eval.core.errors import BadTrace, Disagrees
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.core.strict_json import is_encodable
-from clara_eval.judge.port import PaidAnswer
+from clara_eval.judge.port import JournalEntries, PaidAnswer
 
+T = TypeVar("T")
 FORMAT = "clara-eval-trace/2"
 OPENING = '{"format":"' + FORMAT + '","entries":['
 START = "0x" + "0" * 64
@@ -175,15 +175,7 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
     actual = sha256_hex(text.encode())
     if actual != claimed:
         raise _bad(text, seq, f"was changed: its bytes hash to {actual}, the line says {claimed}.")
-    entry = _entry(text, seq)
-    if entry["prev"] != previous or entry["seq"] != seq:
-        raise _bad(text, seq, "does not follow the entry before it.")
-    return TraceEntry(seq, str(entry["key"]), entry["body"], actual)
-
-
-def _entry(text: str, seq: int) -> dict[str, object]:
-    """A right hash is easily computed, so it says nothing about what was hashed."""
-    try:
+    try:  # a right hash is easily computed, so it says nothing about what was hashed
         entry = _DECODER.decode(text)
         is_plain = plain_json(entry) == text and is_encodable(entry)
     except (ValueError, RecursionError) as bad:
@@ -193,7 +185,9 @@ def _entry(text: str, seq: int) -> dict[str, object]:
         raise _bad(text, seq, f"is not in the plain JSON form: {why}.")
     if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
         raise _bad(text, seq, f"has not the fields {', '.join(sorted(_FIELDS))}.")
-    return entry
+    if entry["prev"] != previous or entry["seq"] != seq:
+        raise _bad(text, seq, "does not follow the entry before it.")
+    return TraceEntry(seq, entry["key"], entry["body"], actual)
 
 
 def _integer(digits: str) -> int:
@@ -227,7 +221,7 @@ def _read_ending(line: str, digest: str) -> Notes:
         if approval.at < 0 or approval.of != digest or not is_encodable([approval.by, approval.note]):
             told = f"An approval names the result {approval.of[:80]}; this one is {digest}."
             raise BadTrace(told, entry="approvals")
-    if line != _ending(digest, notes) or not is_encodable(RESTARTS.body(notes.restarts)):
+    if line != _ending(digest, notes) or not is_encodable(to_camel_json(notes.restarts)):
         raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
     return notes
 
@@ -252,14 +246,10 @@ class TraceFile:
     @classmethod
     async def of(cls, pieces: AsyncIterable[str | bytes]) -> TraceFile | None:
         """Keep what arrives in pieces, cut anywhere; None if nothing arrives."""
-        with ExitStack() as closing:
-            file = closing.enter_context(TemporaryFile())
-            async for piece in pieces:
-                file.write(piece.encode() if isinstance(piece, str) else piece)
-            if not file.tell():
-                return None
-            closing.pop_all()
-        return cls(file)
+        file = TemporaryFile()  # noqa: SIM115 - whoever gets it closes it
+        async for piece in pieces:
+            file.write(piece.encode() if isinstance(piece, str) else piece)
+        return cls(file) if file.tell() else None
 
     def __iter__(self) -> Iterator[str]:
         """Every line, from the first; BadTrace for one that is not UTF-8."""
@@ -289,20 +279,43 @@ class TraceFile:
         self._file.close()
 
 
-class Evidence(Mapping[str, object]):
+class _FiledTexts(Mapping[str, T]):
+    """Values by key, kept as texts in a file; memory holds where each lies."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 - it is closed when this is forgotten
+        self._ends = array("Q", [0])
+        self._number_of: dict[str, int] = {}
+
+    def _add(self, text: str) -> None:
+        self._ends.append(self._ends[-1] + self._file.write(text.encode()))
+
+    def _text(self, number: int) -> str:
+        begin, end = self._ends[number], self._ends[number + 1]
+        self._file.seek(begin)
+        text = self._file.read(end - begin).decode()
+        self._file.seek(self._ends[-1])
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._number_of)
+
+    def __len__(self) -> int:
+        return len(self._number_of)
+
+
+class Evidence(_FiledTexts[object]):
     """The body of each entry by its key; of several with one key the last, as in any JSON object."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         """Raises BadTrace for the first line that is not as it was written."""
-        self._file = TemporaryFile()  # noqa: SIM115 - it is closed when this is forgotten
-        self._ends = array("Q", [0])
-        self._seq_of: dict[str, int] = {}
+        super().__init__()
         self._single: dict[str, object] = {}
         """Of those asked for: what concerns the whole round and is asked for again and again."""
         self.notes = Notes()
         self.digest = ""
         for entry in read_entries(self._kept(lines), self.notes):
-            self._seq_of[entry.key] = entry.seq
+            self._number_of[entry.key] = entry.seq
             self.digest = entry.hash
 
     @property
@@ -311,60 +324,96 @@ class Evidence(Mapping[str, object]):
         return max(0, len(self._ends) - 3)  # the file's first and last lines are no entries
 
     def at(self, seq: int) -> tuple[str, object]:
-        begin, end = self._ends[seq + 1], self._ends[seq + 2]
-        self._file.seek(begin)
-        line = self._file.read(end - begin).decode()
-        entry = json.loads(line.rstrip(",\n"))["entry"]
+        entry = json.loads(self._text(seq + 1).rstrip(",\n"))["entry"]
         return entry["key"], entry["body"]
 
     def __getitem__(self, key: str) -> object:
         if key in self._single:
             return self._single[key]
-        body = self.at(self._seq_of[key])[1]
+        body = self.at(self._number_of[key])[1]
         if "/" not in key:
             self._single[key] = body
         return body
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._seq_of)
-
-    def __len__(self) -> int:
-        return len(self._seq_of)
-
     def _kept(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
-            written = self._file.write(line.encode())
-            self._ends.append(self._ends[-1] + written)
+            self._add(line)
             yield line
 
 
 _PAID = JsonCodec(PaidAnswer)
 
 
-class KeptAnswers(Mapping[str, PaidAnswer]):
-    """Answers by request, read one at a time from a file; memory holds where each lies."""
-
-    def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - it is closed when this is forgotten
-        self._places: dict[str, tuple[int, int]] = {}
-        self._end = 0
+class KeptAnswers(_FiledTexts[PaidAnswer]):
+    """Answers by request, read one at a time from a file."""
 
     def keep(self, paid: PaidAnswer) -> None:
         """One request has one answer, however often it is asked."""
-        if paid.request in self._places:
-            return
-        self._file.seek(self._end)
-        length = self._file.write(_PAID.text(paid).encode())
-        self._places[paid.request] = self._end, length
-        self._end += length
+        if paid.request not in self._number_of:
+            self._number_of[paid.request] = len(self._number_of)
+            self._add(_PAID.text(paid))
 
     def __getitem__(self, request: str) -> PaidAnswer:
-        begin, length = self._places[request]
-        self._file.seek(begin)
-        return _PAID.read_text(self._file.read(length).decode())
+        return _PAID.read_text(self._text(self._number_of[request]))
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
 
-    def __len__(self) -> int:
-        return len(self._places)
+_RESTART = (
+    "The code or its data changed while this evaluation was running: use the version that began it, or start the "
+    "evaluation again with `evaluate --restart`."
+)
+
+
+class Journal:
+    """The journal of one run. The first write of a key counts, so a second run continues the first."""
+
+    def __init__(self, entries: JournalEntries, run: str) -> None:
+        self._entries = entries
+        self.run = run
+
+    async def saved(self, key: str, form: JsonCodec[T]) -> T | None:
+        text = await self._entries.entry(self.run, key)
+        return None if text is None else self._read(key, form, text)
+
+    async def has(self, prefix: str) -> bool:
+        return bool(await self._entries.entries(self.run, prefix))
+
+    async def all(self, prefix: str, form: JsonCodec[T]) -> tuple[T, ...]:
+        return tuple(self._read(key, form, text) for key, text in await self._entries.entries(self.run, prefix))
+
+    async def keep(self, key: str, form: JsonCodec[T], value: T) -> T:
+        """Save this result unless there is one already; return the saved one."""
+        return self._read(key, form, await self._entries.add_entry(self.run, key, form.text(value)))
+
+    async def once(self, key: str, form: JsonCodec[T], make: Callable[[], Awaitable[T]]) -> T:
+        """The saved result, or the one made now and saved."""
+        saved = await self.saved(key, form)
+        return await self.keep(key, form, await make()) if saved is None else saved
+
+    def _read(self, key: str, form: JsonCodec[T], text: str) -> T:
+        try:
+            return form.read_text(text)
+        except ValueError as bad:
+            told = f"The step {key!r} of run {self.run} was recorded in another form than this version reads."
+            raise Disagrees(told, remedy=_RESTART) from bad
+
+    async def note(self, key: str, value: object) -> None:
+        """Save a pure result as JSON; a second run must give the same."""
+        text = plain_json(value)
+        if await self._entries.add_entry(self.run, key, text) != text:
+            raise Disagrees(f"The step {key!r} of run {self.run} gives another result than before.", remedy=_RESTART)
+
+    async def drop(self, *keys: str, prefix: str | None = None) -> None:
+        below = await self._entries.entries(self.run, prefix) if prefix else []
+        for key in (*keys, *(key for key, _ in below)):
+            await self._entries.forget_entry(self.run, key)
+
+    async def drop_unreadable(self, key: str, form: JsonCodec[T]) -> None:
+        """Drop an entry that another version wrote in a form that this one does not read."""
+        try:
+            await self.saved(key, form)
+        except Disagrees:
+            await self.drop(key)
+
+    async def forget(self) -> None:
+        """Start anew. Paid answers are kept elsewhere and stay."""
+        await self._entries.forget_run(self.run)

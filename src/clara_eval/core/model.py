@@ -1,0 +1,78 @@
+"""Values that several packages share: submissions and their places, flags, amounts of dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import ROUND_DOWN, Decimal
+from typing import Literal, TypeAlias, overload
+
+from clara_eval.core.address import Address
+from clara_eval.core.codec import DECIMAL
+
+HarnessLanguage: TypeAlias = Literal["solidity", "javascript", "python"]
+LARGEST_NUMBER = 1e12
+"""No bound and no feature value is larger than this, in either direction: 1e308 in a range is an attack."""
+INTERFACES = ("near", "aci")
+Winner = Literal["first", "second", "tie"]
+HARNESS_WITHHELD = "hidden_harness_withheld"  # Shown beside every view of a result, because it concerns all entries
+Severity = Literal["info", "warn", "review"]
+Fact = str | int | float | bool | None
+MICRO = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    submitter: Address
+    agent_id: int = field(metadata=DECIMAL)
+    solution_uri: str
+    solution_hash: str
+    submitted_at: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A submission that a later one of the same submitter replaced."""
+
+    submitter: Address
+    solution_hash: str
+    submitted_at: int
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An account on its place, best first; rejected submissions follow the ranked ones with score 0."""
+
+    account: Address
+    score: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`code` for programs, `sentence` for people."""
+
+    code: str
+    severity: Severity
+    sentence: str
+    account: str | None = None
+    """Whom it is about; None if it is about the round, or if the submitter must not matter yet."""
+    evidence: Mapping[str, Fact] = field(default_factory=dict)
+    """The figures behind the sentence, by name; shares are rounded as the sentence says them."""
+
+
+def micro_usd(usd: float | None) -> int | None:
+    """Convert dollars to millionths, rounded down; None, no bound, stays None."""
+    if usd is None:
+        return None
+    return int((Decimal(str(usd)) * MICRO).to_integral_value(rounding=ROUND_DOWN))
+
+
+@overload
+def usd(micro: int) -> str: ...
+@overload
+def usd(micro: int | None) -> str | None: ...
+def usd(micro: int | None) -> str | None:
+    """Write millionths of a dollar as a decimal number; None, unknown, stays None."""
+    return None if micro is None else f"{micro // MICRO}.{micro % MICRO:06d}"

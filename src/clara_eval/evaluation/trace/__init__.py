@@ -1,1 +1,0 @@
-"""The trace: its document, its evidence, and the journal of a run."""
