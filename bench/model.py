@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.quality import judging, leading, rounds
 from bench.quality.answers import KeptAnswers, append, read_lines, results
-from bench.quality.reading import evidence_first, one_feature, question, read_one, schema_for
+from bench.quality.reading import before, evidence_first, one_feature, question, read_one, schema_for
 from bench.quality.truth import Submission, submissions
 
 from clara_eval.config.settings import Settings
@@ -36,8 +36,8 @@ INPUT_TOKENS, OUTPUT_TOKENS = {"facts": 420, "text": 800}, 60
 LED = {"honest": leading.honest, "injection": leading.injections, "trick": leading.tricks}
 Step = tuple[tuple[str, str, str], Callable[[], Awaitable[list[dict[str, Any]]]]]
 PARTS = (
-    "base=60", "honest=4", "injection=30", "trick=10", "round=4", "facts=30", "four=5", "evidence=12", "unstated=12",
-    "neutral=12", "text=10", "single=4",
+    "base=60", "before:unseen=28", "honest=4", "injection=30", "trick=10", "round=4", "evidence=12", "unstated=12",
+    "neutral=12", "single=4", "facts=60", "four=5", "text=10",
 )  # fmt: skip
 """What runs on the local model, with the number of items of each."""
 
@@ -84,6 +84,8 @@ async def read(reader: KeptAnswers, variant: str, one: Submission) -> list[dict[
         return []
     if variant == "evidence":
         asked = evidence_first(asked, schema)
+    elif variant == "before":
+        asked = before(asked)
     return [await read_one(reader, "read", variant, one, asked, schema)]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
 from bench.quality.answers import KeptAnswers
-from bench.quality.truth import Submission, schema_of
+from bench.quality.truth import Submission, read_json, schema_of
 
 from clara_eval.code.neutral import wanted_names
 from clara_eval.config.eval_config import FeatureSchema
@@ -61,12 +62,38 @@ def evidence_first(question: Question, schema: FeatureSchema) -> Question:
     return replace(question, prompt=replace(question.prompt, schema_json=json.dumps(asked)))
 
 
+BUCKETS = ((10, "under_10"), (100, "10_to_99"), (1000, "100_to_999"), (10**12, "1000_or_more"))
+_NUMBER = re.compile(r"^\d+\| ", re.MULTILINE)
+
+
+def before(question: Question) -> Question:
+    """The same question in the words that were used before lines were numbered (decision 46)."""
+    prompt = question.prompt
+    system, user, asked = prompt.system, _NUMBER.sub("", prompt.user), json.loads(prompt.schema_json)
+    for today, earlier in read_json("earlier.json").items():
+        assert today in system + user, today
+        system, user = system.replace(today, earlier), user.replace(today, earlier)
+    asked["properties"]["check_lines"] = {"type": "string", "enum": [name for _, name in BUCKETS]}
+    return replace(question, prompt=replace(prompt, system=system, user=user, schema_json=json.dumps(asked)))
+
+
+def with_line_count(text: str, lines: int) -> str:
+    """Translate a right bucket of lines in an answer to `before` into the number that is checked today."""
+    possible = [lines / 1.5, lines, lines * 1.5]
+    names = {next(name for limit, name in BUCKETS if count < limit) for count in possible}
+    for name in names:
+        text = re.sub(rf'("check_lines": *)"{name}"', rf"\g<1>{lines}", text)
+    return text
+
+
 async def read_one(
     reader: KeptAnswers, part: str, variant: str, one: Submission, asked: Question, schema: FeatureSchema
 ) -> dict[str, Any]:
     """Ask once; note the values as said, and the reason if our checks refuse the answer."""
     paid = await reader.ask(asked.prompt)
     answer, reason = paid.answer, ""
+    if variant == "before":
+        answer = replace(answer, text=with_line_count(answer.text, len(asked.canary.rows)))
     said: dict[str, Any] = {}
     try:
         said = read_object(answer.text, ())
