@@ -29,8 +29,7 @@ from clara_eval.evaluation.review_rules import ranking_flags
 from clara_eval.ranking import Group, Ranking, Result, Schedule, Tally, choose_schedule, rank, rate, tally
 from clara_eval.ranking.chances import EQUAL, count_chances, margins
 from clara_eval.ranking.elo import literal_elo
-from clara_eval.ranking.model import fit
-from clara_eval.ranking.rank import REPEATING
+from clara_eval.ranking.model import REPEATING, fit
 from clara_eval.ranking.results import Field, Ints, Pairing
 from clara_eval.ranking.schedule import FOURS_FROM, Fixed
 
@@ -53,6 +52,7 @@ JUDGES: dict[str, Model] = {
 TASTE = {"likes of single entries", "verbosity"}
 LEVELS = ("70 %", "80 %", "90 %")
 SHOWN_CALLS = {5: (20,), 10: (45, 90), 25: (63, 120, 183, 240, 600), 100: (250, 500, 750)}
+SAME_MONEY = "random + points, same money"
 PRIZES = (100, 500, 5000)
 BINS = (0.0, 0.5, 0.7, 0.9, 0.97, 1.01)
 
@@ -150,14 +150,18 @@ def told_trial(size: int, model: Model, asked: dict[int, list[list[int]]], seed:
     questions = [Group(items) if len(items) > 2 else Pairing(*items) for items in names]
     both = play(world, Fixed(Field(world.items), is_both=True))
     said = words(world, answers(world, questions))
-    orders = sum(isinstance(question, Group) for question in questions)
     return {
         "methods": calls(world, questions, both),
         "calls": len(questions),
-        "priced": len(questions) + orders,
+        "priced": priced(questions),
         "before": waits_by_flags(judged(world, both)) if model in (JUDGES[name] for name in LEVELS) else None,
         **said,
     }
+
+
+def priced(questions: Sequence[Pairing | Group]) -> int:
+    """Questions in the price of a pair: an order shows four entries and costs two."""
+    return sum(2 if isinstance(question, Group) else 1 for question in questions)
 
 
 def calls(world: SimulatedWorld, questions: list[Pairing | Group], both: list[Result]) -> dict[str, list[float]]:
@@ -167,6 +171,7 @@ def calls(world: SimulatedWorld, questions: list[Pairing | Group], both: list[Re
     found = {"both + points": told(score(points_order(both, size)))}
     end = answers(world, questions)
     found["auto"] = told(score(elo_order(end, size)))
+    found[SAME_MONEY] = told(score(points_order(random_pairs(world, priced(questions)), size)))
     if size > FOURS_FROM:
         for name, repeats in (("auto, repeats always counted", True), ("auto, repeats never counted", False)):
             ratings = rate(tally(world.items, end), b"bench", repeats=repeats)
@@ -305,7 +310,9 @@ def calls_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
             "misplacedToBoth": [round(float(gap[:, 1].mean()), 3), _error(gap[:, 1])],
         }
     means = {name: round(float(np.mean([trial[name] for trial in trials])), 1) for name in ("calls", "priced")}
-    return {"id": f"calls {case}", "trials": len(trials), **means, "methods": methods}
+    ours, same = (np.array([trial["methods"][name][1] for trial in trials]) for name in ("auto", SAME_MONEY))
+    gap = [round(float((ours - same).mean()), 3), _error(ours - same)]
+    return {"id": f"calls {case}", "trials": len(trials), **means, "misplacedToSame": gap, "methods": methods}
 
 
 def words_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:

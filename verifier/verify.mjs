@@ -1544,8 +1544,10 @@ function checkRanking(bodies, items, judges, comparisons, challenge) {
     ),
     isRepeating = isOrder.includes(true) && model.same >= 1;
   const once = (rows) => {
-    const seen = new Map();
+    const seen = new Map(),
+      asked = new Set(rows.filter((row) => row[2] % 2 === 0).map(([a, b, j]) => `${a} ${b} ${j >> 1}`));
     for (const [a, b, j, half] of rows) {
+      if (j % 2 && asked.has(`${a} ${b} ${j >> 1}`)) continue;
       const key = `${a} ${b} ${j >> 1}`,
         row = seen.get(key) ?? [a, b, j >> 1, 0, 0];
       row[3] += half;

@@ -202,7 +202,7 @@ def test_a_look_tells_less_the_more_it_repeats() -> None:
 
 
 def test_orders_that_repeat_pairs_count_once_in_elo() -> None:
-    """If the round shows that orders repeat the judge's pairs, every sequence is one result; else each one counts."""
+    """If the round shows that orders repeat the judge's pairs, a sequence is one result, as asked if it was asked."""
     for kept, ordered_by in ((1.0, "elo without repeats, then strength"), (0.0, "elo, then strength")):
         world = draw_world(25, 3, Model(kept=kept))
         results = play(world, choose_schedule(world.items, ("",), max_comparisons=None, winner_count=3))
@@ -213,7 +213,17 @@ def test_orders_that_repeat_pairs_count_once_in_elo() -> None:
     again = [replace_group(result) for result in four if {result.first, result.second} == {"a", "b"}]
     first, second, points = tally("abcd", [*asked, *four, *again]).without_repeats()
     told = dict(zip(zip(first.tolist(), second.tolist(), strict=True), points.tolist(), strict=True))
-    assert told == {(0, 1): 1.0, (0, 2): 0.75, (0, 3): 1.0, (1, 2): 1.0, (1, 3): 1.0, (2, 3): 1.0}
+    assert told == {(0, 1): 1.0, (0, 2): 0.5, (0, 3): 1.0, (1, 2): 1.0, (1, 3): 1.0, (2, 3): 1.0}
+
+
+def test_a_judge_whose_orders_repeat_its_pairs_is_asked_for_pairs() -> None:
+    """Once the round shows that orders repeat pairs, no order is asked any more; a judge that orders afresh goes on."""
+    orders = {}
+    for kept in (0.0, 1.0):
+        world = draw_world(25, 3, Model(kept=kept))
+        results = play(world, choose_schedule(world.items, ("",), max_comparisons=None, winner_count=3))
+        orders[kept] = len({result.group for result in results if result.group})
+    assert orders[1.0] < 45 < orders[0.0]
 
 
 def replace_group(result: Result) -> Result:

@@ -21,6 +21,7 @@ SIDE_SD = 0.5  # logits: position effects of published judges are below one
 PAIR, SAME = 0.3, 0.6  # prior of the shared variances: a judge repeats itself, more so in the same sequence
 SHARED_WEIGHT = 2.4  # of that prior: sixty pairs of results between equals, each with a squared variance of 0.04
 MOST_PAIR, MOST_SAME = 2.2, 4.0  # beyond these a second result adds nearly nothing
+REPEATING = 1.0  # `same` from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared
 ORDER_WEIGHT = 0.64  # of a pair from an order of four: 6 pairs say as much as 3.8 asked one by one (Plackett–Luce)
 ROUNDS = 7  # of measuring; the scale changes by less than 1 % after five
 STEPS = 60  # one logit each: farther than a strength can be

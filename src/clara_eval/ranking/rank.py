@@ -17,7 +17,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.ranking.chances import Chances, PayMargin, count_chances, margins, misallocation, without_noise
 from clara_eval.ranking.consistency import ConsistencyReport, examine
 from clara_eval.ranking.elo import DECIMALS, START, chain_score, elo, literal_elo
-from clara_eval.ranking.model import ELO_PER_LOGIT, fit
+from clara_eval.ranking.model import ELO_PER_LOGIT, REPEATING, fit
 from clara_eval.ranking.results import (
     Floats,
     Ints,
@@ -31,7 +31,6 @@ from clara_eval.ranking.results import (
 )
 
 OrderedBy = Literal["elo", "elo, then strength", "elo without repeats", "elo without repeats, then strength"]
-REPEATING = 1.0  # shared variance from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared
 FITTED_FROM = 10  # items: smaller fields are played in full
 REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
 MOST_CLUSTERS = 20  # each is a ranking of its own

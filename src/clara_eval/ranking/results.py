@@ -148,13 +148,15 @@ class Tally:
         return int(np.count_nonzero(self.met)) == self.size * (self.size - 1)
 
     def without_repeats(self) -> tuple[Ints, Ints, Floats]:
-        """First, second and mean points of every sequence of two that a judge saw, asked or read off, once."""
+        """First, second and mean points of each sequence of two that a judge saw: as asked, else as read off."""
         names = [name.removesuffix(READ_OFF).strip() for name in self.judges]
         voice = np.array([names.index(name) for name in names], dtype=np.int64)[self.judge]
         key = (self.first * self.size + self.second) * len(names) + voice
-        found, place = np.unique(key, return_inverse=True)
+        asked = ~np.isin(self.judge, np.flatnonzero(self.read_off))
+        counts = asked | ~np.isin(key, key[asked])
+        found, place = np.unique(key[counts], return_inverse=True)
         sequence = found // len(names)
-        return sequence // self.size, sequence % self.size, np.bincount(place, self.points) / np.bincount(place)
+        return sequence // self.size, sequence % self.size, np.bincount(place, self.points[counts]) / np.bincount(place)
 
     def by_pair(self) -> Tally:
         """The rows by lower item, higher item and judge, in whatever sequence the two were shown."""

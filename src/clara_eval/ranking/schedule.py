@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking.chances import CLEAR, draw_places, due_shares, set_chances
-from clara_eval.ranking.model import ORDER_WEIGHT, Strengths, fit, one_thread
+from clara_eval.ranking.model import ORDER_WEIGHT, REPEATING, Strengths, fit, one_thread
 from clara_eval.ranking.results import (
     Field,
     Floats,
@@ -117,7 +117,8 @@ class Adaptive:
         gain[np.ix_(chosen, chosen)] = gains(draws[:, chosen], pay[:, pay.any(axis=0)])
         fresh = added(asked.shown, strengths)
         single = gain * np.where(asked.pairs, 0.0, fresh)
-        if self._in_fours and asked.takes_orders and asked.groups < GROUPS_PER_ITEM * size:
+        orders_tell = asked.takes_orders and strengths.same < REPEATING
+        if self._in_fours and orders_tell and asked.groups < GROUPS_PER_ITEM * size:
             several = gain * np.maximum(fresh, fresh.T)
             groups = [group for group in _best_groups(several, max(2, size // GROUPS_AT_ONCE)) if asked.sequence(group)]
             worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
