@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.fake_endpoint import FakeEndpoint, Fault, Script, Seen
+from tests.support.fake_endpoint import FakeEndpoint, Fault, Script, Seen, words_by_schema
 from tests.support.model_rounds import CONFIG, NAMES, judged, model_round, script
 from tests.support.rounds import opened
 from tests.support.scripted_llm import Task
@@ -36,7 +36,7 @@ def prompt_of(seen: Seen) -> Prompt:
 
 def words(seen: Seen) -> str:
     prompt = prompt_of(seen)
-    return "{}" if prompt.user == CONTROL else script(prompt)
+    return words_by_schema(seen) if prompt.user == CONTROL else script(prompt)
 
 
 def knows_nothing(seen: Seen) -> str:

@@ -184,7 +184,7 @@ class RetryingLlm:
     _rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - jitter is no secret
     _held_until: float = 0.0
     _answered: Counter[str] = field(default_factory=Counter)  # answers that make sense, by purpose
-    _is_nonsense: bool = False  # the last answer was unparsable
+    _nonsense: int = 0  # unparsable answers in a row
     _is_garbled: bool = False
     """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
     _refuses: bool = False  # a probe was refused too, and nothing was answered since
@@ -260,7 +260,7 @@ class RetryingLlm:
         async with self._call(control, until, yields=False) as call:
             call.answer = await self.llm.complete(control)
         charged = self._charge(call)
-        self._is_garbled = self._is_nonsense
+        self._is_garbled = self._nonsense > 1  # the question's answer and this one
         if self._is_garbled or call.answer.stop == "refusal":
             raise self._useless(call)
         if self.keep is not None:
@@ -367,7 +367,7 @@ class RetryingLlm:
         """
         charged = self._charge(call)  # before a probe, which needs the money that was reserved
         is_refused = call.answer.stop == "refusal"
-        if not self._is_nonsense and not is_refused:
+        if not self._nonsense and not is_refused:
             return charged
         if is_refused and yields:
             self.budget.lose(call.cost or 0)
@@ -392,7 +392,7 @@ class RetryingLlm:
         return port.JudgeDown(f"{self.llm.name} answers with something that is not what was asked for.")
 
     def _charge(self, call: _Call) -> Charged:
-        """Pay for the answer, and note whether it makes sense."""
+        """Pay for the answer, and count the unparsable ones in a row."""
         answer, prompt = call.answer, call.prompt
         call.cost = None if self.card is None else self.card.cost(answer)
         self.budget.charge(call.reserved, call.cost)
@@ -401,7 +401,7 @@ class RetryingLlm:
         self.answered += 1
         is_whole = answer.stop == "end" and not is_cut(answer)
         is_good = not is_whole or makes_sense(without_thinking(answer.text), prompt.schema_json)
-        self._is_nonsense = not is_good
+        self._nonsense = 0 if is_good else self._nonsense + 1
         self._is_garbled = self._is_garbled and not is_good
         if is_good and answer.stop != "refusal":
             self._answered[prompt.purpose] += 1
