@@ -18,6 +18,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Each worker has a core at most: threads of a matrix library that wait for another one burn a hundred times the work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give tests that share a fixture of their module, and those marked, to one worker: it is set up once.
