@@ -18,12 +18,25 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Each worker has a core at most: threads of a matrix library that wait for another one burn a hundred times the work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that share a fixture of their module to one worker: it is set up once."""
-    for item in items:
-        if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group"):
-            continue
-        used = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values() if found]  # noqa: SLF001
-        if any(fixture.scope == "module" for fixture in used):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests that share a fixture of their module, and those marked, to one worker: it is set up once.
+
+    pytest-xdist 3.8 reads the group at the end of the id, and cannot write it there under pytest 9.2 (its issue 1386).
+    """
+    for item in items if config.getoption("loadgroup", default=False) else ():
+        group = _group(item)
+        if group and not item.nodeid.endswith(f"@{group}"):
+            item._id = type(item.id).parse(f"{item.nodeid}@{group}")  # noqa: SLF001
+
+
+def _group(item: pytest.Item) -> str | None:
+    if marked := item.get_closest_marker("xdist_group"):
+        return str(marked.args[0])
+    if not isinstance(item, pytest.Function):
+        return None
+    used = [found[-1] for found in item._fixtureinfo.name2fixturedefs.values() if found]  # noqa: SLF001
+    return item.id.path if any(fixture.scope == "module" for fixture in used) else None

@@ -306,11 +306,8 @@ class Fit:
         self.first, self.second, self.judge, points = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] / 2
         self.points = points
         size = len(self.items)
-        self.design = np.zeros((len(rows), size + max(1, len(self.voices))))
-        each = np.arange(len(rows))
-        self.design[each, self.first], self.design[each, self.second] = 1.0, -1.0
-        self.design[each, size + self.judge] = 1.0
-        self.count = np.array([0.64 if group else 1.0 for _, group in self.voices])[self.judge] if len(rows) else each
+        self.parts = ((self.first, 1.0), (self.second, -1.0), (size + self.judge, 1.0))  # each row's three numbers
+        self.count = np.array([0.64 if group else 1.0 for _, group in self.voices])[self.judge] if len(rows) else points
         self._fit(size)
 
     def _fit(self, size: int) -> None:
@@ -318,12 +315,12 @@ class Fit:
         np.add.at(shown, (self.first, self.second), 1.0)
         n, m = shown[self.first, self.second], shown[self.second, self.first]
         s, pair, same, v = 1.5, 0.3, 0.6, np.full(len(self.points), 0.25)
-        at = np.zeros(self.design.shape[1])
+        at = np.zeros(size + max(1, len(self.voices)))
         for number in range(8):
             prior = np.array([s**-2] * size + [4.0] * (len(at) - size))
             w = self.count / (1 + v * ((n - 1) * same + m * pair))
             at, c = self._mode(at, w, prior)
-            p = 1 / (1 + np.exp(-self.design @ at))
+            p = self._expected(at)
             if number == 7:
                 break
             v = p * (1 - p)
@@ -332,11 +329,18 @@ class Fit:
             pair, same = self._shared(self.points - p, v, c)
         self.theta, self.side, self.covariance = at[:size], at[size:], c
 
+    def _expected(self, at: Any) -> Any:
+        return 1 / (1 + np.exp(-sum(sign * at[column] for column, sign in self.parts)))
+
     def _mode(self, at: Any, w: Any, prior: Any) -> tuple[Any, Any]:
         for _ in range(100):
-            p = 1 / (1 + np.exp(-self.design @ at))
-            slope = self.design.T @ (w * (self.points - p)) - prior * at
-            curvature = (self.design.T * (w * p * (1 - p))) @ self.design + np.diag(prior)
+            p = self._expected(at)
+            slope, curvature, size = -prior * at, np.diag(prior), len(at)
+            for column, sign in self.parts:
+                slope += np.bincount(column, sign * w * (self.points - p), size)
+                for other, turned in self.parts:
+                    sums = np.bincount(column * size + other, sign * turned * w * p * (1 - p), size * size)
+                    curvature += sums.reshape(size, size)
             step = np.linalg.solve(curvature, slope)
             at = at + step / max(1.0, float(np.abs(step).max()))
             if float(np.abs(step).max()) < 1e-7:

@@ -15,6 +15,19 @@ ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
 
 
+@pytest.fixture(scope="module")
+def shared() -> None:
+    """What the tests of a module share."""
+
+
+def test_tests_that_share_a_fixture_of_their_module_share_a_worker(
+    request: pytest.FixtureRequest, shared: None
+) -> None:
+    """Several workers set such a fixture up once: where tests go in groups, those of this module are one group."""
+    if request.config.getoption("loadgroup", default=False):
+        assert request.node.nodeid.endswith("@tests/test_habits.py"), "pytest-xdist takes what follows the last @"
+
+
 def modules(folder: Path = SRC) -> list[Path]:
     return sorted(p for p in folder.rglob("*.py") if not p.name.startswith("test_"))
 

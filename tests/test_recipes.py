@@ -152,8 +152,8 @@ VERSIONS = {**VERSIONS, "2": ContractVersion(abi("ChallengeV2"), abi("ChallengeF
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A copy of the package without its tests, to which a recipe is applied."""
-    ignored = shutil.ignore_patterns("__pycache__", "test_*", "testing")
+    """A copy of the package without its tests, with what is compiled of it, to which a recipe is applied."""
+    ignored = shutil.ignore_patterns("test_*", "testing")
     return Path(shutil.copytree(ROOT / "src" / "clara_eval", tmp_path / "src" / "clara_eval", ignore=ignored))
 
 

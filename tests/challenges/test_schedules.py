@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.support.forged_trace import Change, forged
 from tests.support.model_rounds import CONFIG, ScriptedModels, in_fours
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm, answer_of
+from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.evaluate import EvaluationRequest, evaluate
 from clara_eval.app import App
@@ -32,7 +32,6 @@ from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge.port import Answer, Llm, Prompt
 
-VERIFIER = Path(__file__).parents[2] / "verifier" / "verify.mjs"
 ENTRIES = 11
 ONE, TWO = "scripted:one", "scripted:two"
 STATEMENTS = (
@@ -96,14 +95,6 @@ async def traced(app: App, address: Address) -> list[str]:
     return (await write_trace(app, address)).read_text(encoding="utf-8").splitlines(keepends=True)
 
 
-def by_node(lines: Sequence[str], folder: Path) -> tuple[int, str]:
-    """Exit code and words of the independent program."""
-    path = folder / "trace.json"
-    path.write_text("".join(lines), encoding="utf-8")
-    ran = subprocess.run(["node", VERIFIER, path], capture_output=True, text=True, timeout=120, check=False)
-    return ran.returncode, ran.stdout + ran.stderr
-
-
 def questions(done: Evaluation) -> int:
     return len({comparison.question for comparison in done.result.comparisons})
 
@@ -132,7 +123,7 @@ async def test_both_verifiers_repeat_a_round_of_every_schedule(
     assert done.result.ranking is not None
     assert (done.result.schedule, questions(done), done.result.ranking.ordered_by) == (schedule, games, ordered_by)
     assert (await check_trace(lines)).digest == done.digest
-    assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
+    assert node_refusals({"round": lines}, tmp_path) == {"round": ""}
 
 
 @pytest.mark.parametrize("stop", ["max_tokens", "end"])
@@ -153,7 +144,7 @@ async def test_a_judge_that_cannot_order_is_asked_for_pairs(
     assert {len(one.group) for one in done.result.comparisons if one.winner is not None} == {0}
     assert len(done.result.placed) == ENTRIES
     assert (await check_trace(lines)).digest == done.digest
-    assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
+    assert node_refusals({"round": lines}, tmp_path) == {"round": ""}
 
 
 @pytest.mark.parametrize(("schedule", "games", "lost"), [("adaptive", 30, 0.15), ("fours", 20, 0.1)])
@@ -173,7 +164,7 @@ async def test_what_nobody_answered_stays_so_where_the_schedule_chooses(
     assert 0 < len(undecided) < games / 2
     assert (questions(done), well.seen) == (games, [])
     assert again.digest == done.digest == (await check_trace(lines)).digest
-    assert by_node(lines, tmp_path)[0] == 0, by_node(lines, tmp_path)[1]
+    assert node_refusals({"round": lines}, tmp_path) == {"round": ""}
 
 
 @pytest.mark.parametrize(("schedule", "games"), [("adaptive", 30), ("fours", 20)])
@@ -272,9 +263,8 @@ async def test_a_forged_order_is_named_by_both_verifiers(local_chain: LocalChain
     async with opened(local_chain, tmp_path) as app:
         await judged(app, address, [ScriptedLlm(in_fours, name=ONE)], "fours", 12)
         lines = await traced(app, address)
-    for lie, change in FORGERIES.items():
-        told = forged(lines, change)
-        code, words = by_node(told, tmp_path)
-        assert (code, "wrong" in words) == (1, True), lie
+    told = {lie: forged(lines, change) for lie, change in FORGERIES.items()}
+    for lie, words in node_refusals(told, tmp_path).items():
+        assert words.startswith("wrong"), (lie, words)
         with pytest.raises(BadTrace):
-            await check_trace(told)
+            await check_trace(told[lie])

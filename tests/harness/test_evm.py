@@ -137,7 +137,7 @@ def test_the_same_numbers_every_time_under_load(machine: Machine) -> None:
         thread.start()
     try:
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: run(machine, PLAIN), range(20)))
+            found = list(pool.map(lambda _: run(machine, PLAIN), range(8)))
     finally:
         stop.set()
         for thread in load:

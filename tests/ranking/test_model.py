@@ -87,10 +87,11 @@ def test_draws_are_fixed_mirrored_and_have_the_fitted_spread() -> None:
 def test_linear_algebra_has_one_thread_inside_and_as_many_as_before_outside() -> None:
     """Threads are limited while a fit runs, and are what they were afterwards."""
     libraries = ThreadpoolController().lib_controllers
-    before = [library.num_threads for library in libraries]
-    with one_thread():
-        assert all(library.num_threads == 1 for library in libraries)
-    assert [library.num_threads for library in libraries] == before
+    with ThreadpoolController().limit(limits=2):
+        assert [library.num_threads for library in libraries] == [2] * len(libraries) != []
+        with one_thread():
+            assert all(library.num_threads == 1 for library in libraries)
+        assert [library.num_threads for library in libraries] == [2] * len(libraries)
 
 
 def scales(model: Model) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.support.engines import RememberingMachine
 
 from clara_eval.harness import Executed, Language, Machine, MissingEngine
 from clara_eval.redteam.machine_attacks import HARNESSES, HarnessAttack, gain_of
@@ -25,7 +26,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def machine(python_engine: None, solc: str | None) -> Iterator[Machine]:
-    found = Machine(solc=solc)
+    found = RememberingMachine(solc)
     for language in HARNESSES:
         try:
             found.require(language)

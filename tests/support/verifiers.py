@@ -36,10 +36,11 @@ def node_refusals(traces: Mapping[str, Iterable[str] | bytes], folder: Path) -> 
         (folder / name).write_bytes(trace if isinstance(trace, bytes) else "".join(trace).encode())
     said: dict[str, str] = {}
     for start in range(0, len(names), AT_ONCE):
-        # The first is named again: of a single file the program would not say its name.
-        command = ["node", str(PROGRAM), *names[start : start + AT_ONCE], names[start]]
+        some = names[start : start + AT_ONCE]
+        command = ["node", str(PROGRAM), *some]
         ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
-        lines = ran.stdout.splitlines()
+        unnamed = some if len(some) == 1 else []  # of a single file the program does not say its name
+        lines = [*unnamed, *ran.stdout.splitlines()]
         said |= {line: next_line for line, next_line in pairwise(lines) if line.endswith(".json")}
     found = dict(zip(traces, (said.get(name, "no answer") for name in names), strict=True))
     return {name: "" if line.startswith("holds ") else line for name, line in found.items()}

@@ -125,6 +125,7 @@ def _limit(text: str) -> RunOutcome | None:
     return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
 
 
+@lru_cache(maxsize=8)
 def _functions(open_guest: Open, harness: str, limits: RunLimits) -> dict[str, Kind]:
     guest = open_guest(harness, "harness", _wide(limits), lambda _: json.dumps({"value": None}))
     found = json.loads(guest.exchange('{"do": "loaded"}'))
@@ -150,12 +151,9 @@ class _Pair:
         self._limit: RunOutcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
-        outcome = RunOutcome.PASSED
-        value: object = None
-        if self.has_set_up:
-            outcome, _ = self._function("setUp")
-            if outcome == RunOutcome.FAILED:
-                outcome = RunOutcome.SET_UP_FAILED
+        outcome, value = self._function("setUp") if self.has_set_up else (RunOutcome.PASSED, None)
+        if outcome == RunOutcome.FAILED:
+            outcome = RunOutcome.SET_UP_FAILED
         if kind != "setUp" and outcome == RunOutcome.PASSED:
             outcome, value = self._function(name)
         used = self.limits.fuel - self._submission.fuel_left
