@@ -151,7 +151,7 @@ class _Pair:
         self._limit: RunOutcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
-        outcome, value = self._function("setUp") if self.has_set_up else (RunOutcome.PASSED, None)
+        outcome, value = self._function("setUp")[0] if self.has_set_up else RunOutcome.PASSED, None
         if outcome == RunOutcome.FAILED:
             outcome = RunOutcome.SET_UP_FAILED
         if kind != "setUp" and outcome == RunOutcome.PASSED:
