@@ -53,10 +53,8 @@ def revealed_document(content: bytes, private_set_hash: str, spec: HarnessSpec) 
     document = read_harness_document(content)
     committed = private_set_hash.lower()
     if document.private_set_hash != committed:
-        raise BadInput(
-            f"This harness hashes to {document.private_set_hash}; the challenge committed to {committed}.",
-            remedy="Reveal exactly the document that was hashed, with its salt.",
-        )
+        told = f"This harness hashes to {document.private_set_hash}; the challenge committed to {committed}."
+        raise BadInput(told, remedy="Reveal exactly the document that was hashed, with its salt.")
     if document.harness.language != spec.language:
         raise BadInput(f"The harness is in {document.harness.language}, the config says {spec.language}.")
     return document
@@ -77,10 +75,8 @@ def choose_harness(given: Round, reveal: Reveal | None) -> ChosenHarness | None:
         harness = replace(document.harness, seed=seed)
         return ChosenHarness("revealed", harness, "The poster revealed the hidden harness.", reveal)
     if spec.if_not_revealed == "fail":
-        raise CannotPublish(
-            f"The hidden harness of {given.name} was not revealed in time, and the config says: fail.",
-            remedy="The poster may post scores; after scoringDeadline anybody may call expire().",
-        )
+        told = f"The hidden harness of {given.name} was not revealed in time, and the config says: fail."
+        raise CannotPublish(told, remedy="The poster may post scores; after scoringDeadline anybody may call expire().")
     reason = "The hidden harness was not revealed in time."
     return ChosenHarness("public" if public else "none", public, reason, reveal or Reveal(None))
 

@@ -140,10 +140,8 @@ class _Table:
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
             return [compared(question, decision)], decision
         if question.judge not in self.orderers:
-            raise ConfigError(
-                f"The judge {question.judge} cannot put several entries in order.",
-                remedy="Choose another schedule than fours, or let models judge.",
-            )
+            told = f"The judge {question.judge} cannot put several entries in order."
+            raise ConfigError(told, remedy="Choose another schedule than fours, or let models judge.")
         ordered = await self.orderers[question.judge].order([self.vectors[item] for item in question.items])
         return _read_off(question, ordered, self.vectors), ordered
 

@@ -59,10 +59,8 @@ class Machine:
     def run(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits | None = None) -> Executed:
         limits, language = limits or RunLimits(), submission.language
         if harness is not None and harness.language != language:
-            raise BadInput(
-                f"The harness is in {harness.language}, the submission in {language}.",
-                remedy="Both must be in the same language.",
-            )
+            told = f"The harness is in {harness.language}, the submission in {language}."
+            raise BadInput(told, remedy="Both must be in the same language.")
         self.require(language)
         run, fact = (self._solidity, "compiles") if language == "solidity" else (self._script, "loads")
         too_large = f"The submission is larger than {limits.source_bytes:,} bytes."

@@ -292,10 +292,8 @@ def hide(harness: Harness, salt: str | None = None) -> HarnessDocument:
 def read_harness_document(content: bytes) -> HarnessDocument:
     found = read_strict_json(content, JsonLimits(bytes=MAX_DOCUMENT_BYTES), what="The harness document")
     if not isinstance(found, dict) or set(found) != KEYS or found["version"] != VERSION:
-        raise BadInput(
-            "This is not a harness document: it has other keys or another version.",
-            remedy="Make one with `clara-eval harness hash`.",
-        )
+        problem = "This is not a harness document: it has other keys or another version."
+        raise BadInput(problem, remedy="Make one with `clara-eval harness hash`.")
     if not all(isinstance(found[key], str) for key in KEYS - {"version"}) or not SALT.fullmatch(found["salt"]):
         raise BadInput("The harness document has a value of the wrong type, or no salt of 32 bytes.")
     language = language_of(found["language"], "The harness language")

@@ -278,10 +278,8 @@ class RulesJudge:
 
     def __post_init__(self) -> None:
         if not math.fsum(feature.weight for feature in self.schema.judged) > 0:
-            raise ConfigError(
-                "The rules cannot judge this config: no feature that reaches the judge has a weight above 0.",
-                remedy="Give at least one number, boolean or enum feature a positive weight.",
-            )
+            told = "The rules cannot judge this config: no feature that reaches the judge has a weight above 0."
+            raise ConfigError(told, remedy="Give at least one number, boolean or enum feature a positive weight.")
         silent = [feature.name for feature in self.schema.judged if feature.better is None]
         if silent:
             raise ConfigError(

@@ -89,10 +89,8 @@ def parse_jury(text: str) -> tuple[JudgeName, ...]:
         raise ConfigError("CLARA_JUDGES names no judge.", remedy=f"Use one or more of: {forms()}.")
     jury = tuple(parse_judge(name) for name in names)
     if twice := [judge.text for judge in jury if jury.count(judge) > 1]:
-        raise ConfigError(
-            f"CLARA_JUDGES names {twice[0]} twice; the second would repeat the first's recorded answers.",
-            remedy="Name each judge once.",
-        )
+        told = f"CLARA_JUDGES names {twice[0]} twice; the second would repeat the first's recorded answers."
+        raise ConfigError(told, remedy="Name each judge once.")
     return jury
 
 
@@ -113,10 +111,8 @@ def parse_judge(name: str) -> JudgeName:
     if not model or model != model.strip() or (at and not provider.takes_address):
         raise _unknown(name)
     if provider.models and model not in provider.models:
-        raise ConfigError(
-            f"CLARA_JUDGES: there is no {provider.name} model {model!r}.",
-            remedy=f"Use {provider.name}:{provider.models[0]}, or one of {forms()}.",
-        )
+        told = f"CLARA_JUDGES: there is no {provider.name} model {model!r}."
+        raise ConfigError(told, remedy=f"Use {provider.name}:{provider.models[0]}, or one of {forms()}.")
     if not at:
         return JudgeName(name, provider.name, model)
     url = _checked_url(base_url)

@@ -21,10 +21,8 @@ def sqlite_path(url: str) -> str:
     """`sqlite:///relative.db` is relative, `sqlite:////absolute.db` or `sqlite:///` + `/…` absolute."""
     path = url.removeprefix("sqlite:").removeprefix("//").removeprefix("/")
     if path in ("", ":memory:"):  # elsewhere, a URL without a file means memory too
-        raise ConfigError(
-            f"CLARA_DATABASE_URL={url!r} names no file: a database in memory would be lost with the process.",
-            remedy="Use sqlite:///path/to/file.db.",
-        )
+        told = f"CLARA_DATABASE_URL={url!r} names no file: a database in memory would be lost with the process."
+        raise ConfigError(told, remedy="Use sqlite:///path/to/file.db.")
     return path
 
 

@@ -68,10 +68,8 @@ class PostgresStore:
         try:
             await migrate(driver, "postgres", serial="BIGSERIAL PRIMARY KEY")
         except psycopg.errors.InsufficientPrivilege as bad:
-            raise ConfigError(
-                f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary}).",
-                remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.",
-            ) from None
+            told = f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary})."
+            raise ConfigError(told, remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.") from None
         return SqlStore(driver)
 
 

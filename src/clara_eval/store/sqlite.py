@@ -69,10 +69,8 @@ class SqliteStore:
             connection = await _while_held(lambda: _connect(str(place), "NORMAL"))
             await _while_held(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         except (OSError, sqlite3.Error, Temporary) as bad:
-            raise ConfigError(
-                f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}.",
-                remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.",
-            ) from bad
+            told = f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}."
+            raise ConfigError(told, remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.") from bad
         driver = SqliteDriver(connection, str(place))
         await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
         return SqlStore(driver)

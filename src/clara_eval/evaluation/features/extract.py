@@ -234,10 +234,8 @@ async def extract_features(
     if asked := asked_features(schema):
         if llm is None:
             names = ", ".join(feature.name for feature in asked)
-            raise ConfigError(
-                f"The features {names} need a language model, and CLARA_JUDGES names none.",
-                remedy="Set CLARA_JUDGES to a model, or use features with source measured.",
-            )
+            said = f"The features {names} need a language model, and CLARA_JUDGES names none."
+            raise ConfigError(said, remedy="Set CLARA_JUDGES to a model, or use features with source measured.")
         read = await _read(llm, schema, solution, reading)
     vector, flags = choose_values(schema, kept, read.claimed)
     directed, too_good = [one for one in asked if one.better and one.type != "text"], []

@@ -105,10 +105,8 @@ class CloudflareKv:
             waiting = [pair for pair in waiting if pair["key"] in refused] or waiting
         if found is None:
             raise Temporary("Cloudflare KV answers something unreadable.", remedy=_AGAIN)
-        raise Refused(
-            f"Cloudflare KV did not write {len(waiting)} of {len(bulk)} keys, {waiting[0]['key']} among them.",
-            remedy=_AGAIN,
-        )
+        problem = f"Cloudflare KV did not write {len(waiting)} of {len(bulk)} keys, {waiting[0]['key']} among them."
+        raise Refused(problem, remedy=_AGAIN)
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[Any]:
@@ -148,10 +146,8 @@ def bulks(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
     bulk, size = list[Pair](), 0
     for pair in pairs:
         if len(pair["value"].encode()) > MOST_VALUE_BYTES or len(pair["key"].encode()) > 512:
-            raise Refused(
-                f"{pair['key'][:80]} is larger than Cloudflare KV takes.",
-                remedy="It stays in the store, where the service shows it.",
-            )
+            problem = f"{pair['key'][:80]} is larger than Cloudflare KV takes."
+            raise Refused(problem, remedy="It stays in the store, where the service shows it.")
         length = len(json.dumps(pair, ensure_ascii=False).encode())
         if bulk and (len(bulk) == MOST_KEYS or size + length > MOST_REQUEST_BYTES):
             yield bulk

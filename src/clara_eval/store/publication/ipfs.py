@@ -65,16 +65,12 @@ class IpfsPublication:
             async with session.post(url, data=body, allow_redirects=False) as response:
                 told = json.loads(await read_at_most(response, _MOST_ANSWER))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as bad:
-            raise Temporary(
-                f"The IPFS node of CLARA_IPFS_API does not take the trace ({type(bad).__name__}).",
-                remedy="It is tried again by itself.",
-            ) from bad
+            problem = f"The IPFS node of CLARA_IPFS_API does not take the trace ({type(bad).__name__})."
+            raise Temporary(problem, remedy="It is tried again by itself.") from bad
         if response.status != 200 or not isinstance(told, dict):
             said = told.get("Message") if isinstance(told, dict) else None
-            raise Temporary(
-                f"The IPFS node of CLARA_IPFS_API answers HTTP {response.status} ({str(said)[:120]!a}).",
-                remedy="It is tried again by itself.",
-            )
+            problem = f"The IPFS node of CLARA_IPFS_API answers HTTP {response.status} ({str(said)[:120]!a})."
+            raise Temporary(problem, remedy="It is tried again by itself.")
         return told
 
 
