@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from clara_eval.code.language import LIBRARY, NODES, STRINGS, words
-from clara_eval.core.syntax import MAX_BYTES, Parsed, parse
+from clara_eval.core.syntax import MAX_BYTES, Parsed
 
 MOST_ITEMS = 400_000  # more are not read this way: a quarter of a megabyte of ordinary code has a hundred thousand
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
@@ -21,8 +21,10 @@ _CALLS = words("call call_expression new_expression macro_invocation await await
 _EFFECTS = _CALLS | NODES["effects"]
 _SIMPLE = STRINGS | NODES["simple"]
 _BINDINGS = words("assignment variable_declarator variable_declaration_statement let_declaration")
+_ASSIGNMENTS = _BINDINGS | {"assignment_expression"}
 _NAMES = NODES["names"]
 _NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
+_IDLE = words("assert_statement expression_statement")  # kinds that may do nothing
 _LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
 _FALSE = words("false False none None null nil undefined")
 _CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
@@ -68,24 +70,29 @@ class Item:
         self.is_dropped, self.instead = True, instead
 
 
-def read_items(parsed: Parsed) -> Item | None:
-    """The tree of items, or None if there are too many."""
-    cursor = parsed.tree.walk()
-    root: Item | None = None
-    around: Item | None = None
+def read_items(parsed: Parsed, *, shares_tokens: bool) -> list[Item] | None:
+    """All items but tokens, parents first, or None if there are too many. A shared token has the place of the first."""
+    cursor, around = parsed.tree.walk(), None
+    found, tokens = list[Item](), dict[tuple[int, str | None], Item]()
     for _ in range(MOST_ITEMS):
-        node = cursor.node
+        node, field = cursor.node, cursor.field_name
         assert node is not None
-        item = Item(node.type, cursor.field_name, node.start_byte, node.end_byte, around, is_named=node.is_named)
-        root = root or item
+        is_inner = cursor.goto_first_child()
+        item = None if is_inner else tokens.get((node.kind_id, field))
+        if item is None:
+            item = Item(node.type, field, node.start_byte, node.end_byte, around, is_named=node.is_named)
+            if item.is_named or is_inner:
+                found.append(item)
+            elif shares_tokens:
+                tokens[node.kind_id, field] = item
         if around is not None:
             around.children.append(item)
-        if cursor.goto_first_child():
+        if is_inner:
             around = item
             continue
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
-                return root
+                return found
             around = around.parent if around is not None else None
     return None
 
@@ -97,8 +104,7 @@ def inside(top: Item) -> Iterator[Item]:
         item = waiting.pop()
         if not item.is_dropped:
             yield item
-            if not item.is_dropped:  # whoever looks at it may have dropped it
-                waiting.extend(reversed(item.children))
+            waiting.extend(reversed(item.children))
 
 
 def bare(item: Item) -> Item:
@@ -108,13 +114,13 @@ def bare(item: Item) -> Item:
 
 
 class DeadCode:
-    def __init__(self, root: Item, source: bytes, language: str) -> None:
-        self.root, self.source, self.language = root, source, language
+    def __init__(self, items: list[Item], source: bytes, language: str) -> None:
+        self.root, self._items, self.source, self.language = items[0], items, source, language
         self._is_python, self.library = language == "python", LIBRARY[language]
         self._constants: dict[str, bool | None] = {}  # names that get one plain value, once, in the whole text
         bound = Counter[str]()
         values: dict[str, Item] = {}
-        for item in inside(self.root):
+        for item in items:
             if item.field in ("left", "name", "pattern", "alias", "argument") and item.kind in _NAMES:
                 bound[self.text(item)] += 1
                 value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
@@ -127,12 +133,11 @@ class DeadCode:
                 self._constants[name] = self.truth(value)
 
     @classmethod
-    def of(cls, source: bytes, language: str, kept: frozenset[str]) -> DeadCode | None:
+    def of(cls, parsed: Parsed | None, kept: frozenset[str], *, shares_tokens: bool = False) -> DeadCode | None:
         """Mark what does nothing, but for the names to keep; None if there is no syntax tree, or one too large."""
-        parsed = parse(source, language)
-        if parsed is None or (root := read_items(parsed)) is None:
+        if parsed is None or (items := read_items(parsed, shares_tokens=shares_tokens)) is None:
             return None
-        code = cls(root, source, parsed.language)
+        code = cls(items, parsed.source, parsed.language)
         code.drop_dead()
         code.drop_unread(kept)
         return code
@@ -141,8 +146,15 @@ class DeadCode:
         """Its text, or the first so many bytes of it."""
         return self.source[item.start : min(item.end, item.start + most)].decode("utf-8", "replace")
 
+    def live(self) -> Iterator[Item]:
+        """Every item but tokens that is not dropped, nor in one that is, parents first."""
+        for item in self._items:
+            item.is_dropped |= item.parent is not None and item.parent.is_dropped
+            if not item.is_dropped:
+                yield item
+
     def drop_dead(self) -> None:
-        for item in inside(self.root):
+        for item in self.live():
             if item.kind in _BLOCKS:
                 is_over = False
                 for child in item.named:
@@ -155,17 +167,17 @@ class DeadCode:
                 held = item.at("condition") or (item.at("right") if item.kind != "while_statement" else None)
                 if held is not None and held.kind != "empty_statement" and self.truth(held) is False:
                     item.drop()
-            if not item.is_dropped and self._does_nothing(item):
+            if item.kind in _IDLE and not item.is_dropped and self._does_nothing(item):
                 item.drop()
 
     def drop_unread(self, kept: frozenset[str]) -> None:
         """Drop assignments of plain values to names, or to members, that nothing reads and nobody asked for."""
         for _ in range(4):
             written: dict[str, list[Item]] = {}
-            live = list(inside(self.root))
-            seen = Counter(self.text(item).lstrip("#") for item in live if item.kind in _NAMES)
+            live = list(self.live())
+            seen = Counter([self.text(item).lstrip("#") for item in live if item.kind in _NAMES])
             for item in live:
-                for name in self._plain_binding(item):
+                if item.kind in _ASSIGNMENTS and (name := self._bound_plainly(item)) is not None:
                     written.setdefault(name, []).append(item)
             dropped = False
             for name, items in written.items():
@@ -312,27 +324,24 @@ class DeadCode:
             return True
         return not any(one.kind in _EFFECTS for one in inside(held))
 
-    def _plain_binding(self, item: Item) -> Iterator[str]:
+    def _bound_plainly(self, item: Item) -> str | None:
         """The name that a statement binds to a value without doing anything else."""
-        if item.kind not in _BINDINGS and item.kind != "assignment_expression":
-            return
         target, value = item.binding()
         if item.kind == "variable_declaration_statement" and target is None:
             declared = next((c for c in item.named if c.kind == "variable_declaration"), None)
             target = declared.at("name") if declared is not None else None
         if target is None or (value is None and item.kind == "assignment_expression"):
-            return
+            return None
         if value is not None and (not _is_short(value) or any(one.kind in _EFFECTS for one in inside(value))):
-            return
+            return None
         target = bare(target)
         if target.kind in ("attribute", "member_expression"):
             member = target.at("attribute") or target.at("property")
             if member is None or not _is_short(target) or any(one.kind in _CALLS for one in inside(target)):
-                return
+                return None
             target = member
         name = self.text(target).lstrip("#") if target.kind in _NAMES else "exports"
-        if name != "exports":
-            yield name
+        return None if name == "exports" else name
 
     def _drop_bindings(self, items: list[Item]) -> bool:
         dropped = False
@@ -342,7 +351,7 @@ class DeadCode:
                 statement = statement.parent
             if statement is None or statement.is_dropped or statement.parent is None:
                 continue
-            parts = [child for child in statement.named if child.kind in (*_BINDINGS, "assignment_expression")]
+            parts = [child for child in statement.named if child.kind in _ASSIGNMENTS]
             if (statement is item or len(parts) < 2) and statement.parent.kind in _HOLDERS:
                 statement.drop()
                 dropped = True

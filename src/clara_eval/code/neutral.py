@@ -10,7 +10,7 @@ from clara_eval.code.dead_code import COMMENTS, DeadCode, Item, inside
 from clara_eval.code.language import LIBRARY, STRINGS
 from clara_eval.code.reach import drop_unreached
 from clara_eval.code.reading import read_structure
-from clara_eval.core.syntax import edited, parse
+from clara_eval.core.syntax import Parsed, edited, parse
 
 _NUMBER = re.compile(r"[0-9.][0-9a-fA-FxXoOnNjJeEuUiIf_.]{0,79}")
 _WORD = re.compile(r"\w", re.UNICODE)
@@ -37,7 +37,7 @@ def wanted_names(statement: str, harness: str = "", language: str = "") -> froze
 @lru_cache(maxsize=32)
 def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozenset()) -> str | None:
     """The program in neutral words, or None where there is no syntax tree to take it from."""
-    code = DeadCode.of(source, language, wanted)
+    code = DeadCode.of(parse(source, language), wanted)
     if code is None:
         return None
     tests = drop_unreached(code, wanted)
@@ -45,12 +45,11 @@ def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozense
     return _Writer(code, wanted, tests).write()
 
 
-def live_text(text: str, language: str) -> str:
+def live_text(text: str, parsed: Parsed | None) -> str:
     """Blank the statements that do nothing; the text as it is if there is no syntax tree."""
-    source = text.encode("utf-8", "replace")
-    code = DeadCode.of(source, language, frozenset())
-    dropped = (one for item in inside(code.root) for one in item.children if one.is_dropped) if code else ()
-    return edited(source, ((one.start, one.end, " ") for one in dropped)) if code else text
+    code = DeadCode.of(parsed, frozenset(), shares_tokens=True)
+    dropped = (one for item in code.live() for one in item.children if one.is_dropped) if code else ()
+    return edited(code.source, ((one.start, one.end, " ") for one in dropped)) if code else text
 
 
 class _Writer:

@@ -397,9 +397,9 @@ def read_code(source: bytes, language: str) -> Code | None:
     return known[0] if known else _read(source, language, parse(source, language))
 
 
-def shapes_in(source: bytes, language: str) -> list[Shape]:
+def shapes_in(source: bytes, language: str, parsed: Parsed | None = None) -> list[Shape]:
     """The shapes of all statements; none where the text cannot be parsed. Its structure is read with them."""
-    parsed = parse(source, language)
+    parsed = parsed or parse(source, language)
     _read(source, language, parsed)
     return shapes_of(parsed) if parsed else []
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from clara_eval.code.language import READ_AS_CODE, VOCABULARY, guess_language, words
 from clara_eval.code.neutral import live_text
 from clara_eval.code.reading import Shape, shapes_in
+from clara_eval.core.syntax import Parsed, parse
 
 _STRINGS = r"'(?:[^'\\\n]|\\.)*'?|\"(?:[^\"\\\n]|\\.)*\"?"
 _PYTHON = re.compile(
@@ -284,7 +285,9 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
             FeatureSet(one.hashes[~common], one.weights[~common], one.level)
             for one, common in zip(sets, common_features(sets, related, TASK_HOLDERS), strict=True)
         ]
-        for sets in columns
+        if same_tokens or any(found)  # else nothing of this measure is weighed
+        else []
+        for sets, found in zip(columns, candidates, strict=True)
     ]
     refused = [m for m in same_tokens if max(own[0][m[0]].amount, own[1][m[0]].amount) >= MIN_COPY_WINDOWS]
     head = np.arange(len(works))
@@ -335,10 +338,11 @@ class _Given:
         digest = hashlib.sha256(joined).hexdigest() if tokens else work.sha256
         if language is None:
             return digest, (_NOTHING, words, _NOTHING, _NOTHING, _NOTHING, _NOTHING)
-        shapes, running = _statements(work.text, language), _NOTHING
+        parsed, running = parse(work.text.encode("utf-8", "replace"), language), _NOTHING
+        shapes = _statements(work.text, language, parsed)
         leaves = np.array([shape.leaves for shape in shapes], dtype=np.int64)
         if leaves.sum() <= _MAX_SMALL:
-            live = Coded.of(*token_stream(live_text(work.text, language), language), self.key)
+            live = Coded.of(*token_stream(live_text(work.text, parsed), language), self.key)
             running = _own(live.abstract_windows(RENAMED_WIDTH), self.renamed)
         return digest, (
             words,
@@ -353,8 +357,9 @@ class _Given:
         return np.array([keyed(shape.text, self.key) for shape in shapes], dtype=np.uint64)
 
 
-def _statements(text: str, language: str) -> list[Shape]:
-    return [shape for shape in shapes_in(text.encode("utf-8", "replace"), language) if shape.leaves >= MIN_LEAVES]
+def _statements(text: str, language: str, parsed: Parsed | None = None) -> list[Shape]:
+    shapes = shapes_in(text.encode("utf-8", "replace"), language, parsed)
+    return [shape for shape in shapes if shape.leaves >= MIN_LEAVES]
 
 
 _NOTHING = FeatureSet.of(NO_HASHES)
