@@ -200,6 +200,8 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
     """The tournament as the service holds it, its garbage collector included, on an empty journal."""
     with tempfile.TemporaryDirectory() as folder:
         hold = await tournament(root, items, Path(folder))
+        gc.freeze()  # as `run_service` does
+        gc.set_threshold(20_000, 10, 10)
         wall, cpu = time.perf_counter(), time.process_time()
         played = await hold()
         return len(played), time.perf_counter() - wall, time.process_time() - cpu

@@ -18,7 +18,6 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import JsonCodec
 from clara_eval.core.errors import BadInput, BadTrace, Temporary
 from clara_eval.core.hashing import plain_json
-from clara_eval.core.web import TooLong, pieces_at_most
 from clara_eval.documents import results
 from clara_eval.documents.rest import ChallengeDetail
 from clara_eval.documents.results import D, Features, Pairwise, Played, Values, read
@@ -243,10 +242,11 @@ class ApiRecords:
                     return
                 if response.status != 200:
                     raise Temporary(f"The service at {self._url} answered HTTP {response.status}.")
-                async for piece in pieces_at_most(response, at_most):
+                async for piece in response.content.iter_any():
+                    at_most -= len(piece)
+                    if at_most < 0:
+                        raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.")
                     yield piece
-        except TooLong as bad:
-            raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.") from bad
         except (aiohttp.ClientError, TimeoutError, OSError) as bad:
             said = f"The service at {self._url} does not answer ({type(bad).__name__})."
             raise Temporary(said, remedy="Check CLARA_API_URL.") from bad

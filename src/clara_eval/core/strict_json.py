@@ -38,7 +38,7 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
     if decoded.startswith("\ufeff"):
         raise _refusal(f"{what} starts with a byte order mark.", "Save it as UTF-8 without BOM.")
     # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
-    if _nesting(decoded) > limits.depth:
+    if decoded.count("{") + decoded.count("[") > limits.depth and _nesting(decoded) > limits.depth:
         raise _refusal(f"{what} is nested deeper than {limits.depth} levels.", "Flatten it.")
     try:
         value = _DECODER.decode(decoded)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,18 +60,10 @@ class TooLong(ValueError):
     """The other side sends more than we read."""
 
 
-async def pieces_at_most(response: ClientResponse, limit: int) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives; TooLong after more than `limit` bytes."""
-    size = 0
-    async for chunk in response.content.iter_chunked(_CHUNK):
-        size += len(chunk)
-        if size > limit:
-            raise TooLong(f"its answer has more than {limit} bytes")
-        yield chunk
-
-
 async def read_at_most(response: ClientResponse, limit: int) -> bytes:
     content = bytearray()
-    async for chunk in pieces_at_most(response, limit):
+    while chunk := await response.content.read(_CHUNK):  # empty only at the end; a generator would cost more
         content += chunk
+        if len(content) > limit:
+            raise TooLong(f"its answer has more than {limit} bytes")
     return bytes(content)

@@ -326,8 +326,8 @@ def _checking(what: str) -> Iterator[None]:
 class SigningOpenAi(OpenAiLlm):
     """An endpoint that signs: exact bytes are kept, the signature is fetched after the answer and checked elsewhere."""
 
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:
-        answer = await super()._answered(prompt, sent, reply)
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply, sampling: str) -> Answer:
+        answer = await super()._answered(prompt, sent, reply, sampling)
         place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
         proof = await self._document(place, params, "signature")
         with _checking(f"{self.name}: the answer's signature cannot be used"):

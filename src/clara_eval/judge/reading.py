@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from importlib import resources
 
@@ -69,6 +69,7 @@ def is_cut(answer: Answer) -> bool:
 
 
 LIMITS = JsonLimits(bytes=16_384, depth=3)
+_read_schema = lru_cache(maxsize=64)(json.loads)  # a stage asks with one schema, which nobody changes
 
 
 def object_schema(**properties: object) -> dict[str, object]:
@@ -103,16 +104,15 @@ def _object_in(text: str) -> str:
 
 def makes_sense(text: str, schema_json: str) -> bool:
     """Return whether this is an object with the fields that the schema requires."""
-    required = set(json.loads(schema_json).get("required", ()))
-    if not required:
-        return True
-    value = object_or_none(_object_in(text))
-    return value is not None and required <= set(value)
+    required = set(_read_schema(schema_json).get("required", ()))
+    value = object_or_none(_object_in(text)) if required else {}
+    return value is not None and required <= value.keys()
 
 
 def shown(text: str, limit: int) -> str:
     """Return a model's words for people: one line without control characters, at most `limit` long."""
-    line = "".join(char for char in " ".join(text.split()) if unicodedata.category(char)[0] != "C")
+    line = " ".join(text.split())
+    line = line if line.isprintable() else "".join(c for c in line if unicodedata.category(c)[0] != "C")
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
@@ -129,7 +129,7 @@ def with_schema(system: str, schema_json: str) -> str:
     return f"{system}\n\nAnswer with one JSON object that fits this JSON Schema:\n{schema_json}"
 
 
-def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
+def read_completion(content: bytes, prompt: Prompt, model: str, sampling: str | None = None) -> Answer:
     """Read an answer; `model` is used if the endpoint names none. Raises ValueError for anything else."""
     try:
         body = json.loads(content)
@@ -143,7 +143,8 @@ def read_completion(content: bytes, prompt: Prompt, model: str) -> Answer:
         thought = "".join(_words(message.get(name)) for name in ("reasoning_content", "reasoning"))
         # Without a count: an answer that was cut used up its limit.
         least = prompt.max_tokens if stop == "max_tokens" else len(said + thought) // 3 + 1
-        return Answer(said, str(body.get("model") or model), stop, *_tokens(body.get("usage"), prompt, least))
+        tokens = _tokens(body.get("usage"), prompt, least)
+        return Answer(said, str(body.get("model") or model), stop, *tokens, sampling=sampling)
     except (KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as bad:
         raise ValueError("It is not a chat completion.") from bad
 
@@ -239,13 +240,11 @@ class PromptTemplate:
     def fill(self, **values: str) -> str:
         holes = set(self.pieces[1::2])
         if holes != set(values):
-            wrong = ", ".join(f"{{{{{name}}}}}" for name in sorted(holes ^ set(values)))
-            raise ConfigError(
-                f"The prompt file prompts/{self.name}.md does not fit its values: {wrong}.",
-                remedy="It holds each of these exactly: "
-                + ", ".join(f"{{{{{name}}}}}" for name in sorted(values))
-                + ".",
+            wrong, wanted = (
+                ", ".join(f"{{{{{hole}}}}}" for hole in sorted(one)) for one in (holes ^ {*values}, values)
             )
+            told = f"The prompt file prompts/{self.name}.md does not fit its values: {wrong}."
+            raise ConfigError(told, remedy=f"It holds each of these exactly: {wanted}.")
         return "".join(values[piece] if number % 2 else piece for number, piece in enumerate(self.pieces))
 
 

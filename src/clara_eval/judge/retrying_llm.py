@@ -106,14 +106,15 @@ class Gate:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._limited_at = -math.inf
 
-    async def enter(self) -> float:
-        """Wait for a place and return the moment of entry, to be given to `limited`."""
+    async def enter(self, seconds: float | None = None) -> float:
+        """Wait so long for a place and return the moment of entry, to be given to `limited`; or raise TimeoutError."""
         if self.in_flight >= int(self.limit) or self._waiting:
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
             try:
-                await place
-            except asyncio.CancelledError:
+                async with asyncio.timeout(seconds):
+                    await place
+            except (asyncio.CancelledError, TimeoutError):
                 if place.done() and not place.cancelled():
                     self.leave()
                 raise
@@ -281,8 +282,7 @@ class RetryingLlm:
                 await self._rest(max(held, down), until)
                 continue
             try:
-                async with asyncio.timeout(until - self.gate.clock()):
-                    entered_at = await self.gate.enter()
+                entered_at = await self.gate.enter(until - self.gate.clock())
             except TimeoutError:
                 raise port.OutOfTime(f"{self.llm.name} was not asked: no place became free in time.") from None
             if self.broken is None and max(self._pauses()) <= 0:
@@ -300,7 +300,7 @@ class RetryingLlm:
         is_probe = self.breaker.begin()
         try:
             await check_lease()
-            longest = replace(prompt, max_tokens=prompt.max_tokens + self.beyond_limit)
+            longest = replace(prompt, max_tokens=prompt.max_tokens + self.beyond_limit) if self.beyond_limit else prompt
             try:
                 async with asyncio.timeout(until - self.gate.clock()):
                     reserved = await self.budget.reserve(self.llm.name, self.card, longest)

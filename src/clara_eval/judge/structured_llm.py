@@ -198,7 +198,7 @@ class CachedLlm:
         promise = self._in_flight[request] = asyncio.get_running_loop().create_future()
         try:
             found = await self.recorded(request)
-            paid = found or await self._save(prompt, await self.llm.complete(prompt, yields=yields), attempt)
+            paid = found or await self._save(prompt, await self.llm.complete(prompt, yields=yields), request)
         except BaseException as bad:
             promise.set_exception(bad if isinstance(bad, ClaraError) else _Abandoned())
             promise.exception()  # avoids "exception was never retrieved" when no other caller waits
@@ -209,9 +209,9 @@ class CachedLlm:
         finally:
             del self._in_flight[request]
 
-    async def _save(self, prompt: Prompt, charged: Charged, attempt: int = 0) -> PaidAnswer:
+    async def _save(self, prompt: Prompt, charged: Charged, request: str = "") -> PaidAnswer:
         """Save a paid answer, trying again while the store fails; return what the store holds now."""
-        request = request_hash(self.name, prompt, attempt)
+        request = request or request_hash(self.name, prompt)
         paid = PaidAnswer(request, self._run, self.name, prompt.purpose, *charged)
         policy, number = self.llm.policy, 1
         while True:

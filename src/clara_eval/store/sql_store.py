@@ -127,6 +127,12 @@ class _Tables:
     now: Callable[[], float] | None
 
 
+def _row(paid: PaidAnswer) -> tuple[SqlValue, ...]:
+    told = {name: getattr(paid.answer, name) for name in Answer.__slots__}  # `asdict` would copy each of them
+    told["signed"] = paid.answer.signed and asdict(paid.answer.signed)
+    return paid.request, paid.run, paid.llm, paid.purpose, plain_json(told), paid.cost_micro_usd
+
+
 def _paid(row: Row) -> PaidAnswer:
     request, run, llm, purpose, answer, cost = row
     told = json.loads(answer)
@@ -277,8 +283,6 @@ class Leases(_Tables):
 class Runs(_Tables):
     """The entries, the answers and the money of runs."""
 
-    answer_listeners: list[Callable[[PaidAnswer], None]]
-
     async def entry(self, run: str, key: str) -> str | None:
         rows = await self.driver.fetch("SELECT value FROM entries WHERE run = ? AND key = ?", (run, key))
         return rows[0][0] if rows else None
@@ -302,19 +306,6 @@ class Runs(_Tables):
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
         query = f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE request IN"  # noqa: S608 - a constant
         return {row[0]: _paid(row) for row in await fetch_in(self.driver, query, requests)}
-
-    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        """Save the first answer of a request, and return the one that is saved now."""
-        rows = await self.driver.fetch(
-            f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING run",  # noqa: S608 - a constant
-            (paid.request, paid.run, paid.llm, paid.purpose, plain_json(asdict(paid.answer)), paid.cost_micro_usd),
-        )
-        if not rows:
-            # Two workers may have asked the same at once: both go on with the answer that was first.
-            return (await self.answers((paid.request,))).get(paid.request, paid)
-        for listen in self.answer_listeners:
-            listen(paid)
-        return paid
 
     async def forget_answers(self, requests: Sequence[str]) -> int:
         """Delete answers that are of no use, so that the requests are asked again; return what they cost."""
@@ -374,6 +365,30 @@ class SqlStore(Runs, PublicKeys, SignedTransactions, Leases):
     """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""
     answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
     """Called once for every newly paid answer."""
+    arrived: list[PaidAnswer] = field(default_factory=list)  # not written yet
+    writing: list[asyncio.Task[set[str]]] = field(default_factory=list)  # the task that writes them
+
+    async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
+        """Save the first answer of a request, and return the one that is saved now."""
+        if not self.arrived:
+            self.writing[:] = [asyncio.create_task(self._write_arrived())]
+        self.arrived.append(paid)
+        new = await asyncio.shield(self.writing[0])
+        if paid.request not in new:
+            # Two workers may have asked the same at once: both go on with the answer that was first.
+            return (await self.answers((paid.request,))).get(paid.request, paid)
+        new.remove(paid.request)
+        for listen in self.answer_listeners:
+            listen(paid)
+        return paid
+
+    async def _write_arrived(self) -> set[str]:
+        """Write what arrived in one turn of the event loop, and return the requests that had no answer before."""
+        arrived = self.arrived.copy()
+        self.arrived.clear()
+        places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(arrived))
+        query = f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES {places} ON CONFLICT DO NOTHING RETURNING request"  # noqa: S608 - a constant
+        return {row[0] for row in await self.driver.fetch(query, [value for paid in arrived for value in _row(paid)])}
 
     async def close(self) -> None:
         await self.driver.close()

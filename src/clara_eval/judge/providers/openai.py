@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clara_eval.config.settings import Settings
@@ -62,7 +62,7 @@ class OpenAiLlm(HttpLlm):
             sent = request_body(form, prompt)
             reply = await self.post("/chat/completions", sent)
             if reply.is_ok:
-                return replace(await self._answered(prompt, sent, reply), sampling=described(sampling_of(form)))
+                return await self._answered(prompt, sent, reply, described(sampling_of(form)))
             words = said_by(reply.content)
             if reply.status not in (400, 422) or TOO_LONG.search(words) or not self._gives_way(words.lower(), form):
                 raise self.refusal(reply)
@@ -83,7 +83,7 @@ class OpenAiLlm(HttpLlm):
             return True
         return False
 
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply) -> Answer:  # noqa: ARG002 - who signs, signs it
+    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply, sampling: str) -> Answer:  # noqa: ARG002 - who signs, signs it
         content = reply.content
         try:
             if b'"error"' in content:  # a gateway may answer 200 with an error inside
@@ -91,7 +91,7 @@ class OpenAiLlm(HttpLlm):
                 if isinstance(body, dict) and not body.get("choices") and isinstance(body.get("error"), dict):
                     code = body["error"].get("code")
                     raise self.refusal(ModelReply(code if isinstance(code, int) else 500, {}, content))
-            return read_completion(content, prompt, self.model)
+            return read_completion(content, prompt, self.model, sampling)
         except ValueError:
             # It came with a 200, so it may be charged.
             raise Unanswered(f"{self.name} answered with something that is not a chat completion.") from None
@@ -109,19 +109,26 @@ def sampling_of(form: RequestForm) -> dict[str, int]:
 
 
 def request_body(form: RequestForm, prompt: Prompt) -> bytes:
+    begun = _begun(form, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens)
+    return f"{begun}{json.dumps(prompt.user, ensure_ascii=False)}}}]}}".encode()
+
+
+@lru_cache(maxsize=64)
+def _begun(form: RequestForm, purpose: str, system: str, schema_json: str, most: int) -> str:
+    """Write up to the user's part, which comes last; the rest is constant for a stage."""
     is_plain = "response_format" in form.refused
-    request: dict[str, Any] = {"model": form.model, form.token_limit: prompt.max_tokens}
+    request: dict[str, Any] = {"model": form.model, form.token_limit: most}
     if not is_plain:
-        answer = {"name": prompt.purpose, "strict": True, "schema": json.loads(prompt.schema_json)}
+        answer = {"name": purpose, "strict": True, "schema": json.loads(schema_json)}
         request["response_format"] = {"type": "json_schema", "json_schema": answer}
     if form.effort and "reasoning_effort" not in form.refused:
         request["reasoning_effort"] = form.effort
     request |= sampling_of(form)
     if form.verified:
         request["provider"] = {"aci_verified": True}
-    system = with_schema(prompt.system, prompt.schema_json) if is_plain else prompt.system
-    request["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": prompt.user}]
-    return json.dumps(request, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    system = with_schema(system, schema_json) if is_plain else system
+    request["messages"] = [{"role": "system", "content": system}, {"role": "user", "content": ""}]
+    return json.dumps(request, ensure_ascii=False, separators=(",", ":"), allow_nan=False).removesuffix('""}]}')
 
 
 def _build(judge: JudgeName, settings: Settings) -> OpenAiLlm:
