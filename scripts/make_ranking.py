@@ -53,11 +53,12 @@ def _targets(rows: dict[str, Row]) -> Iterator[str]:
         told = f"{ours:.3f} after {row['calls']:.0f} calls (orders counted twice: {row['priced']:.0f}); both {both:.3f}"
         is_met = ours <= both and row["priced"] <= 240
         yield _target("N = 25, 80 %: no more misplaced than by 600 calls in pairs, with at most 240", told, is_met)
-    gaps = {row["id"][6:]: row["methods"]["auto"]["misplacedToBoth"] for row in rows.values() if "methods" in row}
-    if gaps:
-        worse = [f"{case} ({gap:+.3f} ± {error:.3f})" for case, (gap, error) in gaps.items() if gap > 2 * error]
-        told = f"worse in {', '.join(worse)}" if worse else f"in none of {len(gaps)} cases worse by two standard errors"
-        yield _target("never more misplaced than by both orders and points", told, not worse)
+    cases = {row["id"][6:]: row for row in rows.values() if "methods" in row}
+    if cases:
+        to_both = {case: row["methods"]["auto"]["misplacedToBoth"] for case, row in cases.items()}
+        yield _never_worse("never more misplaced than by both orders of all pairs and points", to_both)
+        to_same = {case: row["misplacedToSame"] for case, row in cases.items()}
+        yield _never_worse("never more misplaced than by pairs and points for the same money", to_same)
     if (row := rows.get(f"words {NOISE}")) is not None:
         value, low, high, count = row["clear"]
         told = "never said" if value is None else f"{value:.3f} ({low:.3f} to {high:.3f}) of {count}"
@@ -65,6 +66,12 @@ def _targets(rows: dict[str, Row]) -> Iterator[str]:
         inside, width = row["rankInside"], row["paidWidth"]
         yield _target("90 % ranges of ranks hold 90 %", f"{inside:.3f}", inside >= 0.9)
         yield _target("the range of a paid entry is at most three places wide", f"{width:.1f}", width <= 3)
+
+
+def _never_worse(name: str, gaps: dict[str, tuple[float, float]]) -> str:
+    worse = [f"{case} ({gap:+.3f} ± {error:.3f})" for case, (gap, error) in gaps.items() if gap > 2 * error]
+    told = f"worse in {', '.join(worse)}" if worse else f"in none of {len(gaps)} cases worse by two standard errors"
+    return _target(name, told, not worse)
 
 
 def _target(name: str, told: str, is_met: bool) -> str:

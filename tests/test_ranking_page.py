@@ -34,15 +34,16 @@ def test_a_missed_target_is_said_plainly(script: ModuleType) -> None:
     """A case that is worse than both orders by two standard errors, and a "clear" that is wrong, are named on the page."""
     method = {"set": 0.5, "misplaced": 0.3, "setToBoth": [0, 0], "misplacedToBoth": [0.05, 0.01]}
     both = {**method, "misplaced": 0.2, "misplacedToBoth": [0, 0]}
-    calls = {"id": "calls N=25, 80 %", "trials": 9, "calls": 200, "priced": 250}
+    calls = {"id": "calls N=25, 80 %", "trials": 9, "calls": 200, "priced": 250, "misplacedToSame": [0.1, 0.01]}
     words = {"id": "words all judges of noise", "rankInside": 0.95, "paidWidth": 2.0, "clear": [0.9, 0.8, 0.95, 40]}
     found = list(
         script._targets(
             {row["id"]: row for row in ({**calls, "methods": {"auto": method, "both + points": both}}, words)}
         )
     )
-    assert [line.endswith("| **no** |") for line in found] == [True, True, True, False, False]
+    assert [line.endswith("| **no** |") for line in found] == [True, True, True, True, False, False]
     assert "worse in N=25, 80 % (+0.050 ± 0.010)" in found[1]
+    assert "worse in N=25, 80 % (+0.100 ± 0.010)" in found[2]
 
 
 def test_real_verdicts_are_replayed_from_a_file_that_is_given(tmp_path: Path) -> None:
