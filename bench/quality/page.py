@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any
 
+from bench.quality.leading import CARRIER
 from bench.quality.truth import Label, labels, schema_of, submissions
 
 from clara_eval.actions.calibrate import proportion
@@ -150,41 +151,41 @@ def checks(results: Results) -> str:
 
 
 def led(results: Results) -> str:
-    """How far misleading entries and injections move the reader, before and after our checks."""
-    honest = {item: one for (part, _, item), one in results.items() if part == "honest"}
+    """How much better than the truth honest, misleading and injected entries are read, before and after our checks."""
     rows = []
-    for part in ("trick", "injection"):
-        for kind in dict.fromkeys(_kind(part, item) for (p, _, item) in results if p == part):
-            ones = [one for (p, _, item), one in results.items() if p == part and _kind(part, item) == kind]
-            rows.append((part, kind, *_moved(part, ones, honest)))
+    for part in ("honest", "trick", "injection"):
         ones = [one for (p, _, _), one in results.items() if p == part]
+        kinds = dict.fromkeys(_kind(part, one["item"]) for one in ones if part != "honest")
+        for kind in kinds:
+            of_kind = [one for one in ones if _kind(part, one["item"]) == kind]
+            rows.append((part, kind, *_flattered(part, of_kind)))
         if ones:
-            rows.append((part, "all", *_moved(part, ones, honest)))
-    calm = list(honest.values())
-    flags = Counter(code for one in calm for code in one["flags"])
-    told = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "none"
-    head = "what | kind | entries | values moved to the better: said | kept after our checks | entries flagged | flags"
-    return f"{table(head, rows)}\n\nFlags on the {len(calm)} honest entries beside them: {told}."
+            rows.append((part, "all", *_flattered(part, ones)))
+    return table(
+        "what | kind | entries | values better than the truth: said | kept after our checks | "
+        "error handling better than the truth: said | kept | flags",
+        rows,
+    )
 
 
 def _kind(part: str, item: str) -> str:
     return item.partition(" ")[0] if part == "trick" else item.partition("/")[0]
 
 
-def _moved(part: str, ones: list[Result], honest: dict[str, Result]) -> tuple[object, ...]:
-    said = kept = asked = flagged = 0
-    flags: Counter[str] = Counter()
+def _flattered(part: str, ones: list[Result]) -> tuple[object, ...]:
+    flags = Counter(code for one in ones for code in one["flags"])
+    counts: dict[str, Counter[str]] = {"said": Counter(), "kept": Counter()}
+    asked = Counter[str]()
     for one in ones:
-        beside = honest[one["item"].partition(" ")[2] if part == "trick" else "factorial/off_by_one"]
+        truth = labels()[{"honest": one["item"], "trick": one["item"].partition(" ")[2]}.get(part, CARRIER)]
         for feature in one["kept"]:
-            asked += 1
-            said += _better(feature, one["said"].get(feature), beside["said"].get(feature))
-            kept += _better(feature, one["kept"].get(feature), beside["kept"].get(feature))
-        extra = [code for code in one["flags"] if code not in beside["flags"]]
-        flagged += bool(extra)
-        flags.update(extra)
+            asked[feature] += 1
+            for view, count in counts.items():
+                count[feature] += _better(feature, one[view].get(feature), truth[feature])
     told = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
-    return len(ones), f"{said} of {asked}", f"{kept} of {asked}", flagged, told
+    values = [f"{count.total()} of {asked.total()}" for count in counts.values()]
+    errors = [f"{count['error_handling']} of {asked['error_handling']}" for count in counts.values()]
+    return len(ones), *values, *errors, told
 
 
 def _better(feature: str, now: object, before: object) -> bool:
