@@ -96,7 +96,8 @@ async def loaded_chain(stopped: Stopped, place: Path) -> AsyncIterator[LocalChai
     """The chain as it was, old states included."""
     state = place / "chain.json"
     await asyncio.to_thread(state.write_text, json.dumps(stopped.chain))
-    async with Anvil(LoadedOptions(accounts=ACCOUNTS, state=state)) as anvil:
+    begun = int(stopped.chain["block"]["timestamp"], 16)  # else the node begins at the real time, and cannot go back
+    async with Anvil(LoadedOptions(accounts=ACCOUNTS, state=state, start_at=begun)) as anvil:
         node = await DevNode.connect(anvil.rpc_url)
         try:
             await node.move_to(await node.now() + 30)  # else new blocks would tell the real time
