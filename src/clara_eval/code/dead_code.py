@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from clara_eval.code.language import LIBRARY, NODES, STRINGS, words
-from clara_eval.core.syntax import MAX_BYTES, Parsed
+from clara_eval.core.syntax import MAX_BYTES, Parsed, node_kinds
 
 MOST_ITEMS = 400_000  # more are not read this way: a quarter of a megabyte of ordinary code has a hundred thousand
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
@@ -26,6 +26,7 @@ _NAMES = NODES["names"]
 _NUMBERS = words("integer float number number_literal int_literal integer_literal float_literal")
 _IDLE = words("assert_statement expression_statement")  # kinds that may do nothing
 _LOOPS = words("for_statement for_in_statement while_statement for_expression while_expression")
+_LOOKED_AT = _BLOCKS | _LOOPS | _IDLE | {"if_statement", "elif_clause"}
 _FALSE = words("false False none None null nil undefined")
 _CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
 _LONGEST = 4_000  # bytes of an expression or loop that is looked through; a longer one is taken to do something
@@ -52,7 +53,7 @@ class Item:
     ) -> None:
         self.kind, self.field, self.start, self.end, self.parent = kind, field, start, end, parent
         self.is_named, self.is_dropped, self.instead = is_named, False, ""
-        self.children: list[Item] = []
+        self.children = _NO_ITEMS  # most are leaves
 
     @property
     def named(self) -> list[Item]:
@@ -67,28 +68,32 @@ class Item:
         return self.at("left") or self.at("name") or self.at("pattern"), self.at("right") or self.at("value")
 
     def drop(self, instead: str = "") -> None:
-        self.is_dropped, self.instead = True, instead
+        """Drop it with everything in it, but for tokens, which several may share."""
+        self.instead = instead
+        for item in inside(self):
+            item.is_dropped = item.is_named or bool(item.children)
 
 
 def read_items(parsed: Parsed, *, shares_tokens: bool) -> list[Item] | None:
     """All items but tokens, parents first, or None if there are too many. A shared token has the place of the first."""
-    cursor, around = parsed.tree.walk(), None
+    cursor, around, kinds = parsed.tree.walk(), None, node_kinds(parsed.language)
     found, tokens = list[Item](), dict[tuple[int, str | None], Item]()
     for _ in range(MOST_ITEMS):
         node, field = cursor.node, cursor.field_name
         assert node is not None
-        is_inner = cursor.goto_first_child()
-        item = None if is_inner else tokens.get((node.kind_id, field))
+        number, is_inner = node.kind_id, cursor.goto_first_child()
+        kind, is_named = kinds[number] if number < len(kinds) else (node.type, node.is_named)  # an error has no place
+        item = None if is_inner or is_named else tokens.get((number, field))
         if item is None:
-            item = Item(node.type, field, node.start_byte, node.end_byte, around, is_named=node.is_named)
-            if item.is_named or is_inner:
+            item = Item(kind, field, node.start_byte, node.end_byte, around, is_named=is_named)
+            if is_named or is_inner:
                 found.append(item)
             elif shares_tokens:
-                tokens[node.kind_id, field] = item
+                tokens[number, field] = item
         if around is not None:
             around.children.append(item)
         if is_inner:
-            around = item
+            around, item.children = item, []
             continue
         while not cursor.goto_next_sibling():
             if not cursor.goto_parent():
@@ -107,6 +112,9 @@ def inside(top: Item) -> Iterator[Item]:
             waiting.extend(reversed(item.children))
 
 
+_NO_ITEMS: list[Item] = []
+
+
 def bare(item: Item) -> Item:
     while item.kind in _WRAPPERS and len(item.named) == 1:
         item = item.named[0]
@@ -117,17 +125,20 @@ class DeadCode:
     def __init__(self, items: list[Item], source: bytes, language: str) -> None:
         self.root, self._items, self.source, self.language = items[0], items, source, language
         self._is_python, self.library = language == "python", LIBRARY[language]
+        self._looked_at = [item for item in items if item.kind in _LOOKED_AT]
+        self._assigned = [item for item in items if item.kind in _ASSIGNMENTS]
+        self._names = [(item, self.text(item)) for item in items if item.kind in _NAMES]
         self._constants: dict[str, bool | None] = {}  # names that get one plain value, once, in the whole text
         bound = Counter[str]()
         values: dict[str, Item] = {}
-        for item in items:
-            if item.field in ("left", "name", "pattern", "alias", "argument") and item.kind in _NAMES:
-                bound[self.text(item)] += 1
+        for item, name in self._names:
+            if item.field in ("left", "name", "pattern", "alias", "argument"):
+                bound[name] += 1
                 value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
                 if value is not None and item.parent is not None and item.parent.kind in _BINDINGS:
-                    values[self.text(item)] = value
+                    values[name] = value
             elif item.kind == "identifier" and item.parent is not None and "param" in item.parent.kind:
-                bound[self.text(item)] += 2
+                bound[name] += 2
         for name, value in values.items():
             if bound[name] == 1 and bare(value).kind in _LITERALS:
                 self._constants[name] = self.truth(value)
@@ -146,15 +157,14 @@ class DeadCode:
         """Its text, or the first so many bytes of it."""
         return self.source[item.start : min(item.end, item.start + most)].decode("utf-8", "replace")
 
-    def live(self) -> Iterator[Item]:
-        """Every item but tokens that is not dropped, nor in one that is, parents first."""
-        for item in self._items:
-            item.is_dropped |= item.parent is not None and item.parent.is_dropped
-            if not item.is_dropped:
-                yield item
+    def dropped(self) -> Iterator[Item]:
+        """What is dropped, each with everything in it."""
+        return (item for item in self._items if item.is_dropped and not (item.parent and item.parent.is_dropped))
 
     def drop_dead(self) -> None:
-        for item in self.live():
+        for item in self._looked_at:
+            if item.is_dropped:
+                continue
             if item.kind in _BLOCKS:
                 is_over = False
                 for child in item.named:
@@ -174,10 +184,9 @@ class DeadCode:
         """Drop assignments of plain values to names, or to members, that nothing reads and nobody asked for."""
         for _ in range(4):
             written: dict[str, list[Item]] = {}
-            live = list(self.live())
-            seen = Counter([self.text(item).lstrip("#") for item in live if item.kind in _NAMES])
-            for item in live:
-                if item.kind in _ASSIGNMENTS and (name := self._bound_plainly(item)) is not None:
+            seen = Counter([name.lstrip("#") for item, name in self._names if not item.is_dropped])
+            for item in self._assigned:
+                if not item.is_dropped and (name := self._bound_plainly(item)) is not None:
                     written.setdefault(name, []).append(item)
             dropped = False
             for name, items in written.items():

@@ -48,8 +48,7 @@ def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozense
 def live_text(text: str, parsed: Parsed | None) -> str:
     """Blank the statements that do nothing; the text as it is if there is no syntax tree."""
     code = DeadCode.of(parsed, frozenset(), shares_tokens=True)
-    dropped = (one for item in code.live() for one in item.children if one.is_dropped) if code else ()
-    return edited(code.source, ((one.start, one.end, " ") for one in dropped)) if code else text
+    return edited(code.source, ((one.start, one.end, " ") for one in code.dropped())) if code else text
 
 
 class _Writer:

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from clara_eval.code.language import NODES, STRINGS, VOCABULARY, words
-from clara_eval.core.syntax import Parsed, load_language, parse
+from clara_eval.core.syntax import Parsed, node_kinds, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -67,16 +67,12 @@ _READING = Lock()
 
 @cache
 def roles_by_kind(name: str) -> tuple[int, ...]:
-    language, roles = load_language(name), dict[str, int]()
+    roles = dict[str, int]()
     for role, types in (VOCABULARY["roles"]["usual"] | VOCABULARY["roles"][name]).items():
         for node_type in types.split():
             roles[node_type] = roles.get(node_type, 0) | _ROLES[role]
     # A keyword may be spelled like a node type (`string` in Solidity, `class` in JavaScript); only operators are meant.
-    return tuple(
-        roles.get(language.node_kind_for_id(kind) or "", 0)
-        & (-1 if language.node_kind_is_named(kind) else SHORT_CIRCUIT)
-        for kind in range(language.node_kind_count)
-    )
+    return tuple(roles.get(kind, 0) & (-1 if is_named else SHORT_CIRCUIT) for kind, is_named in node_kinds(name))
 
 
 @dataclass(slots=True)
@@ -349,11 +345,7 @@ def _string(raw: bytes) -> str:
 
 @cache
 def _kinds(language: str) -> tuple[_Kind, ...]:
-    known = load_language(language)
-    return tuple(
-        _kind(known.node_kind_for_id(number) or "", is_named=known.node_kind_is_named(number))
-        for number in range(known.node_kind_count)
-    )
+    return tuple(_kind(name, is_named=is_named) for name, is_named in node_kinds(language))
 
 
 def _kind(name: str, *, is_named: bool) -> _Kind:

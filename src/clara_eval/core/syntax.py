@@ -52,6 +52,14 @@ def load_language(name: str) -> Language:
         return Language(getattr(module, made_by)())
 
 
+@cache
+def node_kinds(name: str) -> tuple[tuple[str, bool], ...]:
+    """By the number of a node's kind its name, and whether it is more than a token."""
+    language = load_language(name)
+    numbers = range(language.node_kind_count)
+    return tuple((language.node_kind_for_id(one) or "", language.node_kind_is_named(one)) for one in numbers)
+
+
 def parse(source: bytes, language: str) -> Parsed | None:
     """The tree, or None where the text is too broken, too large or too slow to be measured."""
     if len(source) > MAX_BYTES or (language == "python" and b"\\" in source and _CONTINUED.search(source)):
