@@ -14,11 +14,11 @@ from tests.support.rounds import opened, run
 from typer.testing import CliRunner
 
 from clara_eval.actions.harness import reveal_harness, reveal_message
-from clara_eval.actions.objections import sign_text
 from clara_eval.actions.published import ResultReader
 from clara_eval.actions.results import score
 from clara_eval.actions.submit import try_draft
 from clara_eval.app import open_caller
+from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import NotYet

@@ -23,9 +23,10 @@ from tests.support.step_worker import KILLED, PACE, StepWorkers
 from tests.support.web3_chain import as_web3
 
 from clara_eval.actions.evaluate import evaluate
-from clara_eval.actions.objections import object_to_draft, read_draft, sign_text
+from clara_eval.actions.objections import object_to_draft, read_draft
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app, open_caller
+from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import AnnouncedDraft, objection_message, raised
 from clara_eval.challenges.review import check_recorded as checked_objections

@@ -19,9 +19,9 @@ from tests.support.service_cases import FAST, free_socket
 from tests.support.shell import Shell
 
 from clara_eval.actions.harness import reveal_message
-from clara_eval.actions.objections import sign_text
 from clara_eval.actions.results import eval_status, leaderboard
 from clara_eval.app import open_caller
+from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clara_eval.actions.amounts import show_moment
-from clara_eval.actions.objections import send_to_service, sign_text
+from clara_eval.actions.objections import send_to_service
 from clara_eval.app import open_app, open_machine
+from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.context import Ports
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.code import guess_language

@@ -12,15 +12,14 @@ from http import HTTPStatus
 from typing import Literal
 
 import aiohttp
-from pydantic import SecretStr
 
 from clara_eval.actions.amounts import show_moment
 from clara_eval.app import Caller
 from clara_eval.chain.ethereum import EthereumChain
+from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges import review as objections
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.challenges.venue import look_at_challenge
-from clara_eval.core.accounts import Account, encode_defunct
 from clara_eval.core.address import Address, normal_signature, signer_of, to_address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped
@@ -206,11 +205,6 @@ def _check_words(about: str, reason: str) -> None:
             path="reason",
             remedy="Write it in one line, without control and formatting characters.",
         )
-
-
-def sign_text(key: SecretStr, text: str) -> str:
-    """Sign as a wallet does (EIP-191)."""
-    return "0x" + bytes(Account.sign_message(encode_defunct(text=text), key.get_secret_value()).signature).hex()
 
 
 def refusal(what: str, status: int, text: str) -> ClaraError:
