@@ -140,6 +140,16 @@ def test_the_list_of_commands_loads_nothing_heavy(words: list[str]) -> None:
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_judging_and_verifying_load_no_signing_library() -> None:
+    """Commands that sign nothing do not pay for the cryptography of a wallet."""
+    script = (
+        "import sys, clara_eval.interfaces.cli.evaluate, clara_eval.interfaces.cli.verify\n"
+        "print([name for name in ('eth_account', 'web3') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 UNTYPED = {
     "harness/python_guest.py": "the guest's own program, on whatever a submission makes; its bytes are hashed into every trace",
     "harness/python_harness.py": "the harness's own program, on whatever a poster's harness makes; hashed likewise",

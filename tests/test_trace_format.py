@@ -31,9 +31,9 @@ from tests.support.scripted_llm import ScriptedLlm
 from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.review import DISPUTED_FORM, Disputed, DraftPlace, Objection, objection_message
 from clara_eval.config.eval_config import config_hash
+from clara_eval.core.address import sign_text
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms

@@ -18,9 +18,9 @@ from clara_eval.actions.published import ResultReader
 from clara_eval.actions.results import score
 from clara_eval.actions.submit import try_draft
 from clara_eval.app import open_caller
-from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
+from clara_eval.core.address import sign_text
 from clara_eval.core.errors import NotYet
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.documents.store_keys import scores_key

@@ -26,11 +26,10 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import object_to_draft, read_draft
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app, open_caller
-from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.review import AnnouncedDraft, objection_message, raised
 from clara_eval.challenges.review import check_recorded as checked_objections
-from clara_eval.core.address import ORDER, Address
+from clara_eval.core.address import ORDER, Address, sign_text
 from clara_eval.core.errors import (
     BadInput,
     BadTrace,

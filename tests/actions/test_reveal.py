@@ -21,10 +21,9 @@ from tests.support.shell import Shell
 from clara_eval.actions.harness import reveal_message
 from clara_eval.actions.results import eval_status, leaderboard
 from clara_eval.app import open_caller
-from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address
+from clara_eval.core.address import Address, sign_text
 from clara_eval.devnet.demo.lifecycle import local_settings, write_trace
 from clara_eval.devnet.local_chain import DAY, HOUR, LocalChain
 from clara_eval.documents.store_keys import scores_key, status_key

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 from clara_eval.actions.amounts import show_moment
 from clara_eval.actions.objections import send_to_service
 from clara_eval.app import open_app, open_machine
-from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges.context import Ports
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.code import guess_language
 from clara_eval.config.eval_config import EvalConfig, FeatureSchema, read_metadata
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import Address, signer_of
+from clara_eval.core.address import Address, sign_text, signer_of
 from clara_eval.core.errors import BadInput, ConfigError, NotYet
 from clara_eval.core.syntax import Edit, edited, parse, walk
 from clara_eval.documents.store_keys import harness_key

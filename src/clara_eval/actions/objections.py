@@ -16,11 +16,10 @@ import aiohttp
 from clara_eval.actions.amounts import show_moment
 from clara_eval.app import Caller
 from clara_eval.chain.ethereum import EthereumChain
-from clara_eval.chain.wallet import sign_text
 from clara_eval.challenges import review as objections
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.challenges.venue import look_at_challenge
-from clara_eval.core.address import Address, normal_signature, signer_of, to_address
+from clara_eval.core.address import Address, normal_signature, sign_text, signer_of, to_address
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, NotYet, Temporary
 from clara_eval.core.untrusted import escaped
 from clara_eval.core.web import TooLong, read_at_most

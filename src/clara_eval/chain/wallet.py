@@ -336,13 +336,6 @@ def _signer(settings: Settings) -> Signer:
     return RemoteSigner(url, address)
 
 
-def sign_text(key: SecretStr, text: str) -> str:
-    """Sign as a wallet does (EIP-191)."""
-    from clara_eval.core.accounts import Account, encode_defunct
-
-    return "0x" + bytes(Account.sign_message(encode_defunct(text=text), key.get_secret_value()).signature).hex()
-
-
 def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
     if password is None:
         remedy = "Set CLARA_EVALUATOR_PASSWORD, or CLARA_EVALUATOR_PASSWORD_FILE."

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
 from clara_eval.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
 
 Address = NewType("Address", str)  # 0x and 40 lower-case hex digits
 ZERO_ADDRESS = Address("0x" + "0" * 40)
@@ -46,3 +49,10 @@ def signer_of(message: str, signature: str) -> str | None:
         return str(Account.recover_message(encode_defunct(text=message), signature=signature)).lower()
     except (ValueError, TypeError, ValidationError, BadSignature):
         return None
+
+
+def sign_text(key: SecretStr, text: str) -> str:
+    """Sign as a wallet does (EIP-191)."""
+    from clara_eval.core.accounts import Account, encode_defunct
+
+    return "0x" + bytes(Account.sign_message(encode_defunct(text=text), key.get_secret_value()).signature).hex()
