@@ -31,6 +31,7 @@ _FALSE = words("false False none None null nil undefined")
 _CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
 _LONGEST = 4_000  # bytes of an expression or loop that is looked through; a longer one is taken to do something
 _SHORT = 200
+_NOTHING: list[Item] = []  # in every leaf
 _DEEPEST = 24  # conditions nested deeper are open: a stranger must not choose how deep we call
 _LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
 _STATEMENTS = words(
@@ -53,7 +54,7 @@ class Item:
     ) -> None:
         self.kind, self.field, self.start, self.end, self.parent = kind, field, start, end, parent
         self.is_named, self.is_dropped, self.instead = is_named, False, ""
-        self.children = _NO_ITEMS  # most are leaves
+        self.children = _NOTHING  # most are leaves
 
     @property
     def named(self) -> list[Item]:
@@ -112,9 +113,6 @@ def inside(top: Item) -> Iterator[Item]:
             waiting.extend(reversed(item.children))
 
 
-_NO_ITEMS: list[Item] = []
-
-
 def bare(item: Item) -> Item:
     while item.kind in _WRAPPERS and len(item.named) == 1:
         item = item.named[0]
@@ -132,12 +130,12 @@ class DeadCode:
         bound = Counter[str]()
         values: dict[str, Item] = {}
         for item, name in self._names:
+            around = item.parent or self.root
             if item.field in ("left", "name", "pattern", "alias", "argument"):
                 bound[name] += 1
-                value = item.parent.at("right") or item.parent.at("value") if item.parent is not None else None
-                if value is not None and item.parent is not None and item.parent.kind in _BINDINGS:
+                if around.kind in _BINDINGS and (value := around.at("right") or around.at("value")):
                     values[name] = value
-            elif item.kind == "identifier" and item.parent is not None and "param" in item.parent.kind:
+            elif item.kind == "identifier" and "param" in around.kind:
                 bound[name] += 2
         for name, value in values.items():
             if bound[name] == 1 and bare(value).kind in _LITERALS:

@@ -94,6 +94,7 @@ class MessageGuest(wasm.Guest):
     def close(self) -> None:
         self._inbox.put(None)
         self._thread.join()
+        super().close()
 
     def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's guest looks at the stack
         """What the guest reads: the rest of a message, the answer to its question, or the next message."""

@@ -52,13 +52,17 @@ class JavaScriptGuest(wasm.Guest):
             self._free(one)
         self._begin, self._send, self._answer = self._members(guest, b"begin", b"send", b"answer")
         self._lookups, self._nested = MOST_LOOKUPS, 0
-        if not isinstance(source, str):
-            made, host = self._eval(TREE.read_text("utf-8"), 0), self._call("qjs_new_host_function", name, 4, 0)
-            tree = self._call_function(made, host, self._string(json.dumps(dict(source))))
-            self._resolve, self._source = self._members(tree, b"resolve", b"source")
-            self._call("qjs_set_module_loader", 1)
-        self.refuel(limits.fuel)
-        self._load(source)
+        try:
+            if not isinstance(source, str):
+                made, host = self._eval(TREE.read_text("utf-8"), 0), self._call("qjs_new_host_function", name, 4, 0)
+                tree = self._call_function(made, host, self._string(json.dumps(dict(source))))
+                self._resolve, self._source = self._members(tree, b"resolve", b"source")
+                self._call("qjs_set_module_loader", 1)
+            self.refuel(limits.fuel)
+            self._load(source)
+        except BaseException:
+            self.close()
+            raise
 
     def exchange(self, message: str) -> str:
         """One message in, its answer out, after everything it started has come to rest."""
