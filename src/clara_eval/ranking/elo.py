@@ -27,15 +27,15 @@ def elo(size: int, first: Ints, second: Ints, points: Floats, seed: bytes) -> Fl
     """Mean rating of each item over the seeded permutations, rounded to 1e-6."""
     rows = deal_rounds(size, first, second, seed)
     # Empty places play between two spare items, so that no step needs a mask.
-    left, right = np.append(first, size)[rows], np.append(second, size + 1)[rows]
+    sides = np.stack((np.append(first, size)[rows], np.append(second, size + 1)[rows]))
     result = np.append(points, 0.5)[rows]
     ratings = np.full((PERMUTATIONS, size + 2), START)
-    each = np.arange(PERMUTATIONS)[:, None]
+    flat, offset = ratings.reshape(-1), np.arange(PERMUTATIONS)[:, None] * (size + 2)  # one index is found faster
     for step in np.array([row_order(rows, seed, number) for number in range(PERMUTATIONS)], dtype=np.int64).T:
-        a, b = left[step], right[step]
-        change = K * (result[step] - expected(ratings[each, a] - ratings[each, b]))
-        ratings[each, a] += change
-        ratings[each, b] -= change
+        places = sides.take(step, axis=1) + offset
+        both = flat.take(places)
+        surprise = result.take(step, axis=0) - expected(both[0] - both[1])
+        flat[places] = both + np.multiply.outer((K, -K), surprise)
     return np.array([round(fsum(column) / PERMUTATIONS, DECIMALS) for column in ratings[:, :size].T.tolist()])
 
 
@@ -71,10 +71,13 @@ def deal_rounds(size: int, first: Ints, second: Ints, seed: bytes) -> Ints:
     return rows
 
 
+@lru_cache(maxsize=64)  # rows are played both ways, and in the same orders again when verdicts are turned
 def shuffle(count: int, seed: bytes, label: str) -> Ints:
     """A uniform order of 0…count−1: positions sorted by their 64-bit words of SHAKE-256(seed ‖ 0 ‖ label)."""
     stream = hashlib.shake_256(seed + b"\x00" + label.encode()).digest(8 * count)
-    return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable")
+    order = np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable")
+    order.flags.writeable = False
+    return order
 
 
 def row_order(rows: Ints, seed: bytes, number: int) -> Ints:
@@ -85,16 +88,14 @@ def row_order(rows: Ints, seed: bytes, number: int) -> Ints:
 def _deal(size: int, first: Ints, second: Ints) -> Ints:
     """The first round in which neither item plays yet; the rounds that an item has taken are bits of one integer."""
     level: list[int] = []
-    taken, base = [0] * size, 0
-    for number, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-        if number and number % _BLOCK == 0:
-            base += max(bits.bit_length() for bits in taken)
-            taken = [0] * size
-        busy = taken[a] | taken[b]
-        free = ~busy & (busy + 1)
-        taken[a] |= free
-        taken[b] |= free
-        level.append(base + free.bit_length() - 1)
+    for start in range(0, len(first), _BLOCK):
+        last, taken, block = max(level, default=-1), [0] * size, slice(start, start + _BLOCK)
+        for a, b in zip(first[block].tolist(), second[block].tolist(), strict=True):
+            busy = taken[a] | taken[b]
+            free = ~busy & (busy + 1)
+            taken[a] |= free
+            taken[b] |= free
+            level.append(last + free.bit_length())
     return np.array(level, dtype=np.int64)
 
 

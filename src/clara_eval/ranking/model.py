@@ -60,8 +60,8 @@ class _Counts:
 
     def expected(self, at: Floats) -> Floats:
         size = self.games.shape[1]
-        z = at[size:, None, None] + at[:size, None] - at[:size]
-        return np.asarray(1 / (1 + np.exp(-np.clip(z, -35.0, 35.0))))
+        behind = at[:size] - (at[size:, None, None] + at[:size, None])
+        return np.asarray(1 / (1 + np.exp(np.clip(behind, -35.0, 35.0, out=behind), out=behind)))
 
     def weights(self, variance: Floats, same: float, pair: float) -> Floats:
         """What one result adds, given the others on its pair."""
@@ -112,14 +112,13 @@ def _shape(counts: _Counts, weights: Floats, precision: Floats, at: Floats) -> t
     chance = counts.expected(at)
     rest = weights * (counts.points - counts.games * chance)
     bend = weights * counts.games * chance * (1 - chance)
-    flat, met = rest.sum(axis=0), bend.sum(axis=0)
+    flat, met = (each[0] if len(each) == 1 else each.sum(axis=0) for each in (rest, bend))
     slope = np.concatenate((flat.sum(axis=1) - flat.sum(axis=0), rest.sum(axis=(1, 2)))) - precision * at
-    curvature = np.diag(precision)
-    curvature[:size, :size] += np.diag(met.sum(axis=1) + met.sum(axis=0)) - met - met.T
+    curvature = np.diag(precision + np.concatenate((met.sum(axis=1) + met.sum(axis=0), bend.sum(axis=(1, 2)))))
+    curvature[:size, :size] -= met + met.T
     lean = bend.sum(axis=2) - bend.sum(axis=1)
     curvature[size:, :size] = lean
     curvature[:size, size:] = lean.T
-    curvature[size:, size:] += np.diag(bend.sum(axis=(1, 2)))
     return slope, curvature
 
 
