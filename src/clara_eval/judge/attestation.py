@@ -1,4 +1,4 @@
-"""Answers that were signed inside an enclave: asked for, and checked alike when they come and from traces."""
+"""Request answers signed inside an enclave, and verify their signatures and the keys' attestation."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ from clara_eval.judge.reading import asks, read_completion
 
 
 class NotAttested(ValueError):
-    """The evidence does not show what it should; the text gives the reason."""
+    """The evidence does not prove what it should; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """The attestation of one signing key as received, with what is needed to check its quote later."""
+    """The attestation report of one signing key as received, with the collateral to verify its quote."""
 
-    run: str  # for which run it was made: the nonce follows from it
+    run: str  # the nonce is derived from the run and the judge
     judge: str
     key: str
     report: str
     collateral: str
-    fetched_at: int  # Unix seconds: the collateral is checked as of this moment, because it expires
+    fetched_at: int  # Unix seconds; the collateral expires, so it is checked as of this time
 
 
 @dataclass(frozen=True, slots=True)
 class Enclave:
     measurements: dict[str, str]
-    status: str  # Intel's word for the platform's updates; empty if the quote's signature was not checked
+    status: str  # Intel's TCB status of the platform; empty if the quote's signature was not checked
     advisories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A key whose private half is inside an enclave. `public` is an address, or 32 bytes of ed25519 in hex."""
+    """A key whose private half is inside an enclave."""
 
     name: str
-    public: str
+    public: str  # near: an address; aci: 32 bytes of ed25519 in hex
     enclave: Enclave
 
 
 INSTALL = install("attestation")
-PCCS = "https://api.trustedservices.intel.com"
-REFUSED = ("Revoked", "Unknown")
-_HEADER, _REPORT = 48, 584
-_PLACES = {"mrTd": 136, "rtMr0": 328, "rtMr1": 376, "rtMr2": 424, "rtMr3": 472}
-_TDX = 0x81
+PCCS = "https://api.trustedservices.intel.com"  # Intel's service for the collateral of quotes
+_REFUSED_STATUSES = ("Revoked", "Unknown")
+_HEADER_BYTES, _REPORT_BYTES = 48, 584
+_MEASUREMENT_OFFSETS = {"mrTd": 136, "rtMr0": 328, "rtMr1": 376, "rtMr2": 424, "rtMr3": 472}
+_TEE_TYPE_TDX = 0x81
 
 
 @dataclass(frozen=True, slots=True)
 class Quotes:
     pccs_url: str = PCCS
-    root: bytes | None = None  # another root certificate than Intel's, in DER: for machines of one's own
+    root: bytes | None = None  # root certificate in DER, if not Intel's
 
     async def collateral(self, quote: bytes) -> str:
-        """Fetch what is needed to check this quote, as JSON. Raises NotAttested for an unknown platform."""
+        """Fetch the collateral of a quote as JSON. Raises NotAttested for an unknown platform."""
         import dcap_qvl
 
         try:
@@ -83,14 +83,14 @@ class Quotes:
         return text
 
     def read(self, quote: bytes, collateral: str, at: int) -> tuple[bytes, Enclave]:
-        """Return the carried bytes and the enclave; without the extra the status is empty."""
+        """Verify a quote; return its report data and enclave. Without the extra nothing is verified."""
         version = int.from_bytes(quote[:2], "little")
-        start = _HEADER + (6 if version == 5 else 0)
-        body = quote[start : start + _REPORT]
-        if version not in (4, 5) or len(body) < _REPORT or int.from_bytes(quote[4:8], "little") != _TDX:
+        start = _HEADER_BYTES + (6 if version == 5 else 0)
+        body = quote[start : start + _REPORT_BYTES]
+        if version not in (4, 5) or len(body) < _REPORT_BYTES or int.from_bytes(quote[4:8], "little") != _TEE_TYPE_TDX:
             raise NotAttested("it is not a TDX quote of version 4 or 5")
         report_data = body[-64:]
-        measurements = {name: body[place : place + 48].hex() for name, place in _PLACES.items()}
+        measurements = {name: body[start : start + 48].hex() for name, start in _MEASUREMENT_OFFSETS.items()}
         if not is_installed("attestation"):
             return report_data, Enclave(measurements, "")
         import dcap_qvl
@@ -104,12 +104,12 @@ class Quotes:
             found = json.loads(report.to_json())
         except (ValueError, OverflowError) as bad:
             raise NotAttested(f"the quote does not hold: {' '.join(str(bad).split())[:200]}") from None
-        if found["status"] in REFUSED:
+        if found["status"] in _REFUSED_STATUSES:
             raise NotAttested(f"the platform's state is {found['status']}")
         return report_data, Enclave(measurements, found["status"], tuple(found["advisory_ids"]))
 
 
-_MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
+_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 
 
 def nonce_for(run: str, judge: str) -> str:
@@ -117,13 +117,14 @@ def nonce_for(run: str, judge: str) -> str:
 
 
 def key_name(interface: str, proof: str) -> str:
-    found = _object(proof, "the signature")
+    found = _parse_object(proof, "the signature")
     if interface == "near":
         address = str(found.get("signing_address")).lower()
         if not re.fullmatch("0x[0-9a-f]{40}", address):
             raise NotAttested("the signature names no address")
         return address
-    name = _at(found, "signature", "key_id") if isinstance(found.get("signature"), dict) else found.get("key_id")
+    signature = found.get("signature")
+    name = (signature if isinstance(signature, dict) else found).get("key_id")
     digest = found.get("workload_keyset_digest")
     if not isinstance(name, str) or not isinstance(digest, str):
         raise NotAttested("the receipt names no key")
@@ -131,48 +132,49 @@ def key_name(interface: str, proof: str) -> str:
 
 
 def quote_of(interface: str, key: str, report: str) -> bytes:
-    document = _object(report, "the attestation report")
+    document = _parse_object(report, "the attestation report")
     if interface == "near":
-        return _unhex(_near_entry(key, document).get("intel_quote"), "the quote")
-    return _unhex(_at(document, "attestation", "evidence", "quote"), "the quote")
+        return _parse_hex(_find_near_entry(key, document).get("intel_quote"), "the quote")
+    return _parse_hex(_lookup(document, "attestation", "evidence", "quote"), "the quote")
 
 
 def check_key(interface: str, report: KeyReport, quotes: Quotes) -> SigningKey:
     """Return the key if its quote is valid and binds it and the run's nonce."""
     quote = quote_of(interface, report.key, report.report)
-    carried, enclave = quotes.read(quote, report.collateral, report.fetched_at)
-    document = _object(report.report, "the attestation report")
-    bound = _near_binding if interface == "near" else _aci_binding
-    return SigningKey(report.key, bound(report.key, document, nonce_for(report.run, report.judge), carried), enclave)
+    report_data, enclave = quotes.read(quote, report.collateral, report.fetched_at)
+    document = _parse_object(report.report, "the attestation report")
+    check = _check_near_binding if interface == "near" else _check_aci_binding
+    public = check(report.key, document, nonce_for(report.run, report.judge), report_data)
+    return SigningKey(report.key, public, enclave)
 
 
 def signing(judge: str) -> tuple[str, str]:
-    """Return the model and the signing interface of a judge's name (`openai:MODEL@URL#near`), or an empty interface."""
+    """Parse the model and the signing interface, if any, from a judge's name `openai:MODEL@URL#near`."""
     rest, _, interface = judge.partition("#")
     return rest.partition(":")[2].partition("@")[0], interface
 
 
 def check_signed(prompt: Prompt, answer: Answer, key: SigningKey, model: str) -> None:
-    """Raise NotAttested unless this key signed exactly this question and this answer, for this model."""
+    """Raise NotAttested unless this key signed exactly this prompt and answer, for this model."""
     signed = answer.signed
     assert signed is not None
     if signed.key != key.name or key_name(signed.interface, signed.proof) != key.name:
         raise NotAttested("it is signed by another key than the attested one")
-    request, response = _bytes(signed.request), _bytes(signed.response)
+    request, response = _parse_base64(signed.request), _parse_base64(signed.response)
     hashes = hashlib.sha256(request).hexdigest(), hashlib.sha256(response).hexdigest()
-    check = _near_signature if signed.interface == "near" else _aci_signature
-    check(_object(signed.proof, "the signature"), key, model, hashes)
+    check = _check_near_signature if signed.interface == "near" else _check_aci_signature
+    check(_parse_object(signed.proof, "the signature"), key, model, hashes)
     if not asks(request, prompt, model):
         raise NotAttested("the signed request is another question")
     try:
-        said = read_completion(response, prompt, model)
+        signed_answer = read_completion(response, prompt, model)
     except ValueError as bad:
         raise NotAttested("the signed response is not a chat completion") from bad
-    if said != replace(answer, signed=None, sampling=None):
+    if signed_answer != replace(answer, signed=None, sampling=None):
         raise NotAttested("the signed response says something else")
 
 
-def _near_signature(proof: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
+def _check_near_signature(proof: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
     from clara_eval.core.accounts import Account, BadSignature, encode_defunct
 
     text = str(proof.get("text"))
@@ -183,56 +185,55 @@ def _near_signature(proof: dict[str, object], key: SigningKey, model: str, hashe
         raise NotAttested("the signed hashes are not those of the bytes sent and received")
     try:
         signer = Account.recover_message(encode_defunct(text=text), signature=proof.get("signature"))
-    except (BadSignature, *_MISSHAPEN) as bad:
+    except (BadSignature, *_PARSE_ERRORS) as bad:
         raise NotAttested(f"the signature cannot be read: {type(bad).__name__}") from None
     if signer.lower() != key.public:
         raise NotAttested("the signature is not by the address that it names")
 
 
-def _near_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
+def _check_near_binding(key: str, document: dict[str, object], nonce: str, report_data: bytes) -> str:
     address = bytes.fromhex(key[2:])
     allowed = [address.ljust(32, b"\0"), address.rjust(32, b"\0")]
-    fingerprint = _near_entry(key, document).get("tls_cert_fingerprint")
+    fingerprint = _find_near_entry(key, document).get("tls_cert_fingerprint")
     if fingerprint is not None:
-        allowed.append(hashlib.sha256(address + _unhex(fingerprint, "the certificate's fingerprint")).digest())
-    if carried[:32] not in allowed:
+        allowed.append(hashlib.sha256(address + _parse_hex(fingerprint, "the certificate's fingerprint")).digest())
+    if report_data[:32] not in allowed:
         raise NotAttested("the quote does not carry the signing address")
-    if carried[32:].hex() != nonce:
+    if report_data[32:].hex() != nonce:
         raise NotAttested("the quote does not carry the nonce of this run")
     return key
 
 
-def _near_entry(key: str, document: dict[str, object]) -> dict[str, object]:
+def _find_near_entry(key: str, document: dict[str, object]) -> dict[str, object]:
     listed = document.get("model_attestations")
-    for entry in _objects(listed if isinstance(listed, list) else [document]):
+    for entry in _dicts_in(listed if isinstance(listed, list) else [document]):
         if str(entry.get("signing_address")).lower() == key:
             return entry
     raise NotAttested("the attestation report is not about the signing key")
 
 
-def _aci_binding(key: str, document: dict[str, object], nonce: str, carried: bytes) -> str:
+def _check_aci_binding(key: str, document: dict[str, object], nonce: str, report_data: bytes) -> str:
     name, _, digest = key.rpartition("@")
-    encoded = _at(document, "attestation", "workload_keyset_b64")  # the exact bytes, if they are given
-    content = (
-        _bytes(encoded) if isinstance(encoded, str) else _canonical(_at(document, "attestation", "workload_keyset"))
-    )
-    keyset = _object(content.decode(errors="replace"), "the keyset")
+    exact = _lookup(document, "attestation", "workload_keyset_b64")
+    parsed = _lookup(document, "attestation", "workload_keyset")
+    content = _parse_base64(exact) if isinstance(exact, str) else _canonical_bytes(parsed)
+    keyset = _parse_object(content.decode(errors="replace"), "the keyset")
     if document.get("workload_keyset_digest") != digest or f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
         raise NotAttested("the attestation report is about other keys")
     statement = {"purpose": "aci.report_data.v1", "workload_keyset_digest": digest, "nonce": nonce}
     stated = [statement, {**statement, "workload_id": document.get("workload_id")}]
-    if carried not in [hashlib.sha256(_canonical(one)).digest().ljust(64, b"\0") for one in stated]:
+    if report_data not in [hashlib.sha256(_canonical_bytes(one)).digest().ljust(64, b"\0") for one in stated]:
         raise NotAttested("the quote does not carry these keys and the nonce of this run")
-    for entry in _objects(keyset.get("receipt_signing_keys")):
+    for entry in _dicts_in(keyset.get("receipt_signing_keys")):
         if entry.get("key_id") == name:
             if entry.get("algo") != "ed25519":
                 raise NotAttested(f"the key is of the kind {str(entry.get('algo'))[:40]!r}; only ed25519 is read")
-            return _unhex(entry.get("public_key"), "the public key").hex()
+            return _parse_hex(entry.get("public_key"), "the public key").hex()
     raise NotAttested("the attested keys do not hold the one that signed")
 
 
-def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
-    events = {str(event.get("type")): event for event in _objects(receipt.get("event_log"))}
+def _check_aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hashes: tuple[str, str]) -> None:
+    events = {str(event.get("type")): event for event in _dicts_in(receipt.get("event_log"))}
     exchanged = [events.get(name, {}) for name in ("request.received", "response.returned")]
     named = (str(event.get("body_hash") or event.get("wire_hash")) for event in exchanged)
     if tuple(text.removeprefix("sha256:").lower() for text in named) != hashes:
@@ -245,59 +246,59 @@ def _aci_signature(receipt: dict[str, object], key: SigningKey, model: str, hash
 
 
 def _check_ed25519(receipt: dict[str, object], public: str) -> None:
-    """Accept a signature over the canonical form without the signature, or without its value: both are in use."""
+    """Check a signature over the canonical receipt without its `signature`, or without that one's value."""
     from Crypto.Signature import eddsa
 
-    value = held = receipt.get("signature")
+    value = entry = receipt.get("signature")
     forms = [{name: part for name, part in receipt.items() if name != "signature"}]
-    if isinstance(held, dict):
-        value = held.get("value")
-        forms.append({**receipt, "signature": {name: part for name, part in held.items() if name != "value"}})
-    signature = _unhex(value, "the signature")
+    if isinstance(entry, dict):
+        value = entry.get("value")
+        forms.append({**receipt, "signature": {name: part for name, part in entry.items() if name != "value"}})
+    signature = _parse_hex(value, "the signature")
     try:
         verifier = eddsa.new(eddsa.import_public_key(bytes.fromhex(public)), "rfc8032")
     except ValueError as bad:
         raise NotAttested("the public key is not one of ed25519") from bad
     for form in forms:
         with suppress(ValueError):
-            verifier.verify(_canonical(form), signature)
+            verifier.verify(_canonical_bytes(form), signature)
             return
     raise NotAttested("the receipt's signature is wrong")
 
 
-def _object(text: str, what: str) -> dict[str, object]:
+def _parse_object(text: str, what: str) -> dict[str, object]:
     found = object_or_none(text)
     if found is None:
         raise NotAttested(f"{what} is not a JSON object")
     return found
 
 
-def _canonical(value: object) -> bytes:
+def _canonical_bytes(value: object) -> bytes:
     try:
         return canonical_json(value)
-    except _MISSHAPEN:
+    except _PARSE_ERRORS:
         raise NotAttested("the document has no canonical form") from None
 
 
-def _at(value: object, *names: str) -> object:
-    """Follow the names from object to object; None if one of them is missing."""
+def _lookup(value: object, *names: str) -> object:
+    """Look up a path of names in nested objects; None if one is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
-def _objects(value: object) -> list[dict[str, object]]:
+def _dicts_in(value: object) -> list[dict[str, object]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _unhex(value: object, what: str) -> bytes:
+def _parse_hex(value: object, what: str) -> bytes:
     try:
         return bytes.fromhex(str(value).removeprefix("0x"))
     except ValueError:
         raise NotAttested(f"{what} is not hex") from None
 
 
-def _bytes(encoded: str) -> bytes:
+def _parse_base64(encoded: str) -> bytes:
     try:
         found = base64.b64decode(encoded, validate=True)
     except ValueError:
@@ -310,13 +311,13 @@ def _bytes(encoded: str) -> bytes:
 REPORT = JsonCodec(KeyReport)
 PROOF_TRIES = 3
 PROOF_PAUSE_SECONDS = 0.3  # a signature may be a moment later than its answer
-PLACE = "attestation"
-"""The journal under which the reports of all runs are kept: they outlive a run that is started anew."""
+_JOURNAL = "attestation"
+"""Journal of the reports of all runs. It is not a run's own, so that a restart does not delete them."""
 
 
 @contextmanager
-def _checking(what: str) -> Iterator[None]:
-    """Turn evidence that does not hold into an outage of the endpoint."""
+def _as_unanswered(what: str) -> Iterator[None]:
+    """Raise Unanswered, an outage of the endpoint, for evidence that does not hold."""
     try:
         yield
     except NotAttested as bad:
@@ -324,18 +325,18 @@ def _checking(what: str) -> Iterator[None]:
 
 
 class SigningOpenAi(OpenAiLlm):
-    """An endpoint that signs: exact bytes are kept, the signature is fetched after the answer and checked elsewhere."""
+    """An endpoint that signs: keeps the exact bytes and fetches the signature, which `Attested` checks."""
 
-    async def _answered(self, prompt: Prompt, sent: bytes, reply: ModelReply, sampling: str) -> Answer:
-        answer = await super()._answered(prompt, sent, reply, sampling)
-        place, params = self._proof_place(reply.content, reply.headers.get("x-receipt-id"))
-        proof = await self._document(place, params, "signature")
-        with _checking(f"{self.name}: the answer's signature cannot be used"):
+    async def _read_answer(self, prompt: Prompt, sent: bytes, reply: ModelReply, sampling: str) -> Answer:
+        answer = await super()._read_answer(prompt, sent, reply, sampling)
+        path, params = self._proof_request(reply.content, reply.headers.get("x-receipt-id"))
+        proof = await self._fetch_document(path, params, "signature")
+        with _as_unanswered(f"{self.name}: the answer's signature cannot be used"):
             key = key_name(self.interface, proof)
         request_text, response_text = (base64.b64encode(part).decode() for part in (sent, reply.content))
         return replace(answer, signed=Signed(self.interface, key, request_text, response_text, proof))
 
-    def _proof_place(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
+    def _proof_request(self, content: bytes, receipt: str | None) -> tuple[str, dict[str, str]]:
         if self.interface == "aci":
             if not receipt:
                 raise Unanswered(f"{self.name}: the answer came without a receipt.")
@@ -347,16 +348,16 @@ class SigningOpenAi(OpenAiLlm):
 
     async def report(self, key: str, nonce: str) -> str:
         if self.interface == "aci":
-            return await self._document("/aci/attestation", {"nonce": nonce}, "attestation")
+            return await self._fetch_document("/aci/attestation", {"nonce": nonce}, "attestation")
         params = {"model": self.model, "nonce": nonce, "signing_algo": "ecdsa", "signing_address": key}
-        return await self._document("/attestation/report", params, "attestation")
+        return await self._fetch_document("/attestation/report", params, "attestation")
 
-    async def _document(self, place: str, params: dict[str, str], what: str) -> str:
-        """Fetch a document; any failure is the endpoint's outage."""
+    async def _fetch_document(self, path: str, params: dict[str, str], what: str) -> str:
+        """Fetch a document with retries. Raises Unanswered for any failure."""
         for attempt in range(PROOF_TRIES):
             await asyncio.sleep(attempt * PROOF_PAUSE_SECONDS)
             try:
-                reply = await self.get(place, params)
+                reply = await self.get(path, params)
                 if reply.is_ok:
                     return reply.content.decode()
                 reason = self.refusal(reply).message
@@ -369,14 +370,14 @@ class SigningOpenAi(OpenAiLlm):
 
 @dataclass(frozen=True, slots=True)
 class Attested:
-    """A signing model for one run; an `Llm` whose answers carry checked evidence."""
+    """A signing model for one run; an `Llm` that checks the evidence of each answer."""
 
     llm: SigningOpenAi
     run: str
     store: JudgeStore
     quotes: Quotes = field(default_factory=Quotes)
     _keys: dict[str, tuple[KeyReport, SigningKey]] = field(default_factory=dict)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def name(self) -> str:
@@ -385,45 +386,45 @@ class Attested:
     async def complete(self, prompt: Prompt) -> Answer:
         answer = await self.llm.complete(prompt)
         assert answer.signed is not None
-        _, key = await self._key(answer.signed.key)
-        with _checking(f"{self.name}: the answer's signature does not hold"):
+        _, key = await self._attested_key(answer.signed.key)
+        with _as_unanswered(f"{self.name}: the answer's signature does not hold"):
             check_signed(prompt, answer, key, self.llm.model)
         return answer
 
     async def key_report(self, key: str) -> KeyReport:
-        """Return the attestation of one key of this judge, as it goes into the trace."""
-        return (await self._key(key))[0]
+        """Return the attestation report of one key of this judge, for the trace."""
+        return (await self._attested_key(key))[0]
 
-    async def _key(self, key: str) -> tuple[KeyReport, SigningKey]:
-        async with self._turn:
+    async def _attested_key(self, key: str) -> tuple[KeyReport, SigningKey]:
+        async with self._lock:
             if key not in self._keys:
-                report = await self._report(key)
-                self._keys[key] = report, self._checked(report)
+                report = await self._load_report(key)
+                self._keys[key] = report, self._check_report(report)
             return self._keys[key]
 
-    async def _report(self, key: str) -> KeyReport:
-        """Return this run's attestation of a key, or the latest of an earlier run if none can be had now."""
+    async def _load_report(self, key: str) -> KeyReport:
+        """Return this run's report of a key; if none can be fetched, the latest of an earlier run."""
         name = f"{self.name}/{key}/{self.run}"
-        text = await self.store.entry(PLACE, name)
+        text = await self.store.entry(_JOURNAL, name)
         if text is None:
             try:
-                report = await self._fetch(key)
+                report = await self._fetch_report(key)
             except Temporary:
-                earlier = await self.store.entries(PLACE, f"{self.name}/{key}/")
+                earlier = await self.store.entries(_JOURNAL, f"{self.name}/{key}/")
                 if not earlier:
                     raise
                 return REPORT.read_text(earlier[-1][1])
-            text = await self.store.add_entry(PLACE, name, REPORT.text(report))
+            text = await self.store.add_entry(_JOURNAL, name, REPORT.text(report))
         return REPORT.read_text(text)
 
-    async def _fetch(self, key: str) -> KeyReport:
+    async def _fetch_report(self, key: str) -> KeyReport:
         text = await self.llm.report(key, nonce_for(self.run, self.name))
-        with _checking(f"{self.name}: the key {key} is not attested"):
+        with _as_unanswered(f"{self.name}: the key {key} is not attested"):
             collateral = await self.quotes.collateral(quote_of(self.llm.interface, key, text))
         report = KeyReport(self.run, self.name, key, text, collateral, int(time.time()))
-        self._checked(report)
+        self._check_report(report)
         return report
 
-    def _checked(self, report: KeyReport) -> SigningKey:
-        with _checking(f"{self.name}: the key {report.key} is not attested"):
+    def _check_report(self, report: KeyReport) -> SigningKey:
+        with _as_unanswered(f"{self.name}: the key {report.key} is not attested"):
             return check_key(self.llm.interface, report, self.quotes)

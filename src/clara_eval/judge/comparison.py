@@ -1,6 +1,6 @@
-"""Typed vectors of facts, and judges that compare two or order four of them: models, or rules without a model.
+"""Typed feature vectors, and judges (models, or rules without a model) that compare two or order four.
 
-Invariant: every prompt matches one anchored grammar, so nothing that a submitter wrote is in it.
+Invariant: every prompt matches one anchored grammar, so it holds no text of a submitter.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from clara_eval.judge.structured_llm import AGAIN_GRAMMAR, AskOutcome, Structure
 
 Value = int | float | bool | str | None
 STEPS = 1000
-"""A number with a range has at most this many steps; without one it keeps three significant digits. Integers keep every
-unit where a tool measured them or where there are at most this many; larger claimed ones keep three digits too. What a
-tool measured on a wider range keeps four digits: steps of it would make neighbours equal."""
+"""Steps to which a number with a range is rounded; without a range it keeps three significant digits.
+
+Integers keep every unit if a tool measured them or if their range is at most this wide, else three digits.
+Numbers that a tool measured on a wider range keep four digits, because steps would make neighbours equal.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeVector:
-    """Values in the order of the schema; made by `make_vector` only."""
+    """Values in the order of the schema; only `make_vector` builds one."""
 
     values: tuple[tuple[str, Value], ...]
 
@@ -39,17 +41,17 @@ class JudgeVector:
 
 
 @lru_cache(maxsize=4096)
-def _json_of(vector: JudgeVector) -> str:
+def _vector_json(vector: JudgeVector) -> str:
     return plain_json(vector.as_dict())
 
 
 def make_vector(schema: FeatureSchema, values: Mapping[str, Value]) -> JudgeVector:
-    """Make the vector of these values; a missing one is None. Raises BadInput for a wrong type."""
+    """Build a vector of these values, with None for missing ones. Raises BadInput for a wrong type."""
     return JudgeVector(tuple((f.name, checked(f, values.get(f.name))) for f in schema.judged))
 
 
 def checked(feature: Feature, value: Value) -> Value:
-    """Return the value as it may be shown. Raises BadInput if it is not of the feature's type."""
+    """Return the value, quantised for a prompt. Raises BadInput if it is not of the feature's type."""
     if not is_of_type(value, feature):
         raise BadInput(
             f"{value!r} is not a value of the {feature.type} feature {feature.name}.",
@@ -57,11 +59,11 @@ def checked(feature: Feature, value: Value) -> Value:
             value=value,
             remedy="Only numbers, booleans and the listed enum values reach the judge.",
         )
-    return value if value is None or isinstance(value, (bool, str)) else quantised(feature, value)
+    return value if value is None or isinstance(value, (bool, str)) else quantise(feature, value)
 
 
 def is_of_type(value: object, feature: Feature) -> TypeGuard[Value]:
-    """Return whether the value is unknown, or of the feature's type; no text is."""
+    """Return whether the value is None or of the feature's type; a `text` feature has no values."""
     if value is None or isinstance(value, bool):
         return value is None or feature.type == "boolean"
     if isinstance(value, str):
@@ -69,7 +71,7 @@ def is_of_type(value: object, feature: Feature) -> TypeGuard[Value]:
     return isinstance(value, (int, float)) and feature.type in ("number", "integer")
 
 
-def quantised(feature: Feature, value: float) -> int | float:
+def quantise(feature: Feature, value: float) -> int | float:
     if not math.isfinite(value):
         raise BadInput(f"{value} is not a finite number.", path=feature.name, value=str(value))
     clamped = min(max(value, feature.low), feature.high)
@@ -93,7 +95,7 @@ VERDICT_SCHEMA = object_schema(
     confidence={"type": "number", "description": "From 0.0 to 1.0."},
     reason=_REASON,
 )
-"""Within what strict modes of the providers accept; the range of `confidence` is checked here."""
+"""Only what the providers' strict modes accept; `read_verdict` checks the range of `confidence`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +112,21 @@ def read_verdict(text: str) -> Verdict:
         raise BadAnswer("The winner is not A, B or tie.")
     if isinstance(confidence, bool) or not isinstance(confidence, (int, float)) or not 0 <= confidence <= 1:
         raise BadAnswer("The confidence is not a number from 0 to 1.")
-    return Verdict(winner, float(confidence), _reason(answer["reason"]))
+    return Verdict(winner, float(confidence), _read_reason(answer["reason"]))
 
 
-def _reason(value: object) -> str:
+def _read_reason(value: object) -> str:
     if not isinstance(value, str):
         raise BadAnswer("The reason is not a text.")
     return shown(value, REASON_LENGTH)
 
 
 MAX_TOKENS = 400
-_HOLES = {"compare": ("first", "second"), "order": ("first", "second", "third", "fourth")}
+_PLACEHOLDERS = {"compare": ("first", "second"), "order": ("first", "second", "third", "fourth")}
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 
 
-Decision = AskOutcome[Verdict]  # for annotations; without a verdict it is not a loss and not a tie
+Decision = AskOutcome[Verdict]  # without a verdict it is neither a loss nor a tie
 EQUAL = AskOutcome(Verdict("tie", 1.0, "The facts are equal: a tie, and nobody was asked."), "", ())
 
 
@@ -135,35 +137,34 @@ class Judge(Protocol):
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision: ...
 
 
-MOST_PREPARED = 10_000  # prompts kept from the look-up to the question: some ten megabytes
+MOST_PREPARED = 10_000  # prompts kept between prefetch and question, about 10 MB
 
 
 class VectorPrompts:
-    """Prompts of one challenge from the files `NAME.system` and `NAME.user`, which has a hole for each vector."""
+    """Prompts of one challenge, from the files `NAME.system` and `NAME.user` (a placeholder per vector)."""
 
     def __init__(self, name: str, criteria: str, schema: FeatureSchema) -> None:
-        self._system = template(f"{name}.system").fill(
+        self._system = template(f"{name}.system").fill(  # constant, so that providers can cache it
             criteria=escaped(prompt_view(criteria).text),
             features="\n".join(describe(feature) for feature in schema.judged),
         )
-        """Constant, so providers can cache it."""
         self._name, self.grammar = name, comparison_grammar(schema, name)
         self._schema_json = plain_json(VERDICT_SCHEMA if name == "compare" else ORDER_SCHEMA)
         self._files = template_hash(f"{name}.system", f"{name}.user")
-        self._prepared: dict[tuple[JudgeVector, ...], Prompt] = {}  # made to be looked up; each is handed out once
+        self._prepared: dict[tuple[JudgeVector, ...], Prompt] = {}  # made by `prefetch`, each used once
 
     def prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        return self._prepared.pop(tuple(vectors), None) or self._made(vectors)
+        return self._prepared.pop(tuple(vectors), None) or self._make_prompt(vectors)
 
-    def _made(self, vectors: Sequence[JudgeVector]) -> Prompt:
-        texts = (_json_of(vector) for vector in vectors)
-        user = template(f"{self._name}.user").fill(**dict(zip(_HOLES[self._name], texts, strict=True)))
+    def _make_prompt(self, vectors: Sequence[JudgeVector]) -> Prompt:
+        texts = (_vector_json(vector) for vector in vectors)
+        user = template(f"{self._name}.user").fill(**dict(zip(_PLACEHOLDERS[self._name], texts, strict=True)))
         if not self.grammar.fullmatch(user):
             raise AssertionError("A prompt about vectors does not match its grammar: it must not be asked.")
         return Prompt("comparison", self._system, user, self._schema_json, MAX_TOKENS, self._files)
 
     async def prefetch(self, llm: StructuredLlm, questions: Sequence[Sequence[JudgeVector]]) -> None:
-        made = {tuple(vectors): self._made(vectors) for vectors in questions if not are_equal(vectors)}
+        made = {tuple(vectors): self._make_prompt(vectors) for vectors in questions if not are_equal(vectors)}
         self._prepared = dict(islice(made.items(), MOST_PREPARED))
         await llm.prefetch(list(made.values()))
 
@@ -173,14 +174,14 @@ def comparison_prompt(criteria: str, schema: FeatureSchema, first: JudgeVector, 
 
 
 def comparison_grammar(schema: FeatureSchema, name: str = "compare") -> re.Pattern[str]:
-    """Return a pattern of the prompt file's words with vectors between them: judged features with typed values."""
+    """Return the pattern of a user prompt: the template's text with typed vectors of judged features."""
     judged = sorted(schema.judged, key=lambda f: f.name)
-    vector = r"\{" + ",".join(f'"{re.escape(feature.name)}":{_values(feature)}' for feature in judged) + r"\}"
-    asked = template(f"{name}.user").pattern(**dict.fromkeys(_HOLES[name], vector))
+    vector = r"\{" + ",".join(f'"{re.escape(feature.name)}":{_value_pattern(feature)}' for feature in judged) + r"\}"
+    asked = template(f"{name}.user").pattern(**dict.fromkeys(_PLACEHOLDERS[name], vector))
     return re.compile(rf"\A{asked}{AGAIN_GRAMMAR}\Z", re.ASCII)
 
 
-def _values(feature: Feature) -> str:
+def _value_pattern(feature: Feature) -> str:
     if feature.type == "boolean":
         return "(?:true|false|null)"
     if feature.type == "enum":
@@ -226,7 +227,7 @@ ORDER_SCHEMA = object_schema(
     },
     reason=_REASON,
 )
-"""Within what strict modes of the providers accept; that every letter occurs once is checked here."""
+"""Only what the providers' strict modes accept; `read_order` checks that every letter occurs once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ class OrderingJudge:
         if are_equal(vectors):
             return AskOutcome(Ordered(tuple(range(len(vectors))), "Their facts are the same."), "", ())
         asked = await self._llm.ask(self._prompts.prompt(vectors), read_order)
-        is_cut = isinstance(asked.outage, AnswerCut)  # a judge that cannot order is asked for pairs
+        is_cut = isinstance(asked.outage, AnswerCut)  # no outage: a judge that cannot order is asked for pairs
         return replace(asked, outage=None) if is_cut else asked
 
 
@@ -263,12 +264,12 @@ def read_order(text: str) -> Ordered:
         raise BadAnswer("The order is not a list of letters.")
     if sorted(order) != list(LETTERS):
         raise BadAnswer("The order does not name each of A, B, C, D exactly once.")
-    return Ordered(tuple(LETTERS.index(letter) for letter in order), _reason(answer["reason"]))
+    return Ordered(tuple(LETTERS.index(letter) for letter in order), _read_reason(answer["reason"]))
 
 
-TIE_BAND = 0.0001  # a ten-thousandth of the whole scale: closer than that, the facts do not say who is better
-KNOWN = 0.05  # what the worst known value is worth: unknown is worth nothing
-WIDEST_LINEAR = 100
+TIE_BAND = 0.0001  # difference in merit (from 0 to 1) up to which two vectors tie
+WORST_KNOWN = 0.05  # goodness of the worst known value; an unknown one has 0
+WIDEST_LINEAR = 100  # goodness is linear in features with at most this range, and logarithmic in wider ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,17 +279,16 @@ class RulesJudge:
 
     def __post_init__(self) -> None:
         if not math.fsum(feature.weight for feature in self.schema.judged) > 0:
-            told = "The rules cannot judge this config: no feature that reaches the judge has a weight above 0."
-            raise ConfigError(told, remedy="Give at least one number, boolean or enum feature a positive weight.")
-        silent = [feature.name for feature in self.schema.judged if feature.better is None]
-        if silent:
+            message = "The rules cannot judge this config: no feature that reaches the judge has a weight above 0."
+            raise ConfigError(message, remedy="Give at least one number, boolean or enum feature a positive weight.")
+        if names := [feature.name for feature in self.schema.judged if feature.better is None]:
             raise ConfigError(
-                f"The rules cannot judge this config, because these features have no direction: {', '.join(silent)}.",
+                f"The rules cannot judge this config, because these features have no direction: {', '.join(names)}.",
                 remedy='Give each feature "better": "higher" or "lower", or set CLARA_JUDGES to a model.',
             )
 
     async def prefetch(self, pairs: Sequence[tuple[JudgeVector, JudgeVector]]) -> None:
-        """Do nothing."""
+        """Do nothing: rules need no model."""
 
     async def compare(self, first: JudgeVector, second: JudgeVector) -> Decision:
         return self.decide(first, second)
@@ -302,45 +302,47 @@ class RulesJudge:
             return Verdict("tie", 0.5, "Their merits are the same within a ten-thousandth.")
         winner: Side = "A" if gap > 0 else "B"
         confidence = round(0.5 + 0.5 * min(1.0, abs(gap) / 0.5), 3)
-        return Verdict(winner, confidence, self._reason(winner, first, second))
+        return Verdict(winner, confidence, self._explain(winner, first, second))
 
     def merit(self, vector: JudgeVector) -> float:
         values, judged = vector.as_dict(), self.schema.judged
         weights = math.fsum(feature.weight for feature in judged)
         return math.fsum(f.weight * goodness(f, values[f.name]) for f in judged) / weights
 
-    def _reason(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
+    def _explain(self, winner: Side, first: JudgeVector, second: JudgeVector) -> str:
         better, worse = (first.as_dict(), second.as_dict()) if winner == "A" else (second.as_dict(), first.as_dict())
         judged = self.schema.judged
         gains = [(f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in judged]
         strongest = [name for gain, name in sorted(gains, key=lambda pair: (-pair[0], pair[1])) if gain > 0][:3]
-        return "; ".join(f"{name} {_shown(better[name])} against {_shown(worse[name])}" for name in strongest)
+        return "; ".join(
+            f"{name} {_format_value(better[name])} against {_format_value(worse[name])}" for name in strongest
+        )
 
 
 def goodness(feature: Feature, value: Value) -> float:
-    """Place a value between unknown (0), the worst known (`KNOWN`) and the best (1) of its feature."""
+    """Map a feature's value to a number: unknown to 0, the worst to `WORST_KNOWN`, the best to 1."""
     if value is None:
         return 0.0
-    share = min(1.0, max(0.0, _share(feature, value)))
-    return KNOWN + (1.0 - KNOWN) * (share if feature.better == "higher" else 1.0 - share)
+    share = min(1.0, max(0.0, _scale_position(feature, value)))
+    return WORST_KNOWN + (1.0 - WORST_KNOWN) * (share if feature.better == "higher" else 1.0 - share)
 
 
-def _share(feature: Feature, value: Value) -> float:
+def _scale_position(feature: Feature, value: Value) -> float:
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
         return feature.values.index(value) / max(1, len(feature.values) - 1)
     assert value is not None, "unknown values are handled before"
     if feature.min is None:
-        # No lower end: half the scale for each side of zero.
-        return 0.5 + math.copysign(_by_ratio(abs(value), LARGEST_NUMBER), value) / 2
+        # Without a lower bound each side of zero has half of the scale.
+        return 0.5 + math.copysign(_log_position(abs(value), LARGEST_NUMBER), value) / 2
     above, span = value - feature.min, feature.high - feature.min
-    return above / span if span <= WIDEST_LINEAR else _by_ratio(above, span)
+    return above / span if span <= WIDEST_LINEAR else _log_position(above, span)
 
 
-def _by_ratio(above: float, span: float) -> float:
+def _log_position(above: float, span: float) -> float:
     return math.log1p(max(0.0, above)) / math.log1p(span)
 
 
-def _shown(value: Value) -> str:
+def _format_value(value: Value) -> str:
     return "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
