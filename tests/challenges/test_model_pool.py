@@ -138,7 +138,7 @@ async def test_what_may_have_been_charged_is_never_forgotten(tmp_path: Path) -> 
         nonlocal lost
         async with pool.open_run(round_, CONFIG, PLAN, 60) as opened:
             assert opened.budget.spent == lost
-            opened.budget.unsure(await opened.budget.reserve(PLAN.judges[0], card, prompt))
+            opened.budget.charge_unanswered(await opened.budget.reserve(PLAN.judges[0], card, prompt))
             lost += worst
 
     while lost + worst <= 1_000_000:

@@ -314,9 +314,7 @@ class RulesJudge:
         judged = self.schema.judged
         gains = [(f.weight * (goodness(f, better[f.name]) - goodness(f, worse[f.name])), f.name) for f in judged]
         strongest = [name for gain, name in sorted(gains, key=lambda pair: (-pair[0], pair[1])) if gain > 0][:3]
-        return "; ".join(
-            f"{name} {_format_value(better[name])} against {_format_value(worse[name])}" for name in strongest
-        )
+        return "; ".join(f"{name} {_format(better[name])} against {_format(worse[name])}" for name in strongest)
 
 
 def goodness(feature: Feature, value: Value) -> float:
@@ -344,5 +342,5 @@ def _log_position(above: float, span: float) -> float:
     return math.log1p(max(0.0, above)) / math.log1p(span)
 
 
-def _format_value(value: Value) -> str:
+def _format(value: Value) -> str:
     return "unknown" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

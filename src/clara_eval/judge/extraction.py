@@ -1,6 +1,6 @@
-"""Prompts that show one submission to a model, or ask for the types of features, and strict reading of the answers.
+"""Prompts that ask a model for the features of a submission or for feature types, and their parsing.
 
-Invariant: a nonce from a block after the deadline is in the tags, so no submitter can write the closing one.
+Invariant: the tags hold a nonce from a block after the deadline, so no submitter can write the closing tag.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from clara_eval.judge.structured_llm import StructuredLlm
 
 CHUNK_TOKENS = 24_000
 TEXT_LENGTH = 500  # characters of a `text` feature that are kept, for people
-LINE_DOUBT = 1  # A reader may be off by so many lines: an empty last line is easily left out
-STATEMENT_LENGTH = 6_000
-"""Characters of the problem statement that a reader is shown; the prompt says when there are more."""
+LINE_TOLERANCE = 1  # lines by which a model may miscount the text: it often leaves out an empty last line
+STATEMENT_LENGTH = 6_000  # characters of the problem statement that are shown; the prompt says if there are more
 DECOYS = {
     "loops": "How many loops it has.",
     "helpers": "How many small functions or side remarks it has.",
@@ -34,7 +33,7 @@ DECOYS = {
     "formulas": "How many formulas it holds.",
     "references": "How many other works or libraries it names.",
 }
-"""Counts without effect on the ranking; a block mined after the deadline decides which one is asked."""
+"""Counts without effect on the ranking; a block mined after the deadline selects the one to ask for."""
 MOST_COUNTED = 100_000
 LINE = "_line"
 VIEWS = {
@@ -46,15 +45,15 @@ VIEWS = {
 
 
 class BadCanary(BadAnswer):
-    """The answer does not prove that task and data were read: it is not trusted."""
+    """The answer does not prove that the model read task and data, so it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
     check: int
-    rows: tuple[bool, ...]  # for each line of the text, whether something stands on it
+    rows: tuple[bool, ...]  # for each line of the text, whether it is not empty
     decoy: str = ""
-    words: int = 0  # more than this many of anything cannot be in the text
+    words: int = 0  # words of the text: an upper bound for any count
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Claims:
 
     values: dict[str, Value]
     texts: dict[str, str]
-    shown: frozenset[str] = frozenset()  # features for which a line was named that is there and not empty
+    shown: frozenset[str] = frozenset()  # features for which the model named an existing line that is not empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the nonce depends on; nothing about author, time or rivals."""
+    """The input of the nonce: nothing about the author, the time or other submissions."""
 
     block_hash: str
     challenge: str
@@ -86,10 +85,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class FeatureQuestion:
-    """What the challenge asks for, in the poster's words."""
+    """The problem statement, which is the poster's text, with a sentence of ours that introduces it."""
 
     text: str
-    said: str  # our own sentence about it: no word of the poster's is in it
+    introduction: str  # holds nothing that the poster wrote
 
     @classmethod
     def of(cls, statement: str, language: str | None) -> FeatureQuestion:
@@ -97,8 +96,8 @@ class FeatureQuestion:
         shown_part = whole[:STATEMENT_LENGTH].rstrip()
         cut = f"; the first {STATEMENT_LENGTH} of {len(whole)} characters" if len(whole) > STATEMENT_LENGTH else ""
         named = f"Language: {' '.join(prompt_view(language).text.split())[:60]}\n\n" if language else ""
-        said = f"What the competition asked for, between the tags for the task{cut}:"
-        return cls((named + shown_part).strip() or "Nothing was stated.", said)
+        introduction = f"What the competition asked for, between the tags for the task{cut}:"
+        return cls((named + shown_part).strip() or "Nothing was stated.", introduction)
 
 
 NOTHING_ASKED = FeatureQuestion.of("", None)
@@ -111,7 +110,7 @@ def asked_features(schema: FeatureSchema) -> tuple[Feature, ...]:
 def extraction_questions(
     schema: FeatureSchema, text: str, subject: Subject, asked: FeatureQuestion = NOTHING_ASKED
 ) -> tuple[Question, ...]:
-    """Make one question for each part of `text`, a prompt view; the parts joined are the text."""
+    """Make one question per part of `text`, which is a prompt view; the parts together are the text."""
     parts, features, decoy = split(text), asked_features(schema), choose_decoy(schema, subject)
     system = template("extract.system").fill(features="\n".join(describe(f) for f in (*features, decoy)))
     schema_json = plain_json(answer_schema(schema, decoy))
@@ -120,13 +119,13 @@ def extraction_questions(
     questions = []
     for number, part in enumerate(parts):
         nonce, check = derive_nonce(subject, number, f"{text}\n{asked.text}")
-        one_of = f"It is part {number + 1} of {len(parts)}: report null for facts that this part alone does not show."
+        partial = f"It is part {number + 1} of {len(parts)}: report null for facts that this part alone does not show."
         user = template("extract.user").fill(
             nonce=nonce,
             check=str(check),
             view=VIEWS[subject.view],
-            part=one_of if len(parts) > 1 else "It is complete.",
-            asked=asked.said,
+            part=partial if len(parts) > 1 else "It is complete.",
+            asked=asked.introduction,
             task=escaped(asked.text),
             submission=escaped(numbered(part)),
         )
@@ -138,12 +137,12 @@ def extraction_questions(
 
 
 def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
-    """Choose a count that is not used, by a block mined after the deadline."""
+    """Choose a decoy count that is no feature of the schema, by a block mined after the deadline."""
     taken = {feature.name for feature in schema.features}
     names = [name for name in DECOYS if name not in taken]
     digest = hashlib.sha256(plain_json([subject.block_hash, subject.challenge, "decoy"]).encode()).digest()
     name = names[digest[0] % len(names)] if names else "loops_counted"
-    while name in taken:  # a poster who uses up every name would have his own feature checked as the decoy
+    while name in taken:  # otherwise the poster's own feature would be checked as the decoy
         name += "_"
     return Feature(
         name, "integer", min=0, max=MOST_COUNTED, better="higher", description=DECOYS.get(name, DECOYS["loops"])
@@ -151,7 +150,7 @@ def choose_decoy(schema: FeatureSchema, subject: Subject) -> Feature:
 
 
 def derive_nonce(subject: Subject, part: int, text: str) -> tuple[str, int]:
-    """Derive 96 bits for the tag and a six-digit check number, neither of which the text contains."""
+    """Derive a 96-bit nonce for the tags and a six-digit check number that the text does not contain."""
     lowered = text.casefold()
     for counter in range(1_000_000):
         body = [subject.block_hash, subject.challenge, subject.content_hash, subject.view, part, counter]
@@ -181,12 +180,12 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def token_weight(char: str) -> float:
-    """Estimate the tokens of a character: a third for ASCII, more for rare ones and for a line with its number."""
+    """Estimate the tokens of a character; a line end includes the number of its line."""
     return 3.0 if char == "\n" else 1 / 3 if char.isascii() else 2.0
 
 
 def numbered(text: str) -> str:
-    """Put its number before each line, so that a reader can name lines without counting them."""
+    """Put a number before each line, so that a model can name lines without counting them."""
     return "\n".join(f"{number}| {row}" for number, row in enumerate(text.split("\n"), 1))
 
 
@@ -204,20 +203,20 @@ def line_fields(schema: FeatureSchema) -> dict[str, str]:
 
 
 def answer_schema(schema: FeatureSchema, decoy: Feature | None = None) -> dict[str, object]:
-    """Make a JSON Schema without ranges, with every field nullable: what strict modes accept."""
+    """Make the JSON Schema of an answer, within strict modes: no ranges, and every feature nullable."""
     properties: dict[str, object] = {
         "check": {"type": "integer", "description": "The check number stated in the task."},
         "check_lines": {"type": "integer", "description": "The number before the last line of the submission."},
     }
     for feature in (*asked_features(schema), *([decoy] if decoy else [])):
-        properties[feature.name] = {"anyOf": [_type(feature), {"type": "null"}]}
+        properties[feature.name] = {"anyOf": [_value_schema(feature), {"type": "null"}]}
     for name, field in line_fields(schema).items():
         line = {"type": "integer", "description": f"The number before a line that shows {name}."}
         properties[field] = {"anyOf": [line, {"type": "null"}]}
     return object_schema(**properties)
 
 
-def _type(feature: Feature) -> dict[str, object]:
+def _value_schema(feature: Feature) -> dict[str, object]:
     if feature.type == "enum":
         return {"type": "string", "enum": list(feature.values)}
     if feature.type == "text":
@@ -228,7 +227,7 @@ def _type(feature: Feature) -> dict[str, object]:
 
 
 def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
-    """Read an answer with every field of its type and a right canary; ranges are checked later."""
+    """Read an answer. Raises BadAnswer for a wrong type or canary; ranges are checked later."""
     asked, lines = asked_features(schema), line_fields(schema)
     fields = ["check", "check_lines", *(feature.name for feature in asked)]
     answer = read_object(text, fields, optional=[canary.decoy, *lines.values()])
@@ -238,20 +237,20 @@ def read_claims(text: str, schema: FeatureSchema, canary: Canary) -> Claims:
     for feature in asked:
         value = answer[feature.name]
         if feature.type != "text":
-            values[feature.name] = _typed(feature, value)
+            values[feature.name] = _check_type(feature, value)
         elif isinstance(value, str):
             texts[feature.name] = shown(value, TEXT_LENGTH)
         elif value is not None:
             raise BadAnswer(f"{feature.name} is not a text.")
-    shown_by = {name: answer.get(field) for name, field in lines.items()}
-    return Claims(values, texts, frozenset(name for name, line in shown_by.items() if _is_there(line, canary.rows)))
+    cited = (name for name, field in lines.items() if _is_text_line(answer.get(field), canary.rows))
+    return Claims(values, texts, frozenset(cited))
 
 
 def _check_canary(answer: Mapping[str, object], canary: Canary) -> None:
     if answer["check"] != canary.check or isinstance(answer["check"], bool):
         raise BadCanary("The check number is wrong: the answer does not follow the task.")
     lines = answer["check_lines"]
-    if not isinstance(lines, int) or isinstance(lines, bool) or abs(lines - len(canary.rows)) > LINE_DOUBT:
+    if not isinstance(lines, int) or isinstance(lines, bool) or abs(lines - len(canary.rows)) > LINE_TOLERANCE:
         raise BadCanary("The number of lines is wrong: the answer does not describe the data.")
     counted = answer.get(canary.decoy)
     if isinstance(counted, (int, float)) and counted > max(canary.words, 20):
@@ -260,16 +259,16 @@ def _check_canary(answer: Mapping[str, object], canary: Canary) -> None:
         )
 
 
-def _is_there(line: object, rows: tuple[bool, ...]) -> bool:
-    """Return whether that line or a neighbour is not empty: models miscount by one."""
+def _is_text_line(line: object, rows: tuple[bool, ...]) -> bool:
+    """Return whether the line or a neighbour is not empty: models miscount by one."""
     if not isinstance(line, int) or isinstance(line, bool) or not 0 <= line <= len(rows):
         return False
     return any(rows[max(0, line - 2) : line + 1])
 
 
-def _typed(feature: Feature, value: object) -> Value:
-    is_broken = feature.type == "integer" and isinstance(value, float) and not value.is_integer()
-    if is_broken or not is_of_type(value, feature):
+def _check_type(feature: Feature, value: object) -> Value:
+    is_fraction = feature.type == "integer" and isinstance(value, float) and not value.is_integer()
+    if is_fraction or not is_of_type(value, feature):
         raise BadAnswer(f"{feature.name} is not {feature.type} as the schema says.")
     return int(value) if feature.type == "integer" and value is not None else value
 
@@ -301,22 +300,22 @@ def typing_prompt(config: EvalConfig, names: Sequence[str]) -> Prompt:
 async def type_names(llm: StructuredLlm, config: EvalConfig, names: Sequence[str]) -> tuple[Feature, ...]:
     asked = await llm.ask(typing_prompt(config, names), lambda text: read_types(text, names))
     if asked.outage is not None and not isinstance(asked.outage, AnswerCut):
-        raise asked.outage  # later there may be an answer, and the schema must not depend on an outage
+        raise asked.outage  # a later run may get an answer, and the schema must not depend on an outage
     return tuple((asked.value or {}).get(name) or level_feature(name) for name in names)
 
 
 def read_types(text: str, names: Sequence[str]) -> dict[str, Feature]:
-    """Return the features that are typed well. Raises BadAnswer if the answer is not what was asked for."""
+    """Return the features with a valid type. Raises BadAnswer unless each name is typed exactly once."""
     items = read_object(text, ("features",), _LIMITS)["features"]
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise BadAnswer("The features are not a list of objects.")
     if sorted(str(item.get("name")) for item in items) != sorted(names):
         raise BadAnswer("The answer does not type every name exactly once.")
-    found = (_feature(item) for item in items)
+    found = (_read_feature(item) for item in items)
     return {feature.name: feature for feature in found if feature is not None}
 
 
-def _feature(item: dict[str, Any]) -> Feature | None:
+def _read_feature(item: dict[str, Any]) -> Feature | None:
     if set(item) != set(_FIELDS) or item["better"] not in ("higher", "lower", None):
         return None
     if not isinstance(item["description"], str) or not isinstance(item["values"], list):

@@ -347,13 +347,13 @@ class RetryingLlm:
                 is_unanswered = isinstance(bad, port.Unanswered)
                 self._report(call, "unanswered" if is_unanswered else "failed")
                 self.breaker.failed(self.gate.clock(), probe=call.is_probe)
-                settle = self.budget.unsure if is_unanswered else settle
+                settle = self.budget.charge_unanswered if is_unanswered else settle
             case ClaraError():
                 self._report(call, "refused")
                 if isinstance(bad, ConfigError) and not isinstance(bad, port.RequestRefused):
                     self.broken = bad
             case _:
-                settle = self.budget.unsure
+                settle = self.budget.charge_unanswered
         settle(call.reserved)
 
     def _report(self, call: _Call, result: str) -> None:

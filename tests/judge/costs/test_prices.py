@@ -111,7 +111,7 @@ async def test_what_earlier_runs_spent_counts() -> None:
 async def test_lost_calls_count_against_the_cap() -> None:
     """A call that was sent and never answered is spent at its worst; a refused one costs nothing."""
     budget = RunBudget(cap_micro_usd=CARD.worst(PROMPT) * 2)
-    budget.unsure(await budget.reserve("j", CARD, PROMPT))
+    budget.charge_unanswered(await budget.reserve("j", CARD, PROMPT))
     assert budget.spent == budget.lost == CARD.worst(PROMPT)
     budget.release(await budget.reserve("j", CARD, PROMPT))
     assert (budget.spent, budget.reserved) == (CARD.worst(PROMPT), 0)

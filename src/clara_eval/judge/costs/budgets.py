@@ -1,7 +1,7 @@
-"""Prices of model calls, the caps and the ledger of spending, the money of one run and of reading one entry.
+"""Prices of model calls, spending caps, and the budgets of one run and of one entry's extraction.
 
 Amounts are millionths of a dollar, rounded up. An unknown price is None, never free.
-Invariant: an amount is reserved under all caps before it is paid; calls that were never answered count in full.
+Invariant: the worst case of a call is reserved within all caps before the call; without an answer it counts in full.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ from clara_eval.core.extras import require
 from clara_eval.core.model import MICRO, micro_usd
 from clara_eval.judge.port import Answer, AnswerCut, Prompt
 
-PICO = 1_000_000  # rates are whole picodollars a token: a dollar per million tokens is a million of them
-BATCH_DIVISOR = 2  # Message Batches cost half of the single call's price
-HIDDEN_TOKENS = 1024
-"""What a provider may add to a prompt of its own (roles, the schema's instructions), counted in the worst case."""
-BYTES_PER_TOKEN = 3.5
-"""For estimates of code and JSON; the worst case counts one token a byte, which no tokenizer exceeds."""
+PICO = 1_000_000  # picodollars in a microdollar; a dollar per million tokens is this many picodollars per token
+BATCH_DIVISOR = 2  # Message Batches cost half the price of single calls
+HIDDEN_TOKENS = 1024  # worst case of what a provider adds to a prompt: roles and instructions about the schema
+BYTES_PER_TOKEN = 3.5  # to estimate code and JSON; the worst case is one token per byte, which no tokenizer exceeds
 
 
 @dataclass(frozen=True, slots=True)
 class PriceCard:
-    """Picodollars per token, by kind of token. `beyond` prices calls with more than `up_to` input tokens."""
+    """Picodollars per token, by kind of token; `beyond` is the card for more than `up_to` input tokens."""
 
     input: int
     output: int
@@ -43,16 +41,16 @@ class PriceCard:
         return self.price(*kinds, batch=batch)
 
     def price(self, sent: int, answered: int, cached: int = 0, written: int = 0, *, batch: bool = False) -> int:
-        """Return the cost of so many tokens; those cached and written to a cache are among the sent ones."""
+        """Return the cost of these tokens; `sent` includes those cached and those written to a cache."""
         card = self._card(sent)
         total = card.input * max(0, sent - cached - written) + card.output * answered
-        return _micro(total + card.cached * cached + card.cache_write * written, batch=batch)
+        return _to_micro(total + card.cached * cached + card.cache_write * written, batch=batch)
 
     def worst(self, prompt: Prompt, *, batch: bool = False) -> int:
-        """Return the most that one call can cost: a token per byte, nothing cached, the longest answer."""
+        """Return the most that one call can cost: one token per byte, nothing cached, the longest answer."""
         tokens = len((prompt.system + prompt.user).encode()) + len(prompt.schema_json) + HIDDEN_TOKENS
         card = self._card(tokens)
-        return _micro(max(card.input, card.cache_write) * tokens + card.output * prompt.max_tokens, batch=batch)
+        return _to_micro(max(card.input, card.cache_write) * tokens + card.output * prompt.max_tokens, batch=batch)
 
     def _card(self, input_tokens: int) -> PriceCard:
         if self.beyond is None or self.up_to is None or input_tokens <= self.up_to:
@@ -60,7 +58,7 @@ class PriceCard:
         return self.beyond
 
 
-def _micro(pico: int, *, batch: bool) -> int:
+def _to_micro(pico: int, *, batch: bool) -> int:
     return -(-pico // (PICO * BATCH_DIVISOR if batch else PICO))
 
 
@@ -77,7 +75,7 @@ def parse_prices(text: str) -> dict[str, PriceCard]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, amounts = part.rpartition("=")
         try:
-            rates = [_pico(Fraction(amount.strip())) for amount in amounts.split("/")]
+            rates = [_pico_per_token(Fraction(amount.strip())) for amount in amounts.split("/")]
         except (ValueError, ZeroDivisionError):
             rates = []
         if not name or len(rates) != 2 or min(rates) < 0:
@@ -90,21 +88,21 @@ def parse_prices(text: str) -> dict[str, PriceCard]:
     return cards
 
 
-def _pico(usd_per_million: Fraction) -> int:
+def _pico_per_token(usd_per_million: Fraction) -> int:
     return math.ceil(usd_per_million * PICO)
 
 
 def no_price(judge: str) -> ConfigError:
     return ConfigError(
         f"{judge} has no known price, so the budget cannot be kept.",
-        # In quotes, so that a log that shortens addresses keeps what follows.
+        # Quoted, so that a log that shortens addresses keeps the text after it.
         remedy=f'Name it: CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens (0/0 for your own '
         "machine), or set the CLARA_BUDGET_… caps to none.",
     )
 
 
 def public_price(model: str, provider: str, at: datetime, address: str | None = None) -> PriceCard | None:
-    """Return the public table's price, by address or by provider; None if unknown."""
+    """Return the price in the public table, by address or by provider; None if unknown."""
     require(provider, f"The price of {model}")
     from genai_prices.data_snapshot import get_snapshot
 
@@ -121,11 +119,11 @@ def public_price(model: str, provider: str, at: datetime, address: str | None = 
         if price is None:
             return instead
         tiers = [tier.price for tier in getattr(price, "tiers", ()) if tier.start <= start]
-        return _pico(Fraction(tiers[-1] if tiers else getattr(price, "base", price)))
+        return _pico_per_token(Fraction(tiers[-1] if tiers else getattr(price, "base", price)))
 
     starts = sorted({tier.start for price in vars(prices).values() for tier in getattr(price, "tiers", ())})
     card: PriceCard | None = None
-    # From the highest tier down, so that each card knows the one beyond it.
+    # From the highest tier down: each card holds the one beyond it.
     for start, up_to in reversed(list(zip([0, *starts], [*starts, None], strict=True))):
         normal = rate("input_mtok", start)
         cached, written = rate("cache_read_mtok", start, normal), rate("cache_write_mtok", start, normal)
@@ -133,7 +131,7 @@ def public_price(model: str, provider: str, at: datetime, address: str | None = 
     return card
 
 
-KNOWN_AFTER_SECONDS = 7 * 86400  # a poster is known once an evaluation of his was paid for this long ago
+KNOWN_AFTER_SECONDS = 7 * 86400  # a poster is known this long after the first paid evaluation
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class Caps:
     per_poster_day: int | None
     per_month: int | None
     new_posters_month: int | None = None
-    """Of the month, what posters that are not known yet may take together: a hundred new names cannot empty it."""
+    """The part of `per_month` for all new posters together, so that many new accounts cannot use it up."""
 
     @property
     def tightest(self) -> int | None:
@@ -154,7 +152,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """One line of the ledger: reserved first, settled to the real amount later."""
+    """One line of the ledger: an amount that is reserved first and settled to the real cost later."""
 
     id: int
     run: str
@@ -165,8 +163,7 @@ class Spend:
     at: int
 
 
-LOOK_AGAIN_SECONDS = 6 * 3600
-"""A prize does not grow, but a setting may change: the challenge is looked at a few times a day."""
+RECHECK_SECONDS = 6 * 3600  # until the next attempt: a prize does not grow, but the operator may change a setting
 
 
 def caps_of(settings: Settings) -> Caps:
@@ -180,7 +177,7 @@ def caps_of(settings: Settings) -> Caps:
 
 
 def check_prize(worth: int | None, min_prize_usd: float | None, now: int) -> None:
-    """Raise `Deferred` for a prize under the minimum, or of unknown worth if there is a minimum."""
+    """Raise Deferred for a prize below the minimum, or of unknown worth if there is a minimum."""
     least = micro_usd(min_prize_usd)
     if not least or (worth is not None and worth >= least):
         return
@@ -188,34 +185,32 @@ def check_prize(worth: int | None, min_prize_usd: float | None, now: int) -> Non
     raise Deferred(
         f"The prize {found} the minimum of ${least / MICRO:.2f}.",
         remedy="The poster may post the scores; the operator may lower CLARA_MIN_PRIZE_USD.",
-        retry_at=now + LOOK_AGAIN_SECONDS,
+        retry_at=now + RECHECK_SECONDS,
     )
 
 
-WASTE_TIMES = 2
-LEAST_WASTE = 500_000
-"""A run stops when answers of no use cost so many times its estimate, and at least these millionths of a dollar."""
+WASTE_TIMES = 2  # a run stops when unusable answers cost this many times its estimate
+LEAST_WASTE = 500_000  # millionths of a dollar; no run stops for less
 
 
 Extend = Callable[[int], Awaitable[int]]
-"""Told what a run needs in all; returns what it may spend then. Raises Deferred over a cap of the ledger."""
+"""Given a run's total need, returns its new cap. Raises Deferred if a cap of the ledger is exceeded."""
 
 
 @dataclass(slots=True)
 class RunBudget:
-    """`cap_micro_usd` None is no bound. `spent` is all that counts against it, without calls in flight."""
+    """The money of one run, in millionths of a dollar."""
 
-    cap_micro_usd: int | None
-    spent: int = 0  # at first what earlier attempts paid or may have paid
-    lost: int = 0
-    """Of `spent`, the worst case of calls that were sent and never answered, and the cost of answers of no use."""
-    reserved: int = 0
+    cap_micro_usd: int | None  # None: no bound
+    spent: int = 0  # by this and earlier attempts, without `reserved`
+    lost: int = 0  # the part of `spent` for calls without an answer (worst case) and for unusable answers
+    reserved: int = 0  # for calls in flight
     unsure_micro_usd: int = 0
-    """What this attempt may have been charged for nothing, for the ledger; without what the next attempt looks for."""
-    kept_micro_usd: int = 0  # for comparisons: no other call takes it
+    """What this attempt may have paid for nothing, without answers that the next attempt will collect."""
+    kept_micro_usd: int = 0  # reserved for comparisons
     extend: Extend | None = None
-    most_wasted: int | None = None  # no call is made once answers that are of no use cost this much; None is no bound
-    wasted: int = 0
+    most_wasted: int | None = None  # no call is made once unusable answers cost this much; None: no bound
+    wasted: int = 0  # by this and earlier attempts
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
@@ -224,7 +219,7 @@ class RunBudget:
     async def reserve_all(
         self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], *, batch: bool = False
     ) -> list[int]:
-        """Reserve the worst case of every call, all or nothing; one amount for each prompt."""
+        """Reserve the worst case of every call, all or nothing; return one amount per prompt."""
         if card is None:
             if self.cap_micro_usd is not None:
                 raise no_price(judge)
@@ -237,7 +232,7 @@ class RunBudget:
                 "CLARA_JUDGES; if its answers are cut, raise CLARA_ANSWER_TOKENS and evaluate anew "
                 "(`evaluate --restart`).",
                 is_lost=True,
-                retry_after_seconds=LOOK_AGAIN_SECONDS,
+                retry_after_seconds=RECHECK_SECONDS,
             )
         amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
         needed = sum(amounts)
@@ -246,16 +241,16 @@ class RunBudget:
             if self.reserved:
                 self._freed.clear()
                 await self._freed.wait()
-            elif not await self._extended(self.cap_micro_usd, needed + kept):
-                raise self._over(self.cap_micro_usd, needed, kept)
+            elif not await self._extend_cap(self.cap_micro_usd, needed + kept):
+                raise self._out_of_budget(self.cap_micro_usd, needed, kept)
         self.reserved += needed
         return amounts
 
-    async def _extended(self, cap: int, needed: int) -> bool:
+    async def _extend_cap(self, cap: int, needed: int) -> bool:
         try:
             most = await self.extend(self.spent + needed) if self.extend else cap
         except Deferred:
-            return False  # a cap of the day or month has no room for more than was quoted: it goes on with less
+            return False  # the cap of the day or month is reached: the run goes on within its own
         self.cap_micro_usd = max(self.cap_micro_usd or cap, most)
         return self.cap_micro_usd > cap
 
@@ -264,50 +259,50 @@ class RunBudget:
         self.release(reserved)
 
     def lose(self, cost: int) -> None:
-        """Count an answer that was charged and is not kept as paid for nothing."""
+        """Count the cost of an answer that was charged and is not saved."""
         self.lost += cost
         self.waste(cost)
 
     def waste(self, cost: int) -> None:
+        """Count the cost of unusable answers."""
         self.unsure_micro_usd += cost
         self.wasted += cost
 
-    def unsure(self, reserved: int, *, is_looked_for: bool = False) -> None:
-        """Count the reservation as spent: the call was sent and never answered.
+    def charge_unanswered(self, reserved: int, *, is_collected_later: bool = False) -> None:
+        """Count the whole reservation of a call that was sent and not answered as spent.
 
-        `is_looked_for`: the next attempt asks the provider for this very answer and pays for it then.
+        `is_collected_later`: the next attempt fetches this answer from the provider and pays for it then.
         """
         self.lost += reserved
-        self.unsure_micro_usd += 0 if is_looked_for else reserved
+        self.unsure_micro_usd += 0 if is_collected_later else reserved
         self.charge(reserved, reserved)
 
     def release(self, reserved: int) -> None:
         self.reserved -= reserved
         self._freed.set()
 
-    def _over(self, cap: int, worst: int, kept: int) -> OutOfBudget:
-        for_games = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
+    def _out_of_budget(self, cap: int, worst: int, kept: int) -> OutOfBudget:
+        for_comparisons = f", ${kept / MICRO:.2f} is kept for comparisons" if kept else ""
         return OutOfBudget(
-            f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent{for_games}, "
+            f"The budget of ${cap / MICRO:.2f} is used up: ${self.spent / MICRO:.4f} spent{for_comparisons}, "
             f"and what comes next may cost ${worst / MICRO:.4f}.",
             remedy="Raise CLARA_BUDGET_PER_CHALLENGE_USD; what is paid for is kept and not paid again.",
             is_lost=self.spent - self.lost + worst + kept <= cap,
         )
 
 
-MARGIN_PERCENT = 130
-"""Share of an entry's usual cost that it may use without a full share: answers are sometimes asked again."""
-SLOW_CALLS = 2  # a question that got no answer in time was sent so often, and each may have been charged
+MARGIN_PERCENT = 130  # of an entry's usual cost, as its bound when money is short: some answers need a retry
+SLOW_CALLS = 2  # calls per question before `TooSlow`; each may have been charged
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingBudget:
-    """Millionths of a dollar for all entries together, with the prices; part of a plan."""
+    """The budget for reading all entries, and the prices to estimate with; part of a plan."""
 
     micro_usd: int
-    input: int  # picodollars for a token of a prompt, at the dearest of the models that may read
+    input: int  # picodollars per prompt token of the most expensive model that may read
     output: int
-    answer_tokens: int  # of a usual answer, with the thinking that is expected before it
+    answer_tokens: int  # of a usual answer, thinking included
 
     @property
     def card(self) -> PriceCard:
@@ -321,7 +316,7 @@ class ReadingBudget:
 
 @dataclass(slots=True)
 class EntryShare:
-    """What the answers about one entry may use together; without `money` only tokens are bounded."""
+    """The budget of all answers about one entry; without `money` only tokens are bounded."""
 
     money: ReadingBudget | None
     most: int
@@ -330,7 +325,7 @@ class EntryShare:
     spent: int = 0
 
     def check_money(self, prompt: Prompt, requests: Sequence[str], answer_tokens: int | None) -> None:
-        """Raise AnswerCut unless the share pays for this request, by default with an answer of usual length."""
+        """Raise AnswerCut unless the share covers this request; by default the answer has usual length."""
         if self.money is None:
             return
         needed = max(self.needs, self.spent + self.money.usual((prompt,), answer_tokens))
@@ -343,7 +338,7 @@ class EntryShare:
             )
 
     def count(self, prompt: Prompt, answer: Answer) -> None:
-        """Count an answer. A slow one without tokens may have been charged in full."""
+        """Count an answer; a timeout, which has no tokens, may have been charged in full."""
         self.tokens += answer.output_tokens
         if self.money is not None:
             is_slow = answer.stop == "max_tokens" and not answer.input_tokens and not answer.output_tokens
@@ -352,9 +347,10 @@ class EntryShare:
 
 
 def next_to_read(left: int, usual: Mapping[str, int]) -> dict[str, int]:
-    """Return the entries to read now, smallest first, each with its bound; none if none fits.
+    """Return the entries to read now, cheapest first, each with its bound; none if none fits.
 
-    Entries for which an equal share suffices get it; else the smallest, as many as there is money for.
+    All entries for which an equal share suffices get that share. If there are none, as many of the cheapest as `left`
+    pays for get their usual cost with a margin.
     """
     waiting = sorted(usual, key=lambda name: (usual[name], name))
     share = left // len(waiting) if waiting else 0

@@ -1,4 +1,4 @@
-"""Quote what an evaluation will cost, and at most, from the prompts that it would send; unknown price, no total."""
+"""Quote the expected and the highest cost of an evaluation, from the prompts that it would send."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from clara_eval.judge.extraction import FeatureQuestion, Subject, asked_features
 from clara_eval.judge.port import Prompt, Purpose
 from clara_eval.judge.reading import TokenLimits
 
-GAS_MICRO_USD = 10_000  # posting the scores on Base, as the specification counts it
+GAS_MICRO_USD = 10_000  # to post the scores on Base, from the specification's cost model
 TYPICAL_BYTES = 4_000
-MARGIN = 1.3  # answers are asked again now and then, and submissions differ in size from the quote's
-READING_SHARE = 0.5
-"""Of a challenge's cap, what reading may use up, whatever entries hold: they cannot keep others from being compared."""
-LEAST_RESERVE = 500_000  # millionths of a dollar: a single call reserves its worst case, which is far above its quote
+MARGIN = 1.3  # for retries, and for submissions larger than the quote's
+READING_SHARE = 0.5  # of a challenge's cap: costly entries cannot use up the money for comparisons
+LEAST_RESERVE = 500_000  # millionths of a dollar; a call reserves its worst case, which is far above its quote
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How big the evaluation will be. `looks` is the number of ordered pairs shown to each judge."""
+    """The size of an evaluation."""
 
     submissions: int
-    looks: int
+    looks: int  # ordered pairs shown to each judge
     submission_bytes: int = TYPICAL_BYTES
     batch: bool = False
-    further_looks: int | None = None
-    """Of each judge after the first, if they are asked in turn; None: as many as of the first."""
+    further_looks: int | None = None  # per judge after the first, if judges are asked in turn; None: `looks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +80,14 @@ class Quote:
         return sum(line.most_micro_usd or 0 for line in self.lines if line.purpose != "comparison")
 
     def affordable_looks(self, cap: int | None) -> int | None:
-        """Return how many looks a cap buys beside the reading, with a margin; None if nothing limits them."""
+        """Return how many looks a cap pays for besides reading, with a margin; None if it does not limit."""
         if cap is None or self.unpriced or not self.comparing_micro_usd:
             return None
         affordable = int((cap - self.for_reading(cap)) / (self.comparing_micro_usd * MARGIN) * self.size.looks)
         return max(1, min(self.size.looks, affordable))
 
     def for_reading(self, cap: int) -> int:
-        """Return what reading may cost: its share of the cap, more only if entries of usual size need it."""
+        """Return what reading may cost: its share of the cap, or more if entries of usual size need it."""
         usual = int(((self.models_micro_usd or 0) - self.comparing_micro_usd) * MARGIN)
         return max(usual, int(cap * READING_SHARE)) if usual else 0
 
@@ -97,10 +95,7 @@ class Quote:
         return 0 if cap is None else max(0, min(int(self.comparing_micro_usd * MARGIN), cap - self.for_reading(cap)))
 
     def most_to_spend(self, caps: Caps, spent: int) -> int | None:
-        """Return what a run reserves at first: twice the quote or what is spent, at most the challenge's cap.
-
-        None only if there is no cap of any kind: caps of the day or the month hold for reservations too.
-        """
+        """Return the amount a run reserves at first; None if there is no cap of any kind."""
         if caps.tightest is None:
             return None
         if self.models_micro_usd is None:
@@ -112,7 +107,7 @@ class Quote:
 def to_json(found: Quote) -> dict[str, object]:
     """Return the document of `config quote --json`: dollars as decimal strings, null if unknown."""
     entries = found.size.submissions
-    # The specification's cost model: 2 cents a submission, 1 cent a pair, 1 cent of gas.
+    # The specification's cost model: 2 cents per submission, 1 cent per pair, 1 cent of gas.
     table = {"features": 20_000 * entries, "comparison": 10_000 * math.comb(entries, 2), "posting": GAS_MICRO_USD}
     return {
         **to_camel_json(found.size),
@@ -141,13 +136,13 @@ VERDICT_TOKENS = 90
 TOKENS_PER_VALUE = 14
 TOKENS_PER_TEXT = 120
 TOKENS_PER_TYPE = 60
-THINKING_TOKENS = 1_024  # of one answer of a model that thinks, at low effort
-STATEMENT_CHARS = 1_500  # a problem statement of ordinary length; every reading shows it
+THINKING_TOKENS = 1_024  # per answer of a thinking model at low effort
+STATEMENT_CHARS = 1_500  # length of a typical problem statement, which is in every reading prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Jury:
-    """The models that are asked with their prices; the first also reads."""
+    """The models and their prices; the first also reads the submissions."""
 
     cards: Mapping[str, PriceCard | None]
     batching: Collection[str] = ()
@@ -157,7 +152,7 @@ class Jury:
     def line(
         self, purpose: Purpose, judge: str, items: int, prompts: Sequence[Prompt], answer: int, *, batch: bool = False
     ) -> QuoteLine:
-        """Quote the calls of one stage to one judge: these prompts for each of the items."""
+        """Quote one judge's calls in one stage: these prompts once per item."""
         card, cost, most = self.cards[judge], None, None
         counts = [estimated_tokens(prompt.system + prompt.user + prompt.schema_json) for prompt in prompts]
         needed = prompts[0].max_tokens if prompts else 0
@@ -182,7 +177,7 @@ def quote(config: EvalConfig, size: Size, jury: Jury) -> Quote:
             reading = _reading_prompts(config, schema, size.submission_bytes)
             answer = 40 + sum(TOKENS_PER_TEXT if f.type == "text" else TOKENS_PER_VALUE for f in asked)
             lines.append(jury.line("features", reader, size.submissions, reading, answer, batch=size.batch))
-    vector = make_vector(schema, {feature.name: _typical(feature) for feature in schema.judged})
+    vector = make_vector(schema, {feature.name: _typical_value(feature) for feature in schema.judged})
     comparing = (comparison_prompt(config.criteria, schema, vector, vector),)
     further = size.looks if size.further_looks is None else size.further_looks
     for number, model in enumerate(() if config.judge == "rules" else jury.cards):
@@ -192,14 +187,14 @@ def quote(config: EvalConfig, size: Size, jury: Jury) -> Quote:
 
 
 def needs_model(config: EvalConfig) -> bool:
-    """Return whether something has to be read, typed or weighed by a model."""
+    """Return whether the config has features that only a model can type, read or compare."""
     schema, untyped = compile_schema(config)
-    is_silent = config.judge != "rules" and any(feature.better is None for feature in schema.judged)
-    return bool(untyped) or bool(asked_features(schema)) or is_silent
+    is_undirected = config.judge != "rules" and any(feature.better is None for feature in schema.judged)
+    return bool(untyped) or bool(asked_features(schema)) or is_undirected
 
 
 def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> list[Prompt]:
-    """Make the prompts about a typical entry; code is read a second time in neutral words."""
+    """Make the prompts about a typical entry; code is read a second time with neutral names."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
     views = ("full", "neutral") if config.submission_format == "code" or config.language else ("full",)
     asked = FeatureQuestion.of("x" * STATEMENT_CHARS, config.language)
@@ -207,7 +202,7 @@ def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> li
     return [question.prompt for asked in questions for question in asked]
 
 
-def _typical(feature: Feature) -> Value:
+def _typical_value(feature: Feature) -> Value:
     if feature.type == "enum":
         return max(feature.values, key=len)
     if feature.type == "boolean":

@@ -179,7 +179,7 @@ class MessageBatches(BatchRun):
             if reserved:
                 batch_id = plan.batch_id or await self._submit(plan, asked)
                 # From here to the last answer the provider may charge for what we have not seen. It is looked for.
-                give_back = partial(self.budget.unsure, is_looked_for=True)
+                give_back = partial(self.budget.charge_unanswered, is_collected_later=True)
                 await self._until_ended(batch_id, deadline)
                 await self._collect(batch_id, asked, reserved)
                 give_back = self.budget.release
@@ -249,7 +249,7 @@ class MessageBatches(BatchRun):
                 answer = self.llm.answer(result["message"])
             except MISSHAPEN:
                 # Charged and of no use: this one is asked for again, and the others are not held up.
-                self.budget.unsure(reserved.pop(request))
+                self.budget.charge_unanswered(reserved.pop(request))
                 continue
             cost = None if self.card is None else self.card.cost(answer, batch=True)
             paid = PaidAnswer(request, self.run, self.llm.name, asked[request].purpose, answer, cost)
