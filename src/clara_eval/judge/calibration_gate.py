@@ -113,8 +113,10 @@ def _why_not(judge: str, found: Calibration | None, mode: Mode, floor: float, ch
         return f"{judge} is calibrated on {found.labels} labels only; {LEAST_LABELS} are needed to post alone."
     clear = found.clear.value
     if clear is None or clear < floor:
-        none, agrees = "none of its verdicts is clear", f"it agrees with people on {clear or 0:.0%} of clear pairs"
-        return f"{judge} does not post alone: {none if clear is None else agrees}, and {floor:.0%} are needed."
+        why = (
+            "none of its verdicts is clear" if clear is None else f"it agrees with people on {clear:.0%} of clear pairs"
+        )
+        return f"{judge} does not post alone: {why}, and {floor:.0%} are needed."
     if found.alone is None and mode == "required":
         return f"{judge} does not post alone: its labels show no chance from which at most {1 - floor:.0%} are wrong."
     if found.alone is not None and chance < found.alone.chance:

@@ -1,4 +1,4 @@
-"""Prompts, answers, the port to a model, the hash that names a request, and the errors of model calls."""
+"""The interface to language models: prompts, answers, protocols, request hashes, and errors of calls."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """One answer as it was sent. `request` and `response` are base64, `proof` is the document as received."""
+    """The signature of one answer, with the exact bytes that it covers."""
 
     interface: str
     key: str  # near: the signing address; aci: `KEY_ID@KEYSET_DIGEST`
-    request: str
-    response: str
-    proof: str
+    request: str  # base64
+    response: str  # base64
+    proof: str  # the signature document as received
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,7 @@ class Answer:
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     signed: Signed | None = None
-    sampling: str | None = None
-    """What was sent against chance, as `temperature 0, seed 1`, or `neither`; None if that is not known."""
+    sampling: str | None = None  # sampling options that were sent: `temperature 0, seed 1`, or `neither`; None: unknown
 
     def __post_init__(self) -> None:
         counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens)
@@ -56,7 +55,7 @@ class Answer:
             raise ValueError(f"The token counts {counts} cannot be.")
 
 
-def described(sampling: Mapping[str, int]) -> str:
+def describe_sampling(sampling: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in sampling.items()) or "neither"
 
 
@@ -118,15 +117,15 @@ class Asker(Protocol):
 
 
 def request_hash(llm: str, prompt: Prompt, attempt: int = 0) -> str:
-    """Hash the complete request. `attempt` counts how often an unusable answer was asked again."""
-    begun = _begun(llm, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens, attempt).copy()
-    begun.update(f"{plain_json(prompt.user)}}}".encode())
-    return f"0x{begun.hexdigest()}"
+    """Hash the complete request. `attempt` counts the retries after unusable answers."""
+    digest = _hash_prefix(llm, prompt.purpose, prompt.system, prompt.schema_json, prompt.max_tokens, attempt).copy()
+    digest.update(f"{plain_json(prompt.user)}}}".encode())
+    return f"0x{digest.hexdigest()}"
 
 
 @lru_cache(maxsize=256)
-def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, most: int, attempt: int) -> hashlib._Hash:
-    """Hash up to the user's part, which comes last; the rest is constant for a stage."""
+def _hash_prefix(llm: str, purpose: Purpose, system: str, schema_json: str, most: int, attempt: int) -> hashlib._Hash:
+    """Hash everything before the user prompt, which is last; it is constant for a stage."""
     body = {"llm": llm, "purpose": purpose, "system": system, "user": "", "schema": schema_json, "maxTokens": most}
     return hashlib.sha256(plain_json(body | {"attempt": attempt}).removesuffix('""}').encode())
 
@@ -135,11 +134,11 @@ def _begun(llm: str, purpose: Purpose, system: str, schema_json: str, most: int,
 
 
 class RateLimited(Temporary):
-    """The provider asks for fewer calls (429) or is overloaded (529)."""
+    """The provider limits the rate (429) or is overloaded (529)."""
 
 
 class Unanswered(Temporary):
-    """The request was sent and no answer came back: it may be charged."""
+    """The request was sent and no answer came back; it may be charged."""
 
 
 class ServerFailed(Temporary):
@@ -151,21 +150,21 @@ class RequestRefused(ConfigError):
 
 
 class TooSlow(Unanswered):
-    """No answer within the time of a call."""
+    """No answer came within the timeout of a call."""
 
 
 class AnswerCut(Temporary):
-    """Every answer was cut at its token limit, or the share of one entry is used up: never the entry's fault."""
+    """Every answer was cut at its token limit, or one entry's budget is used up; never the entry's fault."""
 
     def __init__(self, what: str, requests: Sequence[str], remedy: str = "") -> None:
         remedy = remedy or "Raise CLARA_ANSWER_TOKENS and the budget, or choose a model that thinks less"
         remedy = f"{remedy}; then evaluate anew (`evaluate --restart`)."
         super().__init__(f"{what}: no more is asked for.", remedy=remedy)
-        self.requests = tuple(requests)  # the hashes of all that was asked
+        self.requests = tuple(requests)  # hashes of all answered requests
 
 
 class NothingJudged(Temporary):
-    """Most questions of a stage have no usable answer: the judge's trouble. `requests` are asked again later."""
+    """Most questions of a stage have no usable answer; `requests` are sent again in a later run."""
 
     def __init__(self, what: str, requests: Sequence[str], retry_after_seconds: float | None = None) -> None:
         remedy = "It is asked again later; if it lasts, name another judge in CLARA_JUDGES."
@@ -174,12 +173,12 @@ class NothingJudged(Temporary):
 
 
 class GoneWithout(Temporary):
-    """A finished run went without this answer, so it is not asked for again."""
+    """A finished run did without this answer, so it is not requested again."""
 
 
 class OutOfTime(Temporary):
-    """The time ends before this model can answer."""
+    """The deadline is before this model can answer."""
 
 
 class JudgeDown(Temporary):
-    """The model fails or answers nonsense too often, or asks for a long pause; a later run asks it again."""
+    """The model fails or is unparsable too often, or asks for a long pause; a later run tries it again."""

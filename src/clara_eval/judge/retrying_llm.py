@@ -1,6 +1,6 @@
-"""One model, called until it answers: its pace, pauses, probes, and the money of each call.
+"""Call one model until it answers, with retries, a circuit breaker, a concurrency gate and a budget.
 
-Invariant: an outage is never an answer; a prompt that alone is refused concerns one question, not the round.
+Invariant: an outage is never an answer, and a prompt that alone is refused fails one question, not the round.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.reading import is_cut, makes_sense, shown, without_thinking
 
 SLOWEST_TOKENS_PER_SECOND = 40
-"""A long answer has the time that a slow model needs for all of its tokens; a short one has `call_seconds`."""
+"""A call may take as long as all of its tokens take at this speed, and at least `call_seconds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Bounds of one request to a model. `deadline` is a moment of the event loop's clock, shared by a round."""
+    """Bounds of one request to a model. `deadline` is a time of the loop's clock, shared by a round."""
 
     deadline: float = math.inf
     tries: int = 6
@@ -34,88 +34,86 @@ class RetryPolicy:
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 30.0
     longest_wait_seconds: float = 60.0
-    """If a provider asks for a longer pause, the run ends and comes back then, instead of holding its place."""
-    most_probes: int = 6
-    """After this many failed probes in a row, about two minutes, a model is not asked again in this run."""
-    ask_seconds: float = 1800.0
-    """One request ends after this time, whatever it waits for: a place, a pause, the breaker or an answer."""
+    """If a provider asks for a longer pause, the run ends and is resumed after it."""
+    most_probes: int = 6  # failed probes in a row, about two minutes, before the run gives up on the model
+    ask_seconds: float = 1800.0  # bounds a request with all its waiting: for the gate, pauses, breaker and answer
 
     def ends_at(self, now: float) -> float:
         return min(now + self.ask_seconds, self.deadline)
 
     def pause(self, number: int, rng: random.Random) -> float:
-        """Seconds before try `number` (from 1): doubling, with jitter."""
+        """Return the seconds to wait before retry `number` (from 1): doubling, with jitter."""
         longest = min(self.longest_pause_seconds, self.first_pause_seconds * 2 ** (number - 1))
         return rng.uniform(longest / 2, longest)
 
 
-START = 8
-OPEN_AFTER = 8  # failures in a row, over all callers, after which the judge counts as down
+FIRST_LIMIT = 8  # concurrent calls at the start
+OPEN_AFTER = 8  # failures in a row, over all callers, after which the breaker opens
 FIRST_COOLDOWN_SECONDS = 2.0
 LONGEST_COOLDOWN_SECONDS = 60.0
-PROBE_LOOK_SECONDS = 0.25
+PROBE_POLL_SECONDS = 0.25
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Opens after several failures in a row; then one probe at a time decides."""
+    """Opens after several failures in a row; then one probe at a time decides whether it closes."""
 
     open_after: int = OPEN_AFTER
     is_open: bool = False
-    opens_at: float = 0.0
+    next_probe_at: float = 0.0
     failures: int = 0
     failed_probes: int = 0
-    _probing: bool = False
+    _is_probing: bool = False
 
     def wait(self, now: float) -> float:
-        """Return the seconds until it is worth looking again; 0 if a call may begin."""
+        """Return the seconds until the next check; 0 if a call may begin."""
         if not self.is_open:
             return 0.0
-        if now < self.opens_at:
-            return self.opens_at - now
-        return PROBE_LOOK_SECONDS if self._probing else 0.0
+        if now < self.next_probe_at:
+            return self.next_probe_at - now
+        return PROBE_POLL_SECONDS if self._is_probing else 0.0
 
     def begin(self) -> bool:
-        """Begin a call; True if it is the probe."""
-        self._probing = self._probing or self.is_open
+        """Begin a call; return whether it is the probe."""
+        self._is_probing = self._is_probing or self.is_open
         return self.is_open
 
     def answered(self) -> None:
-        self.is_open, self._probing, self.failures, self.failed_probes = False, False, 0, 0
+        self.is_open, self._is_probing, self.failures, self.failed_probes = False, False, 0, 0
 
     def failed(self, now: float, *, probe: bool) -> None:
         self.failures += 1
         if probe:
-            self._probing = False
+            self._is_probing = False
             self.failed_probes += 1
         if probe or (not self.is_open and self.failures >= self.open_after):
             self.is_open = True
-            self.opens_at = now + min(FIRST_COOLDOWN_SECONDS * 2**self.failed_probes, LONGEST_COOLDOWN_SECONDS)
+            self.next_probe_at = now + min(FIRST_COOLDOWN_SECONDS * 2**self.failed_probes, LONGEST_COOLDOWN_SECONDS)
 
     def abandoned(self, *, probe: bool) -> None:
         if probe:
-            self._probing = False
+            self._is_probing = False
 
 
 class Gate:
-    """Admits as many callers as the provider takes, in order: halves after a rate limit, grows with answers."""
+    """Limits concurrent calls, first come first served: halves after a rate limit, grows with answers."""
 
     def __init__(self, most: int = 64, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.limit, self._most = float(min(START, most)), float(most)
+        self.limit, self._most = float(min(FIRST_LIMIT, most)), float(most)
         self.clock, self.in_flight = clock, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._limited_at = -math.inf
 
     async def enter(self, seconds: float | None = None) -> float:
-        """Wait so long for a place and return the moment of entry, to be given to `limited`; or raise TimeoutError."""
+        """Wait for a slot and return the time of entry, for `limited`. Raises TimeoutError."""
         if self.in_flight >= int(self.limit) or self._waiting:
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(place)
+            slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(slot)
             try:
                 async with asyncio.timeout(seconds):
-                    await place
+                    await slot
             except (asyncio.CancelledError, TimeoutError):
-                if place.done() and not place.cancelled():
+                if slot.done() and not slot.cancelled():
                     self.leave()
                 raise
         else:
@@ -125,32 +123,32 @@ class Gate:
     def leave(self) -> None:
         self.in_flight -= 1
         while self._waiting and self.in_flight < int(self.limit):
-            place = self._waiting.popleft()
-            if not place.done():
+            slot = self._waiting.popleft()
+            if not slot.done():
                 self.in_flight += 1
-                place.set_result(None)
+                slot.set_result(None)
 
     def answered(self) -> None:
-        """Admit one more with each answer, or one more per round of answers after a rate limit."""
+        """Raise the limit by one, or after a rate limit by one per `limit` answers."""
         if self.limit < self._most:
             self.limit = min(self._most, self.limit + (1 / self.limit if self._limited_at > -math.inf else 1.0))
 
     def limited(self, entered_at: float) -> None:
-        """Halve the limit, unless that was done since this call began."""
+        """Halve the limit, unless it was halved since this call began."""
         if entered_at >= self._limited_at:
             self.limit = max(1.0, self.limit / 2)
             self._limited_at = self.clock()
 
 
 CallListener = Callable[[str, str, str, float], None]
-"""Called after every call: the model, the purpose, how it ended (the answer's stop, or what went wrong), seconds."""
+"""Called after every call with model, purpose, result (the answer's stop or the failure) and seconds."""
 Charged = tuple[port.Answer, int | None]
-"""An answer and its cost in millionths of a dollar; None if the model has no known price."""
+"""An answer and its cost in millionths of a dollar (None if the model has no known price)."""
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
-"""Asked instead of a prompt's own words, to tell a refused prompt from a model that takes none."""
-PROBE_TOKENS = 400  # as for a bare verdict: a small context must not make a probe look like a refusal
+"""User prompt of a probe, which tells a refused prompt from a model that answers none."""
+PROBE_TOKENS = 400  # as for a verdict: a probe that exceeds a small context would look like a refusal
 MOST_BEYOND_LIMIT = 32_768
-"""Tokens reserved beyond a limit at most: one entry must not make the next calls too dear to be asked."""
+"""Most tokens reserved beyond a limit: one long answer must not make the next calls unaffordable."""
 
 
 @dataclass(slots=True)
@@ -160,14 +158,14 @@ class _Call:
     is_probe: bool
     entered_at: float
     asked_at: float
-    answered_before: int  # answers of this purpose when the call began
+    usable_before: int  # usable answers of this purpose when the call began
     answer: port.Answer = field(init=False)
     cost: int | None = None
 
 
 @dataclass(slots=True)
 class RetryingLlm:
-    """Calls one model for one run, by the clock of its gate; `keep` saves answers to probes, which are paid for too."""
+    """Calls one model for one run. All times are of the gate's clock."""
 
     llm: port.Llm
     budget: RunBudget
@@ -175,63 +173,62 @@ class RetryingLlm:
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     gate: Gate = field(default_factory=Gate)
     watch: CallListener | None = None
-    beyond_limit: int = 0  # tokens to reserve beyond a limit, for an endpoint whose limit leaves thinking out
+    beyond_limit: int = 0  # tokens to reserve beyond the limit, for an endpoint that does not count thinking
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    keep: Callable[[port.Prompt, Charged], Awaitable[object]] | None = None
+    keep: Callable[[port.Prompt, Charged], Awaitable[object]] | None = None  # saves the paid answers to probes
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
-    tell: Callable[[str], None] = lambda _trouble: None  # called with each outage, while the call is still tried again
+    tell: Callable[[str], None] = lambda _trouble: None  # called with each outage, also if a retry follows
     broken: ConfigError | None = None  # why no call can succeed: a wrong key, model or account
-    answered: int = 0
+    answered: int = 0  # paid answers, usable or not
     _rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - jitter is no secret
-    _held_until: float = 0.0
-    _answered: Counter[str] = field(default_factory=Counter)  # answers that make sense, by purpose
-    _nonsense: int = 0  # unparsable answers in a row
-    _is_garbled: bool = False
-    """A probe was unparsable too. At temperature 0 neither it nor a prompt is worth an equal request."""
-    _refuses: bool = False  # a probe was refused too, and nothing was answered since
-    _probing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _paused_until: float = 0.0
+    _usable: Counter[str] = field(default_factory=Counter)  # usable answers, by purpose
+    _unparsable_in_a_row: int = 0
+    _is_garbled: bool = False  # a probe was unparsable too; at temperature 0 its retry would be as well
+    _refuses_all: bool = False  # a probe was refused too, and no usable answer came since
+    _probe_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def complete(self, prompt: port.Prompt, *, yields: bool = False) -> Charged:
-        """Return the first answer. `yields`: another model can take over, so an open breaker is an error at once.
+    async def complete(self, prompt: port.Prompt, *, fail_fast: bool = False) -> Charged:
+        """Return the first answer. `fail_fast`: raise at once if the breaker is open; another model answers.
 
         Raises Temporary if no answer came within the policy's tries and time, ConfigError if no call can succeed.
         """
         until = self.policy.ends_at(self.gate.clock())
-        before = self._answered[prompt.purpose]
+        usable_before = self._usable[prompt.purpose]
         last: Temporary | None = None
         try:
             for number in range(self.policy.tries):
                 try:
                     if last is not None:
-                        await self._pause(prompt, number, last, until, yields=yields)
-                    async with self._call(prompt, until, yields=yields) as call:
+                        await self._back_off(prompt, number, last, until, fail_fast)
+                    async with self._call(prompt, until, fail_fast=fail_fast) as call:
                         call.answer = await self.llm.complete(prompt)
-                    return await self._accepted(call, until, yields=yields)
+                    return await self._accept(call, until, fail_fast=fail_fast)
                 except (port.OutOfTime, OutOfBudget, port.JudgeDown):
                     raise
                 except Temporary as bad:
                     is_slow_again = isinstance(last, port.TooSlow) and isinstance(bad, port.TooSlow)
                     last = bad
-                    if is_slow_again or (yields and self.breaker.is_open):
+                    if is_slow_again or (fail_fast and self.breaker.is_open):
                         break
             kind = type(last) if isinstance(last, (port.ServerFailed, port.TooSlow)) else Temporary
             message = f"{self.llm.name} gave no answer; the last of {number + 1} tries: {last}"
             raise kind(message, retry_after_seconds=last.retry_after_seconds if last else None)
         except (port.RequestRefused, port.ServerFailed, port.TooSlow) as bad:
             is_down = isinstance(bad, port.TooSlow) and self.breaker.is_open
-            if yields or is_down or not await self._answers_others(prompt, before, until):
+            if fail_fast or is_down or not await self._answers_others(prompt, usable_before, until):
                 raise
             stop: port.Stop = "max_tokens" if isinstance(bad, port.TooSlow) else "refusal"
             return port.Answer(bad.message, self.llm.name, stop, 0, 0), 0
 
-    async def _pause(self, prompt: port.Prompt, number: int, last: Temporary, until: float, *, yields: bool) -> None:
-        """Wait before the next try. With an open breaker probe first: this prompt may be the reason for a 5xx."""
-        await self._rest(max(self.policy.pause(number, self._rng), last.retry_after_seconds or 0.0), until)
-        if isinstance(last, port.ServerFailed) and self.breaker.is_open and not yields:
+    async def _back_off(self, prompt: port.Prompt, number: int, last: Temporary, until: float, fail_fast: bool) -> None:
+        """Wait, then probe if the breaker is open: this prompt may be the cause of a 5xx."""
+        await self._sleep(max(self.policy.pause(number, self._rng), last.retry_after_seconds or 0.0), until)
+        if isinstance(last, port.ServerFailed) and self.breaker.is_open and not fail_fast:
             await self._probe(prompt, until)
 
-    async def _rest(self, seconds: float, until: float) -> None:
-        """Sleep, unless the pause is too long to hold a place for, or the time ends before."""
+    async def _sleep(self, seconds: float, until: float) -> None:
+        """Sleep. Raises JudgeDown if the pause is too long, and OutOfTime if it ends after `until`."""
         if seconds > self.policy.longest_wait_seconds:
             raise port.JudgeDown(f"{self.llm.name} asks for a pause of {seconds:.0f} s.", retry_after_seconds=seconds)
         if self.gate.clock() + seconds >= until:
@@ -239,12 +236,12 @@ class RetryingLlm:
             raise port.OutOfTime(late, retry_after_seconds=seconds)
         await self.sleep(seconds)
 
-    async def _answers_others(self, prompt: port.Prompt, before: int, until: float) -> bool:
-        """Return whether the model has answered others of this kind since, or answers a probe."""
-        async with self._probing:
-            if self._answered[prompt.purpose] > before:
+    async def _answers_others(self, prompt: port.Prompt, usable_before: int, until: float) -> bool:
+        """Return whether the model has answered other prompts of this purpose since, or answers a probe."""
+        async with self._probe_lock:
+            if self._usable[prompt.purpose] > usable_before:
                 return True
-            if self._refuses:
+            if self._refuses_all:
                 return False
             try:
                 await self._probe(prompt, until)
@@ -256,30 +253,30 @@ class RetryingLlm:
             return True
 
     async def _probe(self, prompt: port.Prompt, until: float) -> None:
-        """Ask the model about nothing, once; a Temporary or RequestRefused says that it does not answer."""
+        """Ask the model once for any object. Raises Temporary or RequestRefused if it does not answer."""
         control = replace(prompt, user=CONTROL, max_tokens=min(prompt.max_tokens, PROBE_TOKENS))
-        async with self._call(control, until, yields=False) as call:
+        async with self._call(control, until, fail_fast=False) as call:
             call.answer = await self.llm.complete(control)
         charged = self._charge(call)
-        self._is_garbled = self._nonsense > 1  # the question's answer and this one
+        self._is_garbled = self._unparsable_in_a_row > 1  # the question's answer and this one
         if self._is_garbled or call.answer.stop == "refusal":
-            raise self._useless(call)
+            raise self._reject(call)
         if self.keep is not None:
             await self.keep(control, charged)
 
-    async def _enter(self, until: float, *, yields: bool) -> float:
-        """Wait for a place and return the moment of entry. A caller that waits for the model holds no place."""
+    async def _enter_gate(self, until: float, *, fail_fast: bool) -> float:
+        """Wait for a slot and return the time of entry; hold no slot while the breaker is open."""
         while True:
             if self.broken is not None:
                 raise self.broken
             if self.breaker.failed_probes >= self.policy.most_probes:
                 probes = self.breaker.failed_probes
                 raise port.JudgeDown(f"{self.llm.name} is down: {probes} probes in a row failed.")
-            held, down = self._pauses()
-            if yields and down > 0:
+            paused, down = self._pauses()
+            if fail_fast and down > 0:
                 raise Temporary(f"{self.llm.name} is down.", retry_after_seconds=down)
-            if max(held, down) > 0:
-                await self._rest(max(held, down), until)
+            if max(paused, down) > 0:
+                await self._sleep(max(paused, down), until)
                 continue
             try:
                 entered_at = await self.gate.enter(until - self.gate.clock())
@@ -290,13 +287,14 @@ class RetryingLlm:
             self.gate.leave()
 
     def _pauses(self) -> tuple[float, float]:
+        """Return the seconds left of a rate limit's pause and of the breaker's."""
         now = self.gate.clock()
-        return self._held_until - now, self.breaker.wait(now)
+        return self._paused_until - now, self.breaker.wait(now)
 
     @asynccontextmanager
-    async def _call(self, prompt: port.Prompt, until: float, *, yields: bool) -> AsyncIterator[_Call]:
-        """Surround one call: a place, a reservation, a time limit; and what its failure means for each."""
-        entered_at = await self._enter(until, yields=yields)
+    async def _call(self, prompt: port.Prompt, until: float, *, fail_fast: bool) -> AsyncIterator[_Call]:
+        """Hold a slot, a reservation and a timeout around one call, and settle them when it ends."""
+        entered_at = await self._enter_gate(until, fail_fast=fail_fast)
         is_probe = self.breaker.begin()
         try:
             await check_lease()
@@ -309,21 +307,21 @@ class RetryingLlm:
             if (asked_at := self.gate.clock()) >= until:
                 self.budget.release(reserved)
                 raise port.OutOfTime(f"{self.llm.name} was not asked: the round's time is over.")
-            call = _Call(prompt, reserved, is_probe, entered_at, asked_at, self._answered[prompt.purpose])
+            call = _Call(prompt, reserved, is_probe, entered_at, asked_at, self._usable[prompt.purpose])
             limit = max(self.policy.call_seconds, prompt.max_tokens / SLOWEST_TOKENS_PER_SECOND)
             try:
                 async with asyncio.timeout(min(limit, until - asked_at)):
                     yield call
             except BadAnswer as bad:
-                # The provider does not take this prompt (too long, filtered): an answer, kept like any other.
+                # The provider rejects this prompt (too long, filtered): an answer, saved like any other.
                 call.answer = port.Answer(bad.message, self.llm.name, "refusal", 0, 0)
             except TimeoutError:
                 kind = port.TooSlow if until > self.gate.clock() else port.Unanswered
                 late = kind(f"{self.llm.name} did not finish its answer in time.")
-                self._failed(call, late)
+                self._settle_failure(call, late)
                 raise late from None
             except BaseException as bad:
-                self._failed(call, bad)
+                self._settle_failure(call, bad)
                 raise
             self._report(call, call.answer.stop)
             self.gate.answered()
@@ -333,7 +331,7 @@ class RetryingLlm:
             self.breaker.abandoned(probe=is_probe)
             self.gate.leave()
 
-    def _failed(self, call: _Call, bad: BaseException) -> None:
+    def _settle_failure(self, call: _Call, bad: BaseException) -> None:
         settle = self.budget.release
         if isinstance(bad, Temporary):
             self.tell(str(bad))
@@ -341,8 +339,8 @@ class RetryingLlm:
             case port.RateLimited():
                 self._report(call, "rate_limited")
                 self.gate.limited(call.entered_at)
-                # A Retry-After is not only for the caller that received it.
-                self._held_until = max(self._held_until, self.gate.clock() + (bad.retry_after_seconds or 0.0))
+                # A Retry-After holds for all callers.
+                self._paused_until = max(self._paused_until, self.gate.clock() + (bad.retry_after_seconds or 0.0))
             case Temporary():
                 is_unanswered = isinstance(bad, port.Unanswered)
                 self._report(call, "unanswered" if is_unanswered else "failed")
@@ -360,39 +358,39 @@ class RetryingLlm:
         if self.watch is not None:
             self.watch(self.llm.name, call.prompt.purpose, result, self.gate.clock() - call.asked_at)
 
-    async def _accepted(self, call: _Call, until: float, *, yields: bool) -> Charged:
-        """Charge the answer. One that is refused or unparsable counts only if the model makes sense to others.
+    async def _accept(self, call: _Call, until: float, *, fail_fast: bool) -> Charged:
+        """Charge and return the answer; a refused or unparsable one only if the model answers other prompts.
 
         Raises JudgeDown or Temporary if it does not; RequestRefused for a refusal that another model may answer.
         """
-        charged = self._charge(call)  # before a probe, which needs the money that was reserved
+        charged = self._charge(call)  # before a probe, which needs the reserved money
         is_refused = call.answer.stop == "refusal"
-        if not self._nonsense and not is_refused:
+        if not self._unparsable_in_a_row and not is_refused:
             return charged
-        if is_refused and yields:
+        if is_refused and fail_fast:
             self.budget.lose(call.cost or 0)
             raise port.RequestRefused(f"{self.llm.name} refuses a question: {call.answer.text}")
         try:
-            is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.answered_before, until)
+            is_alone = not self._is_garbled and await self._answers_others(call.prompt, call.usable_before, until)
         except BaseException:
-            self._useless(call)
+            self._reject(call)
             raise
         if not is_alone:
-            raise self._useless(call)
+            raise self._reject(call)
         self.breaker.answered()
         return charged
 
-    def _useless(self, call: _Call) -> Temporary:
-        """Count an answer as lost and as a failure of the model; return the error to raise."""
+    def _reject(self, call: _Call) -> Temporary:
+        """Count the answer as lost and as a failure of the model; return the error to raise."""
         self.budget.lose(call.cost or 0)
         self.breaker.failed(self.gate.clock(), probe=call.is_probe)
         if call.answer.stop == "refusal":
-            self._refuses = True
+            self._refuses_all = True
             return Temporary(f"{self.llm.name} refuses every question: {shown(call.answer.text, 200)}")
         return port.JudgeDown(f"{self.llm.name} answers with something that is not what was asked for.")
 
     def _charge(self, call: _Call) -> Charged:
-        """Pay for the answer, and count the unparsable ones in a row."""
+        """Charge the answer to the budget, and record whether it is usable."""
         answer, prompt = call.answer, call.prompt
         call.cost = None if self.card is None else self.card.cost(answer)
         self.budget.charge(call.reserved, call.cost)
@@ -401,9 +399,9 @@ class RetryingLlm:
         self.answered += 1
         is_whole = answer.stop == "end" and not is_cut(answer)
         is_good = not is_whole or makes_sense(without_thinking(answer.text), prompt.schema_json)
-        self._nonsense = 0 if is_good else self._nonsense + 1
+        self._unparsable_in_a_row = 0 if is_good else self._unparsable_in_a_row + 1
         self._is_garbled = self._is_garbled and not is_good
         if is_good and answer.stop != "refusal":
-            self._answered[prompt.purpose] += 1
-            self._refuses = False
+            self._usable[prompt.purpose] += 1
+            self._refuses_all = False
         return answer, call.cost

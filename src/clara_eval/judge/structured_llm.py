@@ -1,7 +1,7 @@
-"""A question asked until its answer can be used, of models whose answers are kept: each request is paid for once.
+"""Ask models for typed values: retry until an answer is usable, and pay for each request only once.
 
-After a cut the limits are larger, after nonsense the words are others.
-Invariant: which request comes next follows from the limits and the recorded answers alone, so a replay asks alike.
+A retry has a larger token limit if the answer was cut, and a changed prompt if it was unusable.
+Invariant: the next request depends only on the limits and the recorded answers, so a replay repeats them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from clara_eval.judge.retrying_llm import Charged, RetryingLlm
 T = TypeVar("T")
 TRIES = 3
 AGAIN = "\nAsked again ({attempt}): return ONLY the JSON object, complete, with exactly the stated fields.\n"
-"""At temperature 0 an equal request would get an equal answer. Nothing of the unusable answer is repeated."""
+"""Appended to a retry: at temperature 0 an equal request gets an equal answer. Quotes no model output."""
 AGAIN_GRAMMAR = "(?:" + re.escape(AGAIN).replace(re.escape("{attempt}"), r"\d") + ")?"
 
 
 @dataclass(frozen=True, slots=True)
 class AskOutcome(Generic[T]):
-    """A value, or None with the reason; `requests` are the hashes of all that was asked."""
+    """A value, or None with the reason; `requests` are the hashes of all requests that were answered."""
 
     value: T | None
     reason: str
     requests: tuple[str, ...]
-    outage: Temporary | None = None  # why no answer came: later there may be one
+    outage: Temporary | None = None  # why no answer came; a later run may get one
 
 
 @dataclass(slots=True)
 class AnswerLog:
-    """What a round asked: `keep` gets every answer; requests in `closed` stay unanswered, each with its reason."""
+    """The requests of a round."""
 
-    keep: Callable[[PaidAnswer], None]
-    closed: Mapping[str, str]
-    unanswered: dict[str, str] = field(default_factory=dict)
+    keep: Callable[[PaidAnswer], None]  # called with every answer
+    closed: Mapping[str, str]  # requests that are not sent, with the reason
+    unanswered: dict[str, str] = field(default_factory=dict)  # requests without an answer, with the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,10 @@ class StructuredLlm:
     """Asks a model for typed values."""
 
     asker: Asker
-    limits: TokenLimits | None = None
-    """None for rounds that were planned before limits grew: a cut answer is asked again like an unreadable one."""
-    others: tuple[Asker, ...] = ()  # asked in turn when the answers of those before were cut at the largest limit
+    limits: TokenLimits | None = None  # None in plans of old versions: a cut answer is retried like an unusable one
+    others: tuple[Asker, ...] = ()  # asked in turn if every answer so far was cut at the largest limit
     log: AnswerLog | None = None
-    share: EntryShare | None = None  # bounds the answers about one entry together, in tokens and in money
+    share: EntryShare | None = None  # bounds all answers about one entry, in tokens and in money
 
     @property
     def name(self) -> str:
@@ -68,16 +67,16 @@ class StructuredLlm:
             await self.asker.prefetch([p for p in asked if not closed or request_hash(self.name, p) not in closed])
 
     async def ask(self, prompt: Prompt, read: Callable[[str], T], tries: int = TRIES) -> AskOutcome[T]:
-        """Ask at most `tries` times for an answer that `read` accepts. An outage is reported, not asked again."""
+        """Ask at most `tries` times for an answer that `read` accepts; an outage is returned, not retried."""
         requests: list[str] = []
         reason, closed = "", self.log.closed if self.log else {}
         for attempt in range(tries):
             own: list[str] = []
-            again = replace(prompt, user=prompt.user + AGAIN.format(attempt=attempt)) if attempt else prompt
-            asking, paid = self._requests(again, own), None
+            retried = replace(prompt, user=prompt.user + AGAIN.format(attempt=attempt)) if attempt else prompt
+            steps, paid = self._requests(retried, own), None
             while True:
                 try:
-                    asker, asked = asking.send(paid)
+                    asker, asked = steps.send(paid)
                     if closed and (why := closed.get(request_hash(asker.name, asked, attempt))) is not None:
                         raise GoneWithout(why)
                     paid = await asker.ask(asked, attempt)
@@ -95,17 +94,17 @@ class StructuredLlm:
                     self.log.keep(paid)
             requests += own
             try:
-                return AskOutcome(read(_usable(answer)), "", tuple(requests))
+                return AskOutcome(read(_usable_text(answer)), "", tuple(requests))
             except BadAnswer as bad:
                 reason = bad.message
         return AskOutcome(None, f"No usable answer in {tries} tries; the last: {reason}", tuple(requests))
 
     def _requests(self, prompt: Prompt, own: list[str]) -> Generator[tuple[Asker, Prompt], PaidAnswer | None, Answer]:
-        """Yield whom to ask what and take the answer, each asker with growing limits; return the whole answer.
+        """Yield (asker, request), receive each answer, and return the first that is complete.
 
-        A provider may refuse a request only because the tokens for thinking do not fit its context: then the bare
-        answer is asked for. One that refuses a larger limit after a cut has no larger limit. Raises AnswerCut if no
-        larger limit and no other asker is left, with the requests so far, which the caller puts into `own`.
+        Each asker is asked with growing limits. A provider may refuse a request because the tokens for thinking exceed
+        its context: it is asked again for the bare answer. A refusal after a cut means that it takes no larger limit.
+        Raises AnswerCut if no asker is left, with the requests so far, which the caller appends to `own`.
         """
         limits, share, bare, limit = self.limits, self.share, prompt.max_tokens, 0
         for asker in (self.asker, *self.others):
@@ -135,9 +134,9 @@ class StructuredLlm:
         raise AnswerCut(f"{self.name} did not end its answer within {limit:,} tokens, thinking included", own)
 
 
-def _usable(answer: Answer) -> str:
+def _usable_text(answer: Answer) -> str:
     if answer.stop == "refusal":
-        if not answer.output_tokens:  # no model saw it: it is too long, or a filter is before it
+        if not answer.output_tokens:  # no model saw the prompt: it is too long, or a filter rejected it
             raise BadAnswer(f"The question was refused: {shown(answer.text, 300)}")
         raise BadAnswer("The model refused to answer.")
     if answer.stop == "max_tokens":
@@ -145,22 +144,21 @@ def _usable(answer: Answer) -> str:
     return answer.text
 
 
-READ_AT_ONCE = 500
-"""Recorded answers that are read ahead of their questions: signed answers are too large to hold all of a round."""
+READ_AT_ONCE = 500  # recorded answers per query: signed ones are too large to hold those of a whole round
 AnswerAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
-"""Answers prompts before they are asked for, for example in batches."""
+"""Answers prompts in advance, for example in batches."""
 
 
 class CachedLlm:
-    """One model for one run; an `Asker`. Equal requests at the same time share one call."""
+    """One model for one run; an `Asker`. Concurrent equal requests share one call."""
 
     def __init__(self, llm: RetryingLlm, book: AnswerBook, run: str, ahead: AnswerAhead | None = None) -> None:
         self.llm, self.name, self._book, self._run, self._ahead = llm, llm.llm.name, book, run, ahead
         llm.keep = self._save
         self._in_flight: dict[str, asyncio.Future[PaidAnswer]] = {}
-        self._read: dict[str, PaidAnswer | None] = {}  # what the book has; None: no answer yet
-        self._unread: dict[str, None] = {}  # requests to look up, in the order in which they will be asked
-        self._reading = asyncio.Lock()
+        self._read: dict[str, PaidAnswer | None] = {}  # prefetched from the book; None: it has no answer
+        self._unread: dict[str, None] = {}  # requests to prefetch, in the order in which they will be asked
+        self._read_lock = asyncio.Lock()
 
     async def prefetch(self, prompts: Sequence[Prompt]) -> None:
         if self._ahead is not None:
@@ -168,18 +166,18 @@ class CachedLlm:
         self.expect(prompts)
 
     def expect(self, prompts: Sequence[Prompt]) -> None:
-        """Take note of what is asked next: its recorded answers are read many at a time."""
+        """Register the next prompts, so that their recorded answers are read many at a time."""
         self._unread |= dict.fromkeys(request_hash(self.name, prompt) for prompt in prompts)
 
     async def recorded(self, request: str) -> PaidAnswer | None:
-        async with self._reading:  # a caller that waits here finds what the first one reads
+        async with self._read_lock:  # callers that wait here find their answers in what the first one reads
             if request in self._unread:
                 part = [request, *islice((r for r in self._unread if r != request), READ_AT_ONCE - 1)]
                 self._read.update(dict.fromkeys(part) | await self._book.answers(part))
                 for one in part:
                     del self._unread[one]
-                self._unread = self._unread or {}  # frees its table, which has room for all of them
-                while len(self._read) > 2 * READ_AT_ONCE:  # the oldest are read again if they are needed
+                self._unread = self._unread or {}  # an empty dict keeps its memory, so replace it
+                while len(self._read) > 2 * READ_AT_ONCE:  # drops the oldest; they are read again if needed
                     del self._read[next(iter(self._read))]
         if request not in self._read:
             return (await self._book.answers((request,))).get(request)
@@ -187,8 +185,8 @@ class CachedLlm:
             del self._read[request]
         return paid
 
-    async def ask(self, prompt: Prompt, attempt: int = 0, *, yields: bool = False) -> PaidAnswer:
-        """Return the recorded answer, or a new one that is saved. `yields`: as for `RetryingLlm.complete`."""
+    async def ask(self, prompt: Prompt, attempt: int = 0, *, fail_fast: bool = False) -> PaidAnswer:
+        """Return the recorded answer, or call the model and save. `fail_fast`: see `RetryingLlm.complete`."""
         request = request_hash(self.name, prompt, attempt)
         while (shared := self._in_flight.get(request)) is not None:
             try:
@@ -198,7 +196,7 @@ class CachedLlm:
         promise = self._in_flight[request] = asyncio.get_running_loop().create_future()
         try:
             found = await self.recorded(request)
-            paid = found or await self._save(prompt, await self.llm.complete(prompt, yields=yields), request)
+            paid = found or await self._save(prompt, await self.llm.complete(prompt, fail_fast=fail_fast), request)
         except BaseException as bad:
             promise.set_exception(bad if isinstance(bad, ClaraError) else _Abandoned())
             promise.exception()  # avoids "exception was never retrieved" when no other caller waits
@@ -210,7 +208,7 @@ class CachedLlm:
             del self._in_flight[request]
 
     async def _save(self, prompt: Prompt, charged: Charged, request: str = "") -> PaidAnswer:
-        """Save a paid answer, trying again while the store fails; return what the store holds now."""
+        """Save a paid answer, with retries if the store fails; return what the store holds now."""
         request = request or request_hash(self.name, prompt)
         paid = PaidAnswer(request, self._run, self.name, prompt.purpose, *charged)
         policy, number = self.llm.policy, 1
@@ -220,7 +218,7 @@ class CachedLlm:
                 saved = await asyncio.shield(saving)
                 break
             except asyncio.CancelledError:
-                await asyncio.wait((saving,))  # a cancelled caller goes only when its paid answer is saved
+                await asyncio.wait((saving,))  # a paid answer is saved even if the caller is cancelled
                 raise
             except Temporary:
                 if number == policy.tries:
@@ -233,10 +231,10 @@ class CachedLlm:
 
 
 class FallbackLlm:
-    """Several models in order: the next takes over if one cannot answer; an `Asker`.
+    """Several models in order: the next answers if one cannot; an `Asker`.
 
-    An answer is recorded under the model that gave it. Recorded answers of any of them are used first, so a restart
-    after a takeover pays for nothing twice.
+    An answer is recorded under the model that gave it. Recorded answers of any model are used first, so a restart
+    pays for nothing twice.
     """
 
     def __init__(self, models: Sequence[CachedLlm]) -> None:
@@ -254,9 +252,9 @@ class FallbackLlm:
                 return known
         for model in self._models[:-1]:
             with suppress(Temporary, ConfigError):
-                return await model.ask(prompt, attempt, yields=True)
+                return await model.ask(prompt, attempt, fail_fast=True)
         return await self._models[-1].ask(prompt, attempt)
 
 
 class _Abandoned(Exception):
-    """The caller that held the request was cancelled; a caller that waits for it asks itself."""
+    """The caller that made the shared request was cancelled; the callers that wait retry."""

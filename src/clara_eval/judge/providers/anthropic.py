@@ -18,7 +18,7 @@ from clara_eval.core.extras import require
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.core.strict_json import object_or_none
 from clara_eval.judge.costs.budgets import public_price
-from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, described, request_hash
+from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, describe_sampling, request_hash
 from clara_eval.judge.provider import EFFORT, BatchRun, JudgeName, Provider, endpoint_key
 from clara_eval.judge.providers.wire import HttpLlm, ModelReply, said_by
 
@@ -79,7 +79,7 @@ class AnthropicLlm(HttpLlm):
             output_tokens=int(usage["output_tokens"]),
             cached_tokens=cached,
             cache_write_tokens=written,
-            sampling=described({}),
+            sampling=describe_sampling({}),
         )
 
 

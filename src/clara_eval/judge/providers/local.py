@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from clara_eval.core.errors import BadAnswer, ConfigError
 from clara_eval.judge.costs.budgets import FREE
-from clara_eval.judge.port import Answer, Prompt, Stop, described
+from clara_eval.judge.port import Answer, Prompt, Stop, describe_sampling
 from clara_eval.judge.provider import Provider
 
 CACHE = Path("~/.cache/clara-eval/models")
@@ -133,7 +133,7 @@ def read(body: dict[str, Any], name: str, model_id: str) -> Answer:
     stop: Stop = "max_tokens" if choice["finish_reason"] == "length" else "end"
     text = str(choice["message"]["content"] or "")
     tokens = (int(usage["prompt_tokens"]), int(usage["completion_tokens"]))
-    return Answer(text, model_id, stop, *tokens, sampling=described(SAMPLING))
+    return Answer(text, model_id, stop, *tokens, sampling=describe_sampling(SAMPLING))
 
 
 def _metadata(file: BinaryIO) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from clara_eval.core.errors import Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.model import INTERFACES
 from clara_eval.judge.costs.budgets import public_price
-from clara_eval.judge.port import Answer, Prompt, Unanswered, described
+from clara_eval.judge.port import Answer, Prompt, Unanswered, describe_sampling
 from clara_eval.judge.provider import EFFORT, JudgeName, Provider, endpoint_key
 from clara_eval.judge.providers.wire import TOO_LONG, HttpLlm, ModelReply, said_by
 from clara_eval.judge.reading import TOKEN_LIMITS, read_completion, with_schema
@@ -62,7 +62,7 @@ class OpenAiLlm(HttpLlm):
             sent = request_body(form, prompt)
             reply = await self.post("/chat/completions", sent)
             if reply.is_ok:
-                return await self._answered(prompt, sent, reply, described(sampling_of(form)))
+                return await self._answered(prompt, sent, reply, describe_sampling(sampling_of(form)))
             words = said_by(reply.content)
             if reply.status not in (400, 422) or TOO_LONG.search(words) or not self._gives_way(words.lower(), form):
                 raise self.refusal(reply)
