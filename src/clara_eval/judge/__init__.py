@@ -1,1 +1,1 @@
-"""Prompts, strict reading of answers, the judges of two typed vectors, and the providers of models."""
+"""Judges: prompts, strict parsing of answers, comparison of typed vectors, and model providers."""

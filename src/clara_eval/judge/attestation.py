@@ -22,7 +22,7 @@ from clara_eval.judge.port import Answer, Prompt, Signed, Unanswered
 from clara_eval.judge.provider import JudgeStore
 from clara_eval.judge.providers.openai import OpenAiLlm
 from clara_eval.judge.providers.wire import ModelReply
-from clara_eval.judge.reading import asks, read_completion
+from clara_eval.judge.reading import is_request_of, read_completion
 
 
 class NotAttested(ValueError):
@@ -164,7 +164,7 @@ def check_signed(prompt: Prompt, answer: Answer, key: SigningKey, model: str) ->
     hashes = hashlib.sha256(request).hexdigest(), hashlib.sha256(response).hexdigest()
     check = _check_near_signature if signed.interface == "near" else _check_aci_signature
     check(_parse_object(signed.proof, "the signature"), key, model, hashes)
-    if not asks(request, prompt, model):
+    if not is_request_of(prompt, model, request):
         raise NotAttested("the signed request is another question")
     try:
         signed_answer = read_completion(response, prompt, model)

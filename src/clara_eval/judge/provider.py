@@ -1,4 +1,4 @@
-"""What a provider of judges declares, and how it is found: as a file in `providers`, or as an entry point."""
+"""What a provider of judges declares, and how to find it: a file in `providers` or an entry point."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from clara_eval.judge.port import AnswerBook, ConnectedLlm, JournalEntries, Llm,
 from clara_eval.judge.reading import THINKING_ROOM, TokenLimits
 
 ENTRY_POINTS = "clara_eval.judges"
-NO_KEY = "no-key"  # sent to endpoints of one's own that ask for none
-EFFORT = "low"  # effort of models that think: judges read short texts and compare a few typed facts
+NO_KEY = "no-key"  # sent to self-hosted endpoints, which may need no key
+EFFORT = "low"  # of thinking models: judges read short texts and compare a few typed values
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
-    """One judge. `text` is its name in traces; `base_url` only for a foreign endpoint."""
+    """The parsed name of one judge."""
 
-    text: str
+    text: str  # its name in settings and traces
     provider: str
     model: str
-    base_url: str | None = None
-    attestation: str = ""  # how its endpoint signs, the word after `#`; empty: not at all
+    base_url: str | None = None  # None: the provider's own endpoint
+    attestation: str = ""  # how its endpoint signs, the word after `#`; empty if it does not
 
 
 class JudgeStore(AnswerBook, JournalEntries, Protocol):
-    """The answer book, and the journals of batches and of attested keys; the store fulfils it."""
+    """The answer book, and the journals of batches and of attested keys; the store implements it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRun:
-    """One model in one run, and the money for it."""
+    """One model in one run, with its budget."""
 
     llm: Llm
     store: JudgeStore
@@ -57,48 +57,47 @@ class BatchRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     name: str  # the word before the colon in CLARA_JUDGES
-    form: str  # how its judges are written, for messages and documents
+    form: str  # the syntax of its judges' names, for messages and documents
     build: Callable[[JudgeName, Settings], ConnectedLlm] | None
-    """Connects nothing yet; a missing key or package is a ConfigError. None: judges without a model."""
+    """Opens no connection. Raises ConfigError for a missing key or package. None: judges without a model."""
     price: Callable[[JudgeName, datetime], PriceCard | None]
     takes_address: bool = False  # whether `@https://host/v1` may follow the model
-    models: tuple[str, ...] = ()  # all models there are; empty: any name is passed on
+    models: tuple[str, ...] = ()  # all models; empty: any name is accepted
     most_at_once: int | None = None  # concurrent calls, if fewer than CLARA_MAX_CONCURRENCY
-    thinks: Callable[[JudgeName], bool] = lambda _judge: False
-    """Whether a judge thinks before it answers, as far as that is known."""
+    thinks: Callable[[JudgeName], bool] = lambda _judge: False  # whether the model is known to think before it answers
     most_tokens: int | None = None  # the longest answer, if shorter than CLARA_ANSWER_TOKENS
     answer_in_batches: Callable[[BatchRun, Sequence[Prompt], float], Awaitable[None]] | None = None
-    """Answers prompts in batches, given the seconds left, as far as that is worth it."""
+    """Answers prompts in batches if that is worth it in the given seconds."""
     signs: tuple[str, ...] = ()
-    """How endpoints may sign their answers inside an enclave (`near`, `aci`); what is built then has `report`."""
+    """Interfaces (`near`, `aci`) of endpoints that sign inside an enclave; `build` gives `SigningOpenAi`."""
 
 
 RULES = Provider(name="rules", form="rules", build=None, price=lambda _judge, _at: FREE)
 
 
 def provider_of(judge: JudgeName) -> Provider:
-    found = _provider(judge.provider)
+    found = _load_provider(judge.provider)
     assert found is not None, "a parsed name has a provider"
     return found
 
 
 def parse_jury(text: str) -> tuple[JudgeName, ...]:
-    """Parse every judge of the list. Raises ConfigError for none, an unknown form, or a repetition."""
+    """Parse a list of judges. Raises ConfigError for an empty list, an unknown judge or a duplicate."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
         raise ConfigError("CLARA_JUDGES names no judge.", remedy=f"Use one or more of: {forms()}.")
     jury = tuple(parse_judge(name) for name in names)
     if twice := [judge.text for judge in jury if jury.count(judge) > 1]:
-        told = f"CLARA_JUDGES names {twice[0]} twice; the second would repeat the first's recorded answers."
-        raise ConfigError(told, remedy="Name each judge once.")
+        message = f"CLARA_JUDGES names {twice[0]} twice; the second would repeat the first's recorded answers."
+        raise ConfigError(message, remedy="Name each judge once.")
     return jury
 
 
 def parse_judge(name: str) -> JudgeName:
     provider_name, colon, rest = name.partition(":")
-    provider = _provider(provider_name)
+    provider = _load_provider(provider_name)
     if provider is None or bool(colon) != (provider.build is not None):
-        raise _unknown(name)
+        raise _unknown_judge(name)
     if provider.build is None:
         return JudgeName(name, name, name)
     rest, hash_sign, attestation = rest.partition("#")
@@ -109,13 +108,13 @@ def parse_judge(name: str) -> JudgeName:
             remedy="Only openai:MODEL@https://host/v1 can be attested, by #near or #aci; see CLARA_ATTESTATION.",
         )
     if not model or model != model.strip() or (at and not provider.takes_address):
-        raise _unknown(name)
+        raise _unknown_judge(name)
     if provider.models and model not in provider.models:
-        told = f"CLARA_JUDGES: there is no {provider.name} model {model!r}."
-        raise ConfigError(told, remedy=f"Use {provider.name}:{provider.models[0]}, or one of {forms()}.")
+        message = f"CLARA_JUDGES: there is no {provider.name} model {model!r}."
+        raise ConfigError(message, remedy=f"Use {provider.name}:{provider.models[0]}, or one of {forms()}.")
     if not at:
         return JudgeName(name, provider.name, model)
-    url = _checked_url(base_url)
+    url = _check_url(base_url)
     return JudgeName(f"{provider.name}:{model}@{url}{hash_sign}{attestation}", provider.name, model, url, attestation)
 
 
@@ -139,7 +138,7 @@ def thinking_models(jury: Iterable[JudgeName]) -> set[str]:
 
 
 def token_limits(settings: Settings, jury: Sequence[JudgeName]) -> TokenLimits:
-    """Return the limits of a jury's answers: what all of it can give, with tokens for thinking if one thinks."""
+    """Return limits that all models of a jury can meet, with tokens for thinking if one thinks."""
     bounds = [provider_of(judge).most_tokens for judge in models_of(jury)]
     most = min([settings.answer_tokens, *(bound for bound in bounds if bound is not None)])
     return TokenLimits(THINKING_ROOM if thinking_models(jury) else 0, most)
@@ -154,13 +153,13 @@ def build_llm(name: str | JudgeName, settings: Settings) -> ConnectedLlm:
 
 
 def endpoint_key(settings: Settings, judge: JudgeName, secret: SecretStr | None, variable: str) -> str:
-    """Choose the key: the provider's own goes to the provider, or to the one foreign address if only that is asked."""
+    """Return an endpoint's key; the provider's own goes to another host only if the jury has no other."""
     if judge.base_url is not None:
         own = settings.keys_by_endpoint.get(judge.base_url)
         if own is not None:
             return own.get_secret_value()
-        asked = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
-        if secret is None or asked - {judge.base_url}:
+        endpoints = {other.base_url for other in parse_jury(settings.judges) if other.provider == judge.provider}
+        if secret is None or endpoints - {judge.base_url}:
             return NO_KEY
     if secret is None or not secret.get_secret_value().strip():
         raise ConfigError(f"{judge.text} needs a key, and {variable} is not set.", remedy=f"Set {variable}.")
@@ -169,18 +168,18 @@ def endpoint_key(settings: Settings, judge: JudgeName, secret: SecretStr | None,
 
 @cache
 def forms() -> str:
-    names = [RULES.name, *_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
-    found = (_provider(name) for name in dict.fromkeys(names))
+    names = [RULES.name, *_provider_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    found = (_load_provider(name) for name in dict.fromkeys(names))
     return ", ".join(provider.form for provider in found if provider is not None)
 
 
 @cache
-def _provider(name: str) -> Provider | None:
-    """Load a provider; an installed package cannot replace a file of ours."""
+def _load_provider(name: str) -> Provider | None:
+    """Load a provider; an installed package cannot replace a file of this package."""
     if name == RULES.name:
         return RULES
     found: object = None
-    if name in _files():
+    if name in _provider_files():
         found = getattr(importlib.import_module(f"clara_eval.judge.providers.{name}"), "PROVIDER", None)
     else:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
@@ -189,16 +188,16 @@ def _provider(name: str) -> Provider | None:
 
 
 @cache
-def _files() -> tuple[str, ...]:
+def _provider_files() -> tuple[str, ...]:
     names = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "providers")]))
     return tuple(sorted(name for name in names if not name.startswith("test_")))
 
 
-def _unknown(name: str) -> ConfigError:
+def _unknown_judge(name: str) -> ConfigError:
     return ConfigError(f"CLARA_JUDGES: there is no judge {name[:80]!r}.", remedy=f"Use one of: {forms()}.")
 
 
-def _checked_url(url: str) -> str:
+def _check_url(url: str) -> str:
     reason = "it is not http(s)://host/path"
     with suppress(ValueError):
         parts = urlsplit(url)

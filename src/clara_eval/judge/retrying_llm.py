@@ -18,7 +18,7 @@ from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudg
 from clara_eval.core.tasks import check_lease
 from clara_eval.judge import port
 from clara_eval.judge.costs.budgets import PriceCard, RunBudget
-from clara_eval.judge.reading import is_cut, makes_sense, shown, without_thinking
+from clara_eval.judge.reading import has_required_fields, is_cut, shown, without_thinking
 
 SLOWEST_TOKENS_PER_SECOND = 40
 """A call may take as long as all of its tokens take at this speed, and at least `call_seconds`."""
@@ -398,7 +398,7 @@ class RetryingLlm:
         self.beyond_limit = max(self.beyond_limit, beyond)
         self.answered += 1
         is_whole = answer.stop == "end" and not is_cut(answer)
-        is_good = not is_whole or makes_sense(without_thinking(answer.text), prompt.schema_json)
+        is_good = not is_whole or has_required_fields(without_thinking(answer.text), prompt.schema_json)
         self._unparsable_in_a_row = 0 if is_good else self._unparsable_in_a_row + 1
         self._is_garbled = self._is_garbled and not is_good
         if is_good and answer.stop != "refusal":

@@ -27,7 +27,7 @@ from clara_eval.judge.providers.anthropic import AnthropicLlm
 from clara_eval.judge.providers.anthropic import thinks as claude_thinks
 from clara_eval.judge.providers.openai import SEED, OpenAiLlm, RequestForm, request_body
 from clara_eval.judge.providers.openai import thinks as openai_thinks
-from clara_eval.judge.providers.wire import retry_after, said_by
+from clara_eval.judge.providers.wire import error_text, retry_after
 
 KEY = "sk-very-secret-0123456789"
 VERDICT = {
@@ -448,4 +448,4 @@ async def test_a_limit_that_is_too_large_changes_nothing_for_others() -> None:
 def test_a_refusal_in_another_shape_is_understood() -> None:
     """Endpoints that name the refused field outside of a message are understood, too."""
     refusal = {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}
-    assert "seed" in said_by(json.dumps(refusal).encode())
+    assert "seed" in error_text(json.dumps(refusal).encode())

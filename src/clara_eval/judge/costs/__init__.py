@@ -1,1 +1,1 @@
-"""Who pays for an evaluation, how much may be spent, and what was spent."""
+"""Prices, quotes, spending caps and budgets of model calls."""

@@ -1,1 +1,1 @@
-"""The language models: one file a provider, all fulfilling `judge.port.Llm`; `registry` finds them by name."""
+"""Language models: one file per provider, each with a `PROVIDER` that `judge.provider` finds by name."""

@@ -1,4 +1,4 @@
-"""Claude by the Messages API, and by Message Batches at half the price if there is time."""
+"""Claude through the Messages API, or through Message Batches at half the price if there is time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clara_eval.core.strict_json import object_or_none
 from clara_eval.judge.costs.budgets import public_price
 from clara_eval.judge.port import Answer, PaidAnswer, Prompt, Stop, Unanswered, describe_sampling, request_hash
 from clara_eval.judge.provider import EFFORT, BatchRun, JudgeName, Provider, endpoint_key
-from clara_eval.judge.providers.wire import HttpLlm, ModelReply, said_by
+from clara_eval.judge.providers.wire import HttpLlm, ModelReply, error_text
 
 ANTHROPIC = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
@@ -30,7 +30,7 @@ _STOPS: dict[str | None, Stop] = {
     "refusal": "refusal",
 }
 _ANSWERS_AT_ONCE = re.compile(r"claude-(?:\d|instant|[a-z]+-[1-4](?:\D|$))")
-MISSHAPEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+_PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 class AnthropicLlm(HttpLlm):
@@ -44,14 +44,14 @@ class AnthropicLlm(HttpLlm):
     async def complete(self, prompt: Prompt) -> Answer:
         params = self.params(prompt)
         reply = await self.post("/v1/messages", plain_json(params).encode())
-        if reply.status == 400 and "effort" in params["output_config"] and "effort" in said_by(reply.content):
+        if reply.status == 400 and "effort" in params["output_config"] and "effort" in error_text(reply.content):
             self._effort = ""
             return await self.complete(prompt)
         if not reply.is_ok:
             raise self.refusal(reply)
         try:
             return self.answer(json.loads(reply.content))
-        except MISSHAPEN:
+        except _PARSE_ERRORS:
             raise Unanswered(f"{self.name} answered with something that is not a message.") from None
 
     def params(self, prompt: Prompt) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class AnthropicLlm(HttpLlm):
         }
 
     def answer(self, body: dict[str, Any]) -> Answer:
-        """Read a message; its input tokens come in three parts."""
+        """Parse a message; its input tokens are counted in three parts."""
         usage = body["usage"]
         cached, written = (int(usage.get(f"cache_{kind}_input_tokens") or 0) for kind in ("read", "creation"))
         return Answer(
@@ -84,7 +84,7 @@ class AnthropicLlm(HttpLlm):
 
 
 def thinks(model: str) -> bool:
-    """Return whether a Claude of this name thinks by default: those before the fifth generation do not."""
+    """Return whether this Claude model thinks by default: those before the fifth generation do not."""
     return _ANSWERS_AT_ONCE.search(model) is None
 
 
@@ -95,25 +95,24 @@ def _build(judge: JudgeName, settings: Settings) -> AnthropicLlm:
     return AnthropicLlm(judge.model, api_key=key, base_url=address, name=judge.text)
 
 
-FEWEST = 100
+FEWEST_CALLS = 100
 LEAST_SECONDS = 6 * 3600
-MOST_IN_A_BATCH = 10_000
-MOST_BYTES = 100 * 2**20
-"""The provider allows 100,000 requests and 256 MB; smaller batches lose less when something goes wrong."""
+MOST_IN_A_BATCH = 10_000  # the provider allows 100,000; a smaller batch loses less if it fails
+MOST_BYTES = 100 * 2**20  # the provider allows 256 MB
 CLOCK_SKEW_SECONDS = 300
-CANCEL_SECONDS = 900  # how long a cancelled batch may take to end before its answers are given up
+CANCEL_SECONDS = 900  # how long to wait for a cancelled batch to end
 
 
 def should_batch(seconds_left: float, calls: int) -> bool:
-    """Return whether batches are worth it: enough calls, and time for a batch to fail and be replaced.
+    """Return whether batches are worth it: enough calls, and time for single calls if a batch fails.
 
-    Most batches end within an hour and all within a day. Half of the time left is for batches, half for single calls.
+    Most batches end within an hour and all within a day. Batches get half of the time left.
     """
-    return calls >= FEWEST and seconds_left >= LEAST_SECONDS
+    return calls >= FEWEST_CALLS and seconds_left >= LEAST_SECONDS
 
 
 async def answer_in_batches(run: BatchRun, prompts: Sequence[Prompt], seconds_left: float) -> None:
-    """Answer prompts in batches if that is worth it; earlier batches are paid for, so they are always collected."""
+    """Answer prompts in batches if worth it; earlier batches, which are paid for, are always collected."""
     assert isinstance(run.llm, AnthropicLlm), "only Claude has message batches"
     seconds = seconds_left / 2
     batches = MessageBatches(run.llm, run.store, run.run, run.budget, run.card, run.poll_seconds, seconds=seconds)
@@ -131,31 +130,31 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True)
 class MessageBatches(BatchRun):
-    """Fills the answer book of one run through one Claude model; answers get the request hashes of single calls.
+    """Answers prompts of one run in batches, and saves the answers under the hashes of single requests.
 
-    Invariant: a batch is journalled before it is submitted, so a killed process goes on with the batch it paid for.
+    Invariant: a batch is journalled before it is submitted, so a restarted process finds the batch it paid for.
     """
 
     llm: AnthropicLlm
     _: KW_ONLY
-    seconds: float  # how long to wait for batches in all; then they are cancelled
+    seconds: float  # how long to wait for all batches before they are cancelled
     tries: int = 6
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = time.time
 
     async def fill(self, prompts: Sequence[Prompt], *, only_earlier: bool = False) -> None:
-        """Answer as many of these as batches can; `only_earlier` collects what was submitted and adds nothing."""
-        journalled = await self._journalled()
+        """Answer these prompts in batches. `only_earlier`: collect submitted batches and create none."""
+        journalled = await self._load_plans()
         if only_earlier and all(plan.done for plan in journalled):
             return
         wanted = {request_hash(self.llm.name, prompt): prompt for prompt in prompts}
-        # A plan about none of these is of another stage, which will ask for it.
+        # A plan without any of these requests is of another stage, which will collect it.
         plans = [plan for plan in journalled if not plan.done and not wanted.keys().isdisjoint(plan.requests)]
         known = await self.store.answers(list(wanted))
         missing = {request: prompt for request, prompt in wanted.items() if request not in known}
         deadline = self.now() + self.seconds
         for plan in plans:
-            if plan.batch_id is None and (batch_id := await self._created_before(plan, len(plan.requests))):
+            if plan.batch_id is None and (batch_id := await self._find_created(plan, len(plan.requests))):
                 plan.batch_id = await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
         if only_earlier:
             plans = [plan for plan in plans if plan.batch_id is not None]
@@ -172,31 +171,31 @@ class MessageBatches(BatchRun):
             amounts = await self.budget.reserve_all(self.llm.name, self.card, list(asked.values()), batch=True)
         except OutOfBudget:
             if plan.batch_id is None:
-                return  # it does not fit as a whole: single calls may
-            amounts = [0] * len(asked)  # what is submitted is owed already: it is collected whatever is left
-        reserved, give_back = dict(zip(asked, amounts, strict=True)), self.budget.release
+                return  # the budget may still suffice for single calls
+            amounts = [0] * len(asked)  # a submitted batch is charged anyway, so collect it without a reservation
+        reserved, settle = dict(zip(asked, amounts, strict=True)), self.budget.release
         try:
             if reserved:
                 batch_id = plan.batch_id or await self._submit(plan, asked)
-                # From here to the last answer the provider may charge for what we have not seen. It is looked for.
-                give_back = partial(self.budget.charge_unanswered, is_collected_later=True)
-                await self._until_ended(batch_id, deadline)
+                # Until its results are read the batch may be charged; if that fails, the next attempt collects it.
+                settle = partial(self.budget.charge_unanswered, is_collected_later=True)
+                await self._wait_until_ended(batch_id, deadline)
                 await self._collect(batch_id, asked, reserved)
-                give_back = self.budget.release
+                settle = self.budget.release
         finally:
             for amount in reserved.values():
-                give_back(amount)
+                settle(amount)
 
     async def _submit(self, plan: _Planned, asked: dict[str, Prompt]) -> str:
-        """Create the batch, or find it if only the provider's answer was lost."""
+        """Create the batch and return its id; if the response was lost, look the batch up."""
         items = [{"custom_id": one.removeprefix("0x"), "params": self.llm.params(asked[one])} for one in asked]
         content = plain_json({"requests": items}).encode()
         for number in range(1, self.tries + 1):
             batch_id: str | None
             try:
-                batch_id = str((await self._document(self.llm.post(BATCHES, content)))["id"])
+                batch_id = str((await self._read_document(self.llm.post(BATCHES, content)))["id"])
             except Unanswered:
-                batch_id = await self._created_before(plan, len(asked))
+                batch_id = await self._find_created(plan, len(asked))
             except Temporary as bad:
                 if number == self.tries:
                     raise
@@ -206,27 +205,27 @@ class MessageBatches(BatchRun):
                 return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
         raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
 
-    async def _created_before(self, plan: _Planned, items: int) -> str | None:
-        """Find an unclaimed batch of this size that was created since this one was planned."""
-        claimed = {other.batch_id for other in await self._journalled()}
-        for batch in (await self._document(self.llm.get(BATCHES, {"limit": "50"})))["data"]:
+    async def _find_created(self, plan: _Planned, items: int) -> str | None:
+        """Return the id of an unclaimed batch of this size that was created after the plan."""
+        claimed = {other.batch_id for other in await self._load_plans()}
+        for batch in (await self._read_document(self.llm.get(BATCHES, {"limit": "50"})))["data"]:
             created_at = datetime.fromisoformat(batch["created_at"]).timestamp()
             is_new = created_at >= plan.planned_at - CLOCK_SKEW_SECONDS
             if sum(batch["request_counts"].values()) == items and is_new and batch["id"] not in claimed:
                 return str(batch["id"])
         return None
 
-    async def _until_ended(self, batch_id: str, deadline: float) -> None:
+    async def _wait_until_ended(self, batch_id: str, deadline: float) -> None:
         cancelled = False
         failures = 0
         while True:
             try:
-                batch = await self._document(self.llm.get(f"{BATCHES}/{batch_id}"))
+                batch = await self._read_document(self.llm.get(f"{BATCHES}/{batch_id}"))
                 failures = 0
                 if batch["processing_status"] == "ended":
                     return
                 if self.now() >= deadline and not cancelled:
-                    await self._document(self.llm.post(f"{BATCHES}/{batch_id}/cancel", b"{}"))
+                    await self._read_document(self.llm.post(f"{BATCHES}/{batch_id}/cancel", b"{}"))
                     cancelled = True
             except Temporary:
                 failures += 1
@@ -241,14 +240,14 @@ class MessageBatches(BatchRun):
             try:
                 item = json.loads(line)
                 request, result = f"0x{item['custom_id']}", item["result"]
-            except MISSHAPEN:
+            except _PARSE_ERRORS:
                 raise Unanswered(f"The results of the batch {batch_id} cannot be read.") from None
             if request not in reserved or result["type"] != "succeeded":
                 continue
             try:
                 answer = self.llm.answer(result["message"])
-            except MISSHAPEN:
-                # Charged and of no use: this one is asked for again, and the others are not held up.
+            except _PARSE_ERRORS:
+                # Charged and unusable: this request is repeated, and the others are still read.
                 self.budget.charge_unanswered(reserved.pop(request))
                 continue
             cost = None if self.card is None else self.card.cost(answer, batch=True)
@@ -256,7 +255,7 @@ class MessageBatches(BatchRun):
             await self.store.save_answer(paid)
             self.budget.charge(reserved.pop(request), cost)
 
-    async def _document(self, exchange: Awaitable[ModelReply]) -> dict[str, Any]:
+    async def _read_document(self, exchange: Awaitable[ModelReply]) -> dict[str, Any]:
         reply = await exchange
         if not reply.is_ok:
             raise self.llm.refusal(reply)
@@ -267,7 +266,7 @@ class MessageBatches(BatchRun):
 
     @property
     def _journal(self) -> str:
-        """Name the journal, which outlives a run that starts anew."""
+        """The journal of batches. It is not the run's own, so that a restart does not delete it."""
         return f"{self.run}:batches:{self.llm.name}"
 
     async def _plan(self, chunk: tuple[str, ...], earlier: int) -> _Planned:
@@ -276,7 +275,7 @@ class MessageBatches(BatchRun):
         await self.store.add_entry(self._journal, f"plan/{name}", plain_json([list(chunk), plan.planned_at]))
         return plan
 
-    async def _journalled(self) -> list[_Planned]:
+    async def _load_plans(self) -> list[_Planned]:
         kept = dict(await self.store.entries(self._journal, ""))
         plans = []
         for key, value in kept.items():
@@ -287,7 +286,7 @@ class MessageBatches(BatchRun):
 
 
 def _chunks(missing: dict[str, Prompt]) -> list[tuple[str, ...]]:
-    """Split in order of hash, so that equal requests make equal batches; each is as if all were of the largest size."""
+    """Split in order of hash, so that equal requests give equal batches; sized for the largest request."""
     sizes = (len((p.system + p.user + p.schema_json).encode()) + 1000 for p in missing.values())
     count = min(MOST_IN_A_BATCH, max(1, MOST_BYTES // max(sizes, default=1)))
     requests = sorted(missing)

@@ -1,4 +1,4 @@
-"""A judge that is a function of the program which calls `clara_eval.judge`."""
+"""A judge that is a Python function, passed to `clara_eval.judge`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from clara_eval.judge.costs.budgets import FREE
 from clara_eval.judge.port import Answer, Prompt
 from clara_eval.judge.provider import JudgeName, Provider
 
-Words = str | Mapping[str, object]
-JudgeFunction = Callable[[Prompt], Words | Awaitable[Words]]
-"""Answers a prompt with JSON that fits `prompt.schema_json`: as text or as a mapping, at once or awaited."""
+JsonAnswer = str | Mapping[str, object]
+JudgeFunction = Callable[[Prompt], JsonAnswer | Awaitable[JsonAnswer]]
+"""Answers a prompt with JSON that fits `prompt.schema_json`, as text or a mapping; sync or async."""
 
 
 class CallableLlm:
-    """A plain function runs in a thread, so it may block."""
+    """Calls the function: a plain one in a thread, so it may block."""
 
     def __init__(self, name: str, function: JudgeFunction) -> None:
         self.name = name
@@ -28,15 +28,15 @@ class CallableLlm:
 
     async def complete(self, prompt: Prompt) -> Answer:
         if inspect.iscoroutinefunction(self._function):
-            said = await self._function(prompt)
+            answer = await self._function(prompt)
         else:
-            said = await asyncio.to_thread(self._function, prompt)
-            said = await said if inspect.isawaitable(said) else said
-        text = said if isinstance(said, str) else json.dumps(said)
+            answer = await asyncio.to_thread(self._function, prompt)
+            answer = await answer if inspect.isawaitable(answer) else answer
+        text = answer if isinstance(answer, str) else json.dumps(answer)
         return Answer(text, self.name.partition(":")[2], "end", input_tokens=0, output_tokens=0)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no connection."""
 
 
 def _build(judge: JudgeName, _settings: Settings) -> NoReturn:

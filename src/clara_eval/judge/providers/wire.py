@@ -1,4 +1,4 @@
-"""HTTP to one model's endpoint, and errors of ours for its failures; no key and no request header is in their text."""
+"""HTTP requests to a model's endpoint, and our errors for its failures, which never hold a key."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from clara_eval.core.version import __version__
 from clara_eval.core.web import read_at_most
 from clara_eval.judge.port import RateLimited, RequestRefused, ServerFailed, Unanswered
 
-LONGEST_WAIT_SECONDS = 600.0  # a provider that asks for more is asked again after this time: it may be well long before
-MOST_BYTES = 16 * 2**20  # a judge answers with some hundred bytes, an attestation has some hundred thousand
+LONGEST_WAIT_SECONDS = 600.0  # upper bound for Retry-After: providers often recover long before
+MOST_BYTES = 16 * 2**20  # a verdict has a few hundred bytes, an attestation report a few hundred thousand
 MOST_BYTES_IN_A_LINE = 2**20
 CONNECT_SECONDS = 20.0
 TOO_LONG = re.compile(
     r"context[_ ]length|too long|too large|context window|maximum context|allowed number of output tokens",
     re.IGNORECASE,
 )
-"""How providers say that prompt and answer are more than the model can hold."""
-_REFUSED = re.compile(
+"""Words of providers' errors for a prompt and answer that exceed the model's context."""
+_FILTERED = re.compile(
     r"content(?:[_ ]filter|_policy| management policy)|safety system|invalid_prompt|(?:prompt|input) was flagged",
     re.IGNORECASE,
 )
@@ -37,11 +37,11 @@ _NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing|exceeded you
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds of `retry-after-ms` or `Retry-After`, a number or a date; None if neither."""
+    """Return the seconds of `retry-after-ms` or `Retry-After` (a number or a date); None if neither."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         with suppress(ValueError):
             seconds = float(headers.get(name, "")) / unit
-            if seconds >= 0:  # not so for NaN
+            if seconds >= 0:  # false for NaN
                 return min(seconds, LONGEST_WAIT_SECONDS)
     with suppress(ValueError, TypeError, OverflowError):
         seconds = parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - now()
@@ -49,8 +49,8 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
     return None
 
 
-def said_by(content: bytes) -> str:
-    """Return what the provider wrote, from the bytes of an answer: type, code and message."""
+def error_text(content: bytes) -> str:
+    """Return type, code, parameter and message of a provider's error response."""
     text = content.decode(errors="replace").strip()
     try:
         body = json.loads(text)
@@ -75,7 +75,7 @@ class ModelReply:
 
 
 class HttpLlm:
-    """A judge behind an address, with its key. Opens connections on first use; `close` ends them."""
+    """A model behind an HTTP endpoint. Opens connections on first use; `close` ends them."""
 
     call_seconds = 900.0  # the limit of `RetryingLlm` is shorter
 
@@ -109,8 +109,8 @@ class HttpLlm:
                 yield line
 
     def refusal(self, reply: ModelReply) -> ClaraError:
-        """Return our error for an HTTP status and what the provider wrote with it."""
-        who, status, message = self.name, reply.status, said_by(reply.content)
+        """Return our error for a response with an error status."""
+        who, status, message = self.name, reply.status, error_text(reply.content)
         hidden = message.replace(self._key, "(hidden)") if self._key else message
         text = "".join(c if c.isprintable() else " " for c in hidden)[:300]
         if status in (400, 402, 403, 429) and _NO_CREDIT.search(text):
@@ -122,14 +122,14 @@ class HttpLlm:
         if status in (408, 409, 425) or status >= 500:
             kind, seconds = ServerFailed if status >= 500 else Temporary, retry_after(reply.headers)
             return kind(f"{who} is not well ({status}): {text}", retry_after_seconds=seconds)
-        is_refused = _REFUSED.search(text) is not None
-        if status in (401, 403) and not (status == 403 and is_refused):
-            # The provider's words are left out: they quote parts of the key.
+        is_filtered = _FILTERED.search(text) is not None
+        if status in (401, 403) and not (status == 403 and is_filtered):
+            # Without the provider's message: it quotes parts of the key.
             return ConfigError(f"{who} does not accept the key ({status}).", remedy=f"Check {self._key_name}.")
         if status == 404:
             remedy = "Check the model and address in CLARA_JUDGES."
             return ConfigError(f"{who} does not exist (404): {text}", remedy=remedy)
-        if status == 413 or TOO_LONG.search(text) or is_refused:
+        if status == 413 or TOO_LONG.search(text) or is_filtered:
             return BadAnswer(f"{who} does not take this prompt ({status}): {text}")
         remedy = "Check the model in CLARA_JUDGES."
         return RequestRefused(f"{who} refuses the request ({status}): {text}", remedy=remedy)
@@ -160,7 +160,7 @@ class HttpLlm:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=self.call_seconds, sock_connect=connecting),
                 headers=self._headers,
-                connector=aiohttp.TCPConnector(limit=0),  # the judge's gate counts what is in flight
+                connector=aiohttp.TCPConnector(limit=0),  # `Gate` limits concurrent calls
                 cookie_jar=aiohttp.DummyCookieJar(),
                 proxy=proxy,
                 proxy_auth=login,
@@ -170,7 +170,7 @@ class HttpLlm:
 
 
 def _proxy(url: URL) -> tuple[URL | None, aiohttp.BasicAuth | None]:
-    """Look up the environment's proxy once; aiohttp would look it up for every call."""
+    """Look up the proxy of the environment, once per session: aiohttp would do it for every call."""
     named = getproxies().get(url.scheme)
     if named is None or url.host is None or proxy_bypass(url.host):
         return None, None
