@@ -1,1 +1,1 @@
-"""The bytes behind each submission: fetched, checked against the chain, and cleared of copies."""
+"""Submissions: fetch their bytes, check them against the chain, and find copies."""

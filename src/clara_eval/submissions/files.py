@@ -1,4 +1,4 @@
-"""Submissions of many files: read a tar, tar.gz or zip in memory, bounded, as one tree and one canonical text."""
+"""Read submitted archives (tar, tar.gz, zip) in memory and within limits, as a tree with one text."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from clara_eval.harness.model import ProgramText
 
 MOST_FILES = 1_000
 MOST_BYTES = 4 * 1024 * 1024
-MOST_RATIO, FREE_BYTES = 100, 65_536  # unpacked to packed: source code reaches 20; the first 64 KB are not held to it
+MOST_RATIO, FREE_BYTES = 100, 65_536  # unpacked bytes per packed byte (source code reaches 20) after the first 64 KB
 DEEPEST, LONGEST_PATH = 16, 200
-SHOWN_TOKENS = 80_000  # of the files themselves, so that their map fits beside them into what a reader is shown
+SHOWN_TOKENS = 80_000  # of the files; with the list of files the document stays within the limit of a submission
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x7fELF", b"\x00asm", b"RIFF")
 IGNORED = frozenset({".git", ".venv", "node_modules", "__pycache__", "__MACOSX", ".DS_Store"})
-"""Names that are not packed from a folder; in an archive they count as every other file."""
+"""Names that `pack_folder` leaves out; in an archive they are read like any other file."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 _IMPORT = re.compile(r"^[ \t]*import\b[^;\"'(=]{0,500}[\"'](\.{1,2}/[^\"'\n]*)[\"'][^;\n]*;?[ \t]*$", re.MULTILINE)
 _LICENSE = re.compile(r"^[ \t]*//[ \t]*SPDX-License-Identifier:.*$", re.MULTILINE)
-_FIRST = ("submission", "solution", "main", "index")
+_MAIN_NAMES = ("submission", "solution", "main", "index")
 _LOADER = Path(__file__).with_name("python_tree.py")
 _ENDINGS = ("py", "js", "mjs", "jsx", "ts", "tsx", "sol", "rs", "go")
 
@@ -44,7 +44,7 @@ FileKind = Literal["code", "text", "binary", "omitted"]
 class SubmittedFile:
     path: str
     content: bytes
-    kind: FileKind  # `code` is in the submission's language; `omitted` is text for which the readers have no space
+    kind: FileKind  # `code` is in the submission's language; `omitted` is text beyond SHOWN_TOKENS
 
     @property
     def text(self) -> str:
@@ -57,85 +57,85 @@ class SubmittedFile:
 @dataclass(frozen=True, slots=True)
 class FileTree:
     files: tuple[SubmittedFile, ...]
-    language: str | None  # by the poster's hint, else by the endings of the files; None if none is known
+    language: str | None  # from the poster's hint, else from the file extensions; None if unknown
 
     @property
     def document(self) -> str:
-        """What readers are shown: a map of all files, then those that fit, each under its path."""
+        """The text that models read: a list of all files, then those that fit, each under its path."""
         rows = [
             f"{one.path}: {len(one.content)} bytes, {one.kind}"
             + (f", sha256 {sha256_hex(one.content)}" if one.kind == "binary" else "")
             for one in self.files
         ]
         shown = [one for kind in ("code", "text") for one in self.files if one.kind == kind]
-        texts = (f"=== {one.path} ===\n{_ended(one.text)}" for one in shown)
+        texts = (f"=== {one.path} ===\n{_with_newline(one.text)}" for one in shown)
         return "\n".join([f"=== {len(self.files)} files ===", *rows, "".join(texts)])
 
     @property
     def code(self) -> str | None:
-        """What tools measure and compare: the files in the submission's language; None if there is none."""
-        code = self._code()
+        """The text that tools measure: the files in the submission's language; None if there are none."""
+        code = self._code_files()
         if len(code) < 2:
             return code[0].text if code else None
         mark = "#" if self.language == "python" else "//"
-        return "".join(f"{mark} === {one.path} ===\n{_ended(one.text)}" for one in code)
+        return "".join(f"{mark} === {one.path} ===\n{_with_newline(one.text)}" for one in code)
 
     def program(self, language: str) -> ProgramText | None:
-        code = self._code()
+        code = self._code_files()
         if len(code) < 2 or language != self.language:
             return self.code
-        return one_program({one.path: _ended(one.text) for one in code}, language)
+        return one_program({one.path: _with_newline(one.text) for one in code}, language)
 
-    def _code(self) -> list[SubmittedFile]:
+    def _code_files(self) -> list[SubmittedFile]:
         return [one for one in self.files if one.kind == "code"]
 
 
 def one_program(files: Mapping[str, str], language: str) -> ProgramText:
-    """Files in Python and JavaScript are modules of each other; others are joined, each after those that it imports."""
+    """Make one program: Python and JavaScript files become modules, others are joined in import order."""
     if language == "python":
-        return f"{_LOADER.read_text('utf-8')}\nload({dict(files)!r}, {_first(files, 'py')!r}, globals())\n"
+        return f"{_LOADER.read_text('utf-8')}\nload({dict(files)!r}, {_main_file(files, 'py')!r}, globals())\n"
     if language == "javascript":
-        first = _first(files, "js", "mjs")
+        first = _main_file(files, "js", "mjs")
         return {first: files[first], **files}
-    joined = "".join(_without_imports(files, path) for path in _in_order(files))
+    joined = "".join(_without_imports(files, path) for path in _import_order(files))
     licenses = _LICENSE.findall(joined)
     return f"{licenses[0]}\n{_LICENSE.sub('', joined)}" if licenses else joined
 
 
-def _first(files: Mapping[str, str], *endings: str) -> str:
-    """The file that is run: one with a usual name, else the first at the top, else the first."""
+def _main_file(files: Mapping[str, str], *endings: str) -> str:
+    """Return the file to run: one with a usual name, else the first at the top, else the first."""
     tops = [path for path in files if "/" not in path]
-    usual = [path for name in _FIRST for ending in endings if (path := f"{name}.{ending}") in tops]
+    usual = [path for name in _MAIN_NAMES for ending in endings if (path := f"{name}.{ending}") in tops]
     return next(iter(usual or tops or files))
 
 
-def _in_order(files: Mapping[str, str]) -> Iterator[str]:
-    """Every path after those that its file imports; of a circle in the order of the paths."""
-    seen, given, waiting = set[str](), set[str](), [*files][::-1]
+def _import_order(files: Mapping[str, str]) -> Iterator[str]:
+    """Yield every path after those that its file imports; a cycle is broken in order of the paths."""
+    seen, yielded, waiting = set[str](), set[str](), [*files][::-1]
     while waiting:
         path = waiting[-1]
         if path not in seen:
             seen.add(path)
             names = _IMPORT.findall(files[path])
             waiting += [
-                found for name in reversed(names) if (found := _target(files, path, name)) and found not in seen
+                found for name in reversed(names) if (found := _imported_path(files, path, name)) and found not in seen
             ]
             continue
         waiting.pop()
-        if path not in given:
-            given.add(path)
+        if path not in yielded:
+            yielded.add(path)
             yield path
 
 
-def _target(files: Mapping[str, str], path: str, name: str) -> str:
-    """The file of the tree that an import names; empty if there is none."""
-    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-    return place if place in files else ""
+def _imported_path(files: Mapping[str, str], path: str, name: str) -> str:
+    """Return the path of the file that an import names; empty if it is not in the tree."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    return target if target in files else ""
 
 
 def _without_imports(files: Mapping[str, str], path: str) -> str:
-    """The text without imports from the tree; any other stays, and is refused where it is run."""
-    return _IMPORT.sub(lambda found: "" if _target(files, path, found[1]) else found[0], files[path])
+    """Return the text of a file without imports from the tree; the harness refuses any other import."""
+    return _IMPORT.sub(lambda found: "" if _imported_path(files, path, found[1]) else found[0], files[path])
 
 
 def is_archive(content: bytes) -> bool:
@@ -164,13 +164,13 @@ def is_binary(content: bytes) -> bool:
 
 
 def read_archive(content: bytes, language: str | None = None) -> FileTree:
-    """The files of an archive; raises BadSubmission with the reason. `language` is the poster's hint."""
+    """Read the files of an archive; `language` is the poster's hint. Raises BadSubmission."""
     found: dict[str, bytes] = {}
     most = min(MOST_BYTES, MOST_RATIO * len(content) + FREE_BYTES)
     size, seen = 0, set[str]()
     try:
-        raw = _inflated(content, most + 1024 * (MOST_FILES + 20), 31) if content.startswith(b"\x1f\x8b") else content
-        for number, (name, body) in enumerate(_zip(raw, most) if content.startswith(b"PK") else _tar(raw)):
+        raw = _inflate(content, most + 1024 * (MOST_FILES + 20), 31) if content.startswith(b"\x1f\x8b") else content
+        for number, (name, body) in enumerate(_zip_files(raw, most) if content.startswith(b"PK") else _tar_files(raw)):
             path = checked_path(name)
             size += len(body)
             if number >= MOST_FILES:
@@ -192,11 +192,11 @@ def read_archive(content: bytes, language: str | None = None) -> FileTree:
         raise bad_archive(f"{min(both)!r} is a file and a folder")
     if not found:
         raise BadSubmission("The archive holds no files.", code="empty")
-    return _tree(found, language)
+    return _make_tree(found, language)
 
 
 def pack_files(files: Mapping[str, bytes]) -> bytes:
-    """One archive whose bytes depend on nothing but the files: a zip without compression."""
+    """Pack files as an uncompressed zip whose bytes depend on nothing but the files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for path in sorted(files, key=str.encode):
@@ -207,7 +207,7 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
 
 
 def pack_folder(folder: Path) -> bytes:
-    """The files of a folder as a tar.gz in canonical order; raises BadInput for links and what cannot be packed."""
+    """Pack the files of a folder as a tar.gz in canonical order. Raises BadInput for links."""
     packed = io.BytesIO()
     paths = sorted(path for path in folder.rglob("*") if not IGNORED & set(path.relative_to(folder).parts))
     files = [path for path in paths if path.is_symlink() or not path.is_dir()]
@@ -227,7 +227,7 @@ def pack_folder(folder: Path) -> bytes:
     return gzip.compress(packed.getvalue(), mtime=0)
 
 
-def _tree(found: dict[str, bytes], language: str | None) -> FileTree:
+def _make_tree(found: dict[str, bytes], language: str | None) -> FileTree:
     tops = {path.partition("/")[0] for path in found}
     if len(tops) == 1 and all("/" in path for path in found):
         found = {path.partition("/")[2]: body for path, body in found.items()}
@@ -251,7 +251,7 @@ def _language_of(path: str) -> str | None:
     return language_name(ending) if ending in _ENDINGS and "." in path else None
 
 
-def _ended(text: str) -> str:
+def _with_newline(text: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
@@ -273,7 +273,7 @@ def checked_path(name: bytes) -> str:
     return path
 
 
-def _inflated(raw: bytes, most: int, window: int) -> bytes:
+def _inflate(raw: bytes, most: int, window: int) -> bytes:
     unpacker = zlib.decompressobj(window)
     found = unpacker.decompress(raw, most + 1)
     if len(found) > most:
@@ -283,7 +283,7 @@ def _inflated(raw: bytes, most: int, window: int) -> bytes:
     return found
 
 
-def _tar(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _tar_files(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
     at, name = 0, b""
     while head := raw[at : at + 512]:
         if not any(head):
@@ -306,7 +306,7 @@ def _tar(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _tar_size(head: bytes) -> int:
-    """How many bytes follow a header, whose form and check sum are right."""
+    """Return the size of the file after a header. Raises ValueError for a bad format or checksum."""
     if head[257:262] != b"ustar" or len(head) < 512:
         raise ValueError("it holds no tar archive")
     check, size = (int(field.strip(b" \0") or b"0", 8) for field in (head[148:156], head[124:136]))
@@ -326,7 +326,7 @@ def _pax_path(body: bytes) -> bytes:
     return found
 
 
-def _zip(raw: bytes, most: int) -> Iterator[tuple[bytes, bytes]]:
+def _zip_files(raw: bytes, most: int) -> Iterator[tuple[bytes, bytes]]:
     count, _, at = struct.unpack_from("<HII", raw, raw.rindex(b"PK\x05\x06") + 10)
     for _ in range(count):
         start, flags, method, crc, packed, size, named, extra, comment, mode, offset = struct.unpack_from(
@@ -343,20 +343,20 @@ def _zip(raw: bytes, most: int) -> Iterator[tuple[bytes, bytes]]:
             raise bad_archive(f"{name[:80]!r} in it is a link or no plain file")
         if name.endswith(b"/"):
             continue
-        body = raw[data : data + packed] if method == 0 else _inflated(raw[data : data + packed], most, -15)
+        body = raw[data : data + packed] if method == 0 else _inflate(raw[data : data + packed], most, -15)
         if len(body) != size or zlib.crc32(body) != crc:
             raise ValueError("a file is cut or changed")
         yield name, body
 
 
 def most_tokens(text: str) -> int:
-    """The larger estimate of the text and of its NFKC form, which is what a model is shown."""
+    """Return the larger estimate of the text and of its NFKC form, which is what models read."""
     folded = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return max(estimate_tokens(text), estimate_tokens(folded))
 
 
 def estimate_tokens(text: str) -> int:
-    """A cautious estimate that holds for rare characters too: a third per ASCII character, one per byte of others."""
+    """Estimate the tokens of a text, at most: a third per ASCII character, one per byte of others."""
     size = len(text.encode())
     plain = sum(map("\x80".__gt__, text)) if size != len(text) else size
     return (plain + 2) // 3 + (size - plain)

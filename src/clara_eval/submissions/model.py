@@ -1,4 +1,4 @@
-"""Fetch the bytes behind a submission and check them, none cut or repaired: a `Solution`, or why not (`Rejected`)."""
+"""Fetch and check the bytes of a submission, without repairing any: a `Solution`, or `Rejected`."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ REJECTIONS = {  # every code a rejection can have, with its meaning
 }
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _LINK = re.compile(rb"[ \t\r\n]*((?:https?|ipfs)://[!-~]{1,2000})[ \t\r\n]*", re.IGNORECASE)
-_NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
+_NOT_ALNUM = bytes(code for code in range(128) if not chr(code).isalnum())
 MAX_BYTES = 262_144
 MAX_TOKENS = 100_000  # by `estimate_tokens`: 256 KB of rare characters would cost four times as much as 256 KB of code
-MIN_LETTERS, MIN_WORDS = 8, 4  # below, it is as good as empty: `:` and `Thought process:` are known to flatter judges
-RETRY_SECONDS = (1.0, 4.0)  # waits between the attempts to fetch; a round comes back for what it did not get
+MIN_LETTERS, MIN_WORDS = 8, 4  # less counts as empty: `:` and `Thought process:` are known to fool model judges
+RETRY_SECONDS = (1.0, 4.0)  # waits before each retry of a fetch; later runs of a round fetch again
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
 _LONGEST_HEADER = 256
 
@@ -57,8 +57,8 @@ _LONGEST_HEADER = 256
 class Fetched:
     content: bytes
     media_type: str
-    immutable: bool  # the URI itself fixes these bytes: a `data:` URI, or a CID that was recomputed from them
-    note: str = ""  # what a reader of the trace should know, for example why a CID was not verified
+    immutable: bool  # the URI determines these bytes: a `data:` URI, or a CID that was recomputed from them
+    note: str = ""  # for readers of the trace, for example why a CID was not verified
 
 
 class Fetch(Protocol):
@@ -67,7 +67,7 @@ class Fetch(Protocol):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Outage(Temporary):
-    """A fetch failed in a way that may pass; `code` becomes the verdict if it does not pass before the post."""
+    """A fetch failed temporarily; `code` is the reason of the rejection if it still fails at the post."""
 
     code: str = "unreachable"
 
@@ -81,19 +81,19 @@ class Solution:
     content_keccak: str
     content_sha256: str
     hash_kind: Literal["content", "uri"]  # what the on-chain hash covers: existing clients hash the URI string
-    pinned: bool  # the chain fixes these bytes: by a hash over them, or by a hash over a URI that itself fixes them
+    pinned: bool  # the hash on chain determines these bytes: it covers them, or an immutable URI
     language: str | None
     note: str = ""
-    tree: FileTree | None = None  # the files, if it is an archive; `text` is then what readers are shown of them
+    tree: FileTree | None = None  # the files of an archive; `text` is then the document that models read
 
     @property
     def code(self) -> str:
-        """What tools measure and compare: of an archive the files in its language, if there are any."""
+        """The text that tools measure and compare: for an archive, the files in its language if any."""
         return (self.tree.code if self.tree else None) or self.text
 
     @property
     def work_sha256(self) -> str:
-        """The hash of the work: two archives of equal files are one work."""
+        """The hash of the content; archives with equal files have equal hashes."""
         return sha256_hex(self.text.encode()) if self.tree else self.content_sha256
 
     def program(self, language: str) -> ProgramText:
@@ -105,13 +105,13 @@ class Rejected:
     submission: Submission
     code: str  # one of `REJECTIONS`
     reason: str
-    is_outage: bool = False  # not read, and that may be us or the network: a person looks before money moves
+    is_outage: bool = False  # the cause may be us or the network, so a person reviews it before a payment
 
 
 async def fetch_submission(
     fetch: Fetch, submission: Submission, waits: Sequence[float] = RETRY_SECONDS
 ) -> Fetched | Rejected:
-    """Fetch the bytes of a submission; an outage is retried after each wait, then it is a rejection that says so."""
+    """Fetch the bytes of a submission; retry an outage after each wait, then reject with `is_outage`."""
     for wait in (*waits, None):
         try:
             return await fetch.fetch(submission.solution_uri)
@@ -119,9 +119,9 @@ async def fetch_submission(
             return Rejected(submission, bad.code, str(bad))
         except Temporary as outage:
             if wait is None:
-                told = f"{len(waits) + 1} attempts failed; the last: {outage}"
-                return Rejected(submission, getattr(outage, "code", "unreachable"), told, is_outage=True)
-            # A stranger's server may ask for patience, but not for much of it.
+                reason = f"{len(waits) + 1} attempts failed; the last: {outage}"
+                return Rejected(submission, getattr(outage, "code", "unreachable"), reason, is_outage=True)
+            # The server is untrusted: honour its Retry-After up to 15 seconds.
             await asyncio.sleep(max(wait, min(outage.retry_after_seconds or 0.0, 15.0)))
     raise AssertionError("the last attempt returns")
 
@@ -133,17 +133,17 @@ def check_submission(
     language: str | None = None,
     form: SubmissionFormat | None = None,
 ) -> Solution | Rejected:
-    """Check and decode what was fetched; `language` and `form` are what the config says of it."""
+    """Check and decode fetched content; `language` and `form` are from the config."""
     if isinstance(fetched, Rejected):
         return fetched
     try:
         return _check(submission, fetched, language or {"text": "text", "json": "json"}.get(form or ""), form)
     except BadSubmission as bad:
-        # An ipfs: address is a hash of the content: other bytes are not the submitter's doing.
+        # An ipfs: address is a hash of the content: wrong bytes are the gateway's fault, not the submitter's.
         if fetched.immutable or not submission.solution_uri.lower().startswith("ipfs:"):
             return Rejected(submission, bad.code, str(bad))
-        told = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
-        return Rejected(submission, bad.code, told, is_outage=True)
+        reason = f"A gateway gave bytes that it did not prove, and they do not fit: {bad}"
+        return Rejected(submission, bad.code, reason, is_outage=True)
 
 
 def _check(submission: Submission, fetched: Fetched, language: str | None, form: SubmissionFormat | None) -> Solution:
@@ -158,14 +158,14 @@ def _check(submission: Submission, fetched: Fetched, language: str | None, form:
     text = tree.document if tree else text_of(content)
     if form != "url":
         written = "".join(one.text for one in tree.files if one.kind in {"code", "text"}) if tree else text
-        # Who asks for text or JSON may want a number or a word.
+        # A config that asks for text or JSON may want a single number or word.
         least = (1, 1) if form in {"text", "json"} else (MIN_LETTERS, MIN_WORDS)
         _check_substance(written, *least)
     if form == "json":
         json_shape(text)
     if (tokens := most_tokens(text)) > MAX_TOKENS:
-        told = f"It would cost about {tokens:,} tokens to read; at most {MAX_TOKENS:,} are read."
-        raise BadSubmission(told, code="too_large")
+        message = f"It would cost about {tokens:,} tokens to read; at most {MAX_TOKENS:,} are read."
+        raise BadSubmission(message, code="too_large")
     chosen = choose_language(text, hint=language, uri=submission.solution_uri, media_type=fetched.media_type)
     return Solution(
         submission=submission,
@@ -183,13 +183,13 @@ def _check(submission: Submission, fetched: Fetched, language: str | None, form:
 
 
 def linked_submission(found: Solution) -> Submission:
-    """The submission that a URL, checked as such, leads to: the URL is its commitment, `http:` is asked over TLS."""
+    """Return the submission behind a URL that was submitted; it commits to the URL, with https for http."""
     link = re.sub("^http:", "https:", found.text.strip(" \t\r\n"), flags=re.IGNORECASE)
     return replace(found.submission, solution_uri=link, solution_hash=keccak_hex(link.encode()))
 
 
 def following(found: Solution, linked: Solution | Rejected) -> Solution | Rejected:
-    """The verdict on a URL: that on what it leads to, which the chain fixes only if it fixes both."""
+    """Return the result of the linked submission for `found`, pinned only if both are."""
     if isinstance(linked, Rejected):
         return replace(linked, submission=found.submission, reason=f"Its URL: {linked.reason}")
     pinned = found.pinned and linked.pinned
@@ -213,7 +213,7 @@ def _match_hash(submission: Submission, content_keccak: str) -> Literal["content
 
 
 def _check_substance(text: str, min_letters: int, min_words: int) -> None:
-    letters = len(text.encode().translate(None, _NO_LETTERS)) if text.isascii() else sum(map(str.isalnum, text))
+    letters = len(text.encode().translate(None, _NOT_ALNUM)) if text.isascii() else sum(map(str.isalnum, text))
     words = len(_TOKEN.findall(text))
     if letters < min_letters or words < min_words:
         raise BadSubmission(f"It holds {letters} letters and digits in {words} words: nothing to judge.", code="empty")
@@ -226,41 +226,41 @@ def is_data_uri(uri: str) -> bool:
 def read_data_uri(uri: str, max_bytes: int) -> Fetched:
     header, comma, payload = uri[5:].partition(",")
     if not comma or len(header) > _LONGEST_HEADER:
-        raise _bad("it has no comma after the media type")
+        raise _bad_data_uri("it has no comma after the media type")
     kind, *parameters = header.split(";")
     is_base64 = bool(parameters) and parameters[-1].strip().lower() == "base64"
-    # A percent-escaped byte takes three characters; of base64 + and / may be escaped.
+    # A percent-escaped byte has three characters; in base64, + and / may be escaped.
     longest, size = (4 * max_bytes, len(payload) * 3 // 4) if is_base64 else (3 * max_bytes, len(payload) // 3)
     if len(payload) > longest + 8:
         raise _too_large(size, max_bytes)
-    content = _base64(payload) if is_base64 else _percent(payload)
+    content = _decode_base64(payload) if is_base64 else _decode_percent(payload)
     if len(content) > max_bytes:
         raise _too_large(len(content), max_bytes)
     media_type = kind.strip().lower() if _MEDIA_TYPE.fullmatch(kind.strip()) else "text/plain"
     return Fetched(content=content, media_type=media_type, immutable=True)
 
 
-def _base64(payload: str) -> bytes:
+def _decode_base64(payload: str) -> bytes:
     try:
         return base64.b64decode(unquote_to_bytes(payload) if "%" in payload else payload, validate=True)
     except (binascii.Error, ValueError) as bad:
-        raise _bad(f"its base64 is malformed ({bad})") from None
+        raise _bad_data_uri(f"its base64 is malformed ({bad})") from None
 
 
-def _percent(payload: str) -> bytes:
+def _decode_percent(payload: str) -> bytes:
     if re.search(r"%(?![0-9A-Fa-f]{2})", payload):
-        raise _bad("a % is not followed by two hex digits")
+        raise _bad_data_uri("a % is not followed by two hex digits")
     if "#" in payload:
-        raise _bad("it holds a #, which starts a fragment: readers disagree about what follows")
+        raise _bad_data_uri("it holds a #, which starts a fragment: readers disagree about what follows")
     if re.search(r"[\x00-\x1f\x7f]", payload):
-        raise _bad("it holds a control character")
+        raise _bad_data_uri("it holds a control character")
     try:
         return unquote_to_bytes(payload)
     except UnicodeEncodeError:
-        raise _bad("it holds half a surrogate pair") from None
+        raise _bad_data_uri("it holds half a surrogate pair") from None
 
 
-def _bad(why: str) -> BadSubmission:
+def _bad_data_uri(why: str) -> BadSubmission:
     return BadSubmission(f"The data: URI cannot be read: {why}.", code="bad_data_uri")
 
 

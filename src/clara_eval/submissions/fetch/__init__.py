@@ -1,4 +1,4 @@
-"""Read strangers' URIs safely: `data:`, `https:` and `ipfs:`."""
+"""Fetch untrusted `data:`, `https:` and `ipfs:` URIs safely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import aiohttp
 
 from clara_eval.core.errors import BadSubmission, ConfigError, Temporary
 from clara_eval.submissions.fetch.ipfs import fetch_ipfs
-from clara_eval.submissions.fetch.web import FetchLimits, Web, refuse_status
+from clara_eval.submissions.fetch.web import FetchLimits, Web, check_status
 from clara_eval.submissions.model import Fetched, read_data_uri
 
 __all__ = ["FetchLimits", "IpfsContents", "UriFetch", "Web"]
@@ -18,9 +18,9 @@ __all__ = ["FetchLimits", "IpfsContents", "UriFetch", "Web"]
 
 @dataclass(frozen=True, slots=True)
 class UriFetch:
-    """Holds no connection: every fetch opens and closes its own."""
+    """Fetches URIs; every fetch opens and closes its own connection."""
 
-    ipfs_gateway: str = "https://ipfs.io"  # one or several, separated by commas: asked in turn
+    ipfs_gateway: str = "https://ipfs.io"  # one or more, separated by commas, tried in turn
     web: Web = field(default_factory=Web)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class UriFetch:
             return await fetch_ipfs(self.web, self.gateways, uri)
         if scheme == "https":
             reply = await self.web.get(uri)
-            refuse_status(reply, uri)
+            check_status(reply, uri)
             return Fetched(content=reply.body, media_type=reply.media_type, immutable=False)
         raise BadSubmission(
             f"The URI {uri[:60]!a} is not read.", code="unsupported_scheme", remedy="Use data:, https: or ipfs:."
@@ -66,12 +66,12 @@ class IpfsContents:
     async def pin(self, content: bytes) -> str | None:
         return await self._add(content, "pin=true")
 
-    async def _add(self, content: bytes, how: str) -> str | None:
+    async def _add(self, content: bytes, options: str) -> str | None:
         if self._api is None:
             return None
         form = aiohttp.FormData()
         form.add_field("file", content, filename="solution.txt", content_type="application/octet-stream")
-        url = f"{self._api}/api/v0/add?{how}&cid-version=1&raw-leaves=true"
+        url = f"{self._api}/api/v0/add?{options}&cid-version=1&raw-leaves=true"
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,

@@ -1,4 +1,4 @@
-"""IPFS: CIDs, and `ipfs:` URIs through gateways: what is not proven or missing is an outage, no verdict."""
+"""Read CIDs, and fetch `ipfs:` URIs from gateways; missing or unproven content is an outage."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _HASHES: dict[int, Callable[[bytes], bytes]] = {
     0x16: lambda block: hashlib.sha3_256(block).digest(),
     0xB220: lambda block: hashlib.blake2b(block, digest_size=32).digest(),
 }
-_LONGEST = 256
-_RAW, _DIRECTORY, _FILE, _SHARD = 0, 1, 2, 5
-_MOST_NODES = 4_096  # a tree may name one block many times; this bounds the walk, whatever it names
+_LONGEST = 256  # characters of a CID, and bytes of its digest
+_RAW, _DIRECTORY, _FILE, _SHARD = 0, 1, 2, 5  # UnixFS node types
+_MOST_NODES = 4_096  # nodes read per tree, which may refer to one block many times
 
 T = TypeVar("T", int, bytes)
-LEAF_BYTES = 262_144
+LEAF_BYTES = 262_144  # like MOST_LINKS, the default of kubo, so that both compute equal CIDs
 MOST_LINKS = 174
 CHUNKER = f"size-{LEAF_BYTES}"
 _CAR = "application/vnd.ipld.car"
@@ -57,7 +57,7 @@ class Cid:
 
 
 def read_varint(data: bytes, start: int) -> tuple[int, int]:
-    """The unsigned number at `start` and the place after it; ValueError if it does not end within 9 bytes."""
+    """Return the unsigned number at `start` and the position after it. Raises ValueError beyond 9 bytes."""
     value = 0
     for number, byte in enumerate(data[start : start + 9]):
         value |= (byte & 0x7F) << (7 * number)
@@ -67,7 +67,7 @@ def read_varint(data: bytes, start: int) -> tuple[int, int]:
 
 
 def read_cid(data: bytes, start: int = 0) -> tuple[Cid, int]:
-    """The CID in binary form at `start` and the place after it."""
+    """Return the binary CID at `start` and the position after it."""
     if data[start : start + 2] == b"\x12\x20":
         version, codec, place = 0, DAG_PB, start
     else:
@@ -86,14 +86,14 @@ def read_cid(data: bytes, start: int = 0) -> tuple[Cid, int]:
 def parse_cid(text: str) -> Cid:
     if not 8 <= len(text) <= _LONGEST:
         raise ValueError("its length is wrong")
-    data = _digits(text, _BASE58) if text.startswith("Qm") and len(text) == 46 else _multibase(text)
+    data = _decode_digits(text, _BASE58) if text.startswith("Qm") and len(text) == 46 else _decode_multibase(text)
     cid, end = read_cid(data)
     if end != len(data):
         raise ValueError("something follows the digest")
     return cid
 
 
-def _multibase(text: str) -> bytes:
+def _decode_multibase(text: str) -> bytes:
     prefix, body = text[0], text[1:]
     try:
         if prefix in "bB":
@@ -105,11 +105,11 @@ def _multibase(text: str) -> bytes:
     except binascii.Error as bad:
         raise ValueError(str(bad)) from None
     if prefix in "zkK":
-        return _digits(body if prefix == "z" else body.lower(), _BASE58 if prefix == "z" else _BASE36)
+        return _decode_digits(body if prefix == "z" else body.lower(), _BASE58 if prefix == "z" else _BASE36)
     raise ValueError(f"the base {prefix!r} is unknown")
 
 
-def _digits(text: str, alphabet: str) -> bytes:
+def _decode_digits(text: str, alphabet: str) -> bytes:
     value = 0
     for char in text:
         digit = alphabet.find(char)
@@ -121,61 +121,61 @@ def _digits(text: str, alphabet: str) -> bytes:
 
 class _Link(NamedTuple):
     cid: bytes
-    file_bytes: int  # of the file below it
-    tree_bytes: int  # of all blocks below it, its own among them
+    file_bytes: int  # of the part of the file below it
+    tree_bytes: int  # of its own block and all below it
 
 
 @dataclass(slots=True)
 class FileCid:
-    """Give the pieces to `update`; `finish` tells the CID."""
+    """Computes a file's CID like an IPFS node: `update` with each piece, then `finish`."""
 
-    takes_block: Callable[[str, bytes], None] = lambda _cid, _block: None
+    on_block: Callable[[str, bytes], None] = lambda _cid, _block: None
     _rest: bytearray = field(default_factory=bytearray)
     _leaves: list[_Link] = field(default_factory=list)
 
     def update(self, piece: bytes) -> None:
         self._rest += piece
         while len(self._rest) > LEAF_BYTES:
-            self._leaf(bytes(self._rest[:LEAF_BYTES]))
+            self._add_leaf(bytes(self._rest[:LEAF_BYTES]))
             del self._rest[:LEAF_BYTES]
 
     def finish(self) -> str:
         if self._rest or not self._leaves:
-            self._leaf(bytes(self._rest))
+            self._add_leaf(bytes(self._rest))
             self._rest.clear()
         level = self._leaves
         while len(level) > 1:
-            level = [self._node(level[start : start + MOST_LINKS]) for start in range(0, len(level), MOST_LINKS)]
-        return _text(level[0].cid)
+            level = [self._make_node(level[start : start + MOST_LINKS]) for start in range(0, len(level), MOST_LINKS)]
+        return _cid_text(level[0].cid)
 
-    def _leaf(self, block: bytes) -> None:
-        self._leaves.append(_Link(self._named(RAW, block), len(block), len(block)))
+    def _add_leaf(self, block: bytes) -> None:
+        self._leaves.append(_Link(self._make_cid(RAW, block), len(block), len(block)))
 
-    def _node(self, links: Sequence[_Link]) -> _Link:
-        """An inner node: its links, then how much of the file lies below it and below each of them."""
+    def _make_node(self, links: Sequence[_Link]) -> _Link:
+        """Build an inner node: its links, then the file's size below it and below each link."""
         size = sum(link.file_bytes for link in links)
-        below = b"".join(_put(4, link.file_bytes) for link in links)
-        named = b"".join(_put(2, _put(1, link.cid) + _put(2, b"") + _put(3, link.tree_bytes)) for link in links)
-        block = named + _put(1, _put(1, _FILE) + _put(3, size) + below)
-        return _Link(self._named(DAG_PB, block), size, len(block) + sum(link.tree_bytes for link in links))
+        sizes = b"".join(_put(4, link.file_bytes) for link in links)
+        entries = b"".join(_put(2, _put(1, link.cid) + _put(2, b"") + _put(3, link.tree_bytes)) for link in links)
+        block = entries + _put(1, _put(1, _FILE) + _put(3, size) + sizes)
+        return _Link(self._make_cid(DAG_PB, block), size, len(block) + sum(link.tree_bytes for link in links))
 
-    def _named(self, codec: int, block: bytes) -> bytes:
+    def _make_cid(self, codec: int, block: bytes) -> bytes:
         cid = bytes((1, codec, 0x12, 0x20)) + hashlib.sha256(block).digest()
-        self.takes_block(_text(cid), block)
+        self.on_block(_cid_text(cid), block)
         return cid
 
 
-def _text(cid: bytes) -> str:
+def _cid_text(cid: bytes) -> str:
     return "b" + base64.b32encode(cid).decode().lower().rstrip("=")
 
 
 def _put(number: int, value: bytes | int) -> bytes:
     if isinstance(value, int):
-        return _varint(number << 3) + _varint(value)
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
+        return _encode_varint(number << 3) + _encode_varint(value)
+    return _encode_varint(number << 3 | 2) + _encode_varint(len(value)) + value
 
 
-def _varint(value: int) -> bytes:
+def _encode_varint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -190,9 +190,9 @@ class MissingBlock(ValueError): ...
 
 
 def read_car(archive: bytes) -> dict[Cid, bytes]:
-    """The blocks of a CARv1 archive that are what their CID says; others are refused."""
+    """Return the blocks of a CARv1 archive. Raises ValueError if one does not match its CID."""
     size, place = read_varint(archive, 0)
-    place += size  # the header only names roots, and we know which one we asked for
+    place += size  # skips the header, which only lists roots
     blocks: dict[Cid, bytes] = {}
     while place < len(archive):
         size, place = read_varint(archive, place)
@@ -208,10 +208,10 @@ def read_car(archive: bytes) -> dict[Cid, bytes]:
 
 
 def read_work(blocks: Blocks, root: Cid, path: Sequence[str], max_bytes: int) -> bytes:
-    """The file at `path` below `root`, or the files of the directory there as one archive."""
-    node_of, steps = cache(partial(_node, blocks)), iter(range(_MOST_NODES))
+    """Return the file at `path` below `root`; for a directory, its files as one archive."""
+    node_of, steps = cache(partial(_read_node, blocks)), iter(range(_MOST_NODES))
     for name in path:
-        root = _enter(node_of(root), name)
+        root = _find_entry(node_of(root), name)
     if node_of(root).kind not in {_DIRECTORY, _SHARD}:
         return _read_file(node_of, root, max_bytes, steps)
     found, waiting = dict[str, bytes](), [("", root)]
@@ -228,13 +228,13 @@ def read_work(blocks: Blocks, root: Cid, path: Sequence[str], max_bytes: int) ->
         elif len(dict(node.links)) < len(node.links):
             raise bad_archive(f"a name in its directory {place!r} occurs twice")
         elif len(waiting) + len(node.links) <= _MOST_NODES:
-            waiting += [(_below(place, name), target) for name, target in node.links]
+            waiting += [(_join_path(place, name), target) for name, target in node.links]
         else:
             break
     raise BadSubmission(f"The directory has more than {_MOST_NODES:,} parts.", code="too_large")
 
 
-def _below(folder: str, name: str) -> str:
+def _join_path(folder: str, name: str) -> str:
     if "/" in name:
         raise bad_archive(f"the name {name[:80]!r} is not a path inside it")
     return checked_path(f"{folder}/{name}".removeprefix("/").encode("utf-8", "surrogateescape"))
@@ -262,7 +262,7 @@ class _Node(NamedTuple):
     links: tuple[tuple[str, Cid], ...]
 
 
-def _enter(node: _Node, name: str) -> Cid:
+def _find_entry(node: _Node, name: str) -> Cid:
     if node.kind == _SHARD:
         raise ValueError("the directory is sharded")
     for found, target in node.links:
@@ -271,7 +271,7 @@ def _enter(node: _Node, name: str) -> Cid:
     raise BadSubmission(f"The directory has no entry {name[:60]!r}.", code="not_found")
 
 
-def _node(blocks: Blocks, cid: Cid) -> _Node:
+def _read_node(blocks: Blocks, cid: Cid) -> _Node:
     if cid.hash_code == 0:
         block = cid.digest
     elif cid in blocks:
@@ -291,13 +291,13 @@ def _node(blocks: Blocks, cid: Cid) -> _Node:
 
 
 def _field(message: bytes, number: int, missing: T) -> T:
-    """The last value of a field that has the type of `missing`, which is given if there is none."""
+    """Return the last value of a field that has the type of `missing`, or `missing`."""
     found = [value for own, value in _fields(message) if own == number and isinstance(value, type(missing))]
     return found[-1] if found else missing
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message; only the two wire types that dag-pb and UnixFS use."""
+    """Yield number and value of the fields of a protobuf message, for the wire types of dag-pb and UnixFS."""
     place = 0
     while place < len(message):
         tag, place = read_varint(message, place)
@@ -320,13 +320,13 @@ class IpfsPath(NamedTuple):
 
 
 def parse_ipfs_uri(uri: str) -> IpfsPath:
-    """`ipfs://CID/path`, also the common `ipfs://ipfs/CID`; BadSubmission for anything else."""
+    """Parse `ipfs://CID/path` or `ipfs://ipfs/CID/path`. Raises BadSubmission for anything else."""
     rest = re.sub(r"^ipfs:(?://)?(?:ipfs/)?", "", uri, flags=re.IGNORECASE)
     text, *parts = rest.split("/")
     if len(uri) > 1_024 or re.search(r"[\x00-\x20\x7f?#\\]", rest):
         raise BadSubmission("The ipfs: URI is too long, or holds characters that are not read.", code="bad_uri")
     try:
-        rest.encode()  # half a surrogate pair is no text
+        rest.encode()  # raises for half a surrogate pair
         path = tuple(unquote(part, errors="strict") for part in parts if part)
         cid = parse_cid(text)
     except ValueError as bad:
@@ -339,13 +339,13 @@ def parse_ipfs_uri(uri: str) -> IpfsPath:
 
 
 async def fetch_ipfs(web: Web, gateways: Sequence[str], uri: str) -> Fetched:
-    """Fetch from the first gateway that proves what it gives, else from the first that gives anything."""
+    """Fetch from the first gateway that proves its content, else from the first that returns any."""
     wanted = parse_ipfs_uri(uri)
     unverified: Fetched | None = None
     failures: list[Outage | BadSubmission] = []
     for gateway in gateways:
         try:
-            fetched = await _from_gateway(web, gateway, wanted)
+            fetched = await _fetch_from_gateway(web, gateway, wanted)
         except (Outage, BadSubmission) as bad:
             failures.append(bad)
             continue
@@ -357,36 +357,36 @@ async def fetch_ipfs(web: Web, gateways: Sequence[str], uri: str) -> Fetched:
     raise next((bad for bad in failures if isinstance(bad, Outage)), failures[-1])
 
 
-async def _from_gateway(web: Web, gateway: str, wanted: IpfsPath) -> Fetched:
+async def _fetch_from_gateway(web: Web, gateway: str, wanted: IpfsPath) -> Fetched:
     base = "/".join((gateway.rstrip("/"), "ipfs", wanted.text, *(quote(part, safe="") for part in wanted.path)))
     if wanted.cid.verifiable:
-        content = await _from_archive(web, base, wanted)
+        content = await _fetch_archive(web, base, wanted)
         if content is None and not wanted.path:
-            content = await _from_block(web, base, wanted)
+            content = await _fetch_block(web, base, wanted)
         if content is not None:
             return Fetched(content=content, media_type="application/octet-stream", immutable=True)
     reply = await web.get_trusted(base, {}, web.limits.max_bytes)
-    _refuse(reply)
+    _check_status(reply)
     if wanted.cid.codec == RAW and wanted.cid.verifiable and not wanted.path:
-        # The CID is the hash of the bytes themselves: an error page with status 200 is not the submission.
+        # The CID is the hash of the bytes, so an error page with status 200 is recognised.
         if not wanted.cid.matches(reply.body):
             raise Outage("The gateway's bytes are not what the CID says.", code="unreadable")
         return Fetched(content=reply.body, media_type=reply.media_type, immutable=True)
     return Fetched(content=reply.body, media_type=reply.media_type, immutable=False, note=NOT_VERIFIED)
 
 
-async def _from_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
-    # Room for the blocks of the tree itself, beside the file in them.
+async def _fetch_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
+    # The blocks of the tree need space in addition to the file.
     room = web.limits.max_bytes + web.limits.max_bytes // 4 + 65_536
-    reply = await _ask(web, f"{base}?format=car&dag-scope=entity", _CAR, room)
+    reply = await _request_format(web, f"{base}?format=car&dag-scope=entity", _CAR, room)
     if reply is None:
         return None
     try:
         try:
             return read_work(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
-        except MissingBlock:  # of a directory, the scope is its own blocks alone
+        except MissingBlock:  # the scope "entity" of a directory does not include its files
             reply = await web.get_trusted(f"{base}?format=car&dag-scope=all", {"Accept": _CAR}, room)
-            _refuse(reply)
+            _check_status(reply)
             return read_work(read_car(reply.body), wanted.cid, wanted.path, web.limits.max_bytes)
     except ValueError as bad:
         if "sharded" in str(bad):
@@ -394,34 +394,34 @@ async def _from_archive(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
         raise Outage(f"The gateway's archive does not hold: {bad}.", code="unreadable") from None
 
 
-async def _from_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
-    reply = await _ask(web, f"{base}?format=raw", _BLOCK, web.limits.max_bytes + 65_536)
+async def _fetch_block(web: Web, base: str, wanted: IpfsPath) -> bytes | None:
+    reply = await _request_format(web, f"{base}?format=raw", _BLOCK, web.limits.max_bytes + 65_536)
     if reply is None:
         return None
     if not wanted.cid.matches(reply.body):
         raise Outage("The gateway's block is not what the CID says.", code="unreadable")
     blocks = {wanted.cid: reply.body}
     try:
-        if _node(blocks, wanted.cid).kind == _DIRECTORY:
+        if _read_node(blocks, wanted.cid).kind == _DIRECTORY:
             raise Outage("It is a directory, of which the gateway gives no archive.", code="unreadable")
         return read_work(blocks, wanted.cid, (), web.limits.max_bytes)
     except ValueError:
-        return None  # a root of several blocks, and the gateway gives no archive
+        return None  # the file has several blocks, and the gateway gives no archive
 
 
-async def _ask(web: Web, url: str, media_type: str, max_bytes: int) -> WebReply | None:
-    """The answer in the form asked for, or None if the gateway does not know that form."""
+async def _request_format(web: Web, url: str, media_type: str, max_bytes: int) -> WebReply | None:
+    """Return the reply in this media type, or None if the gateway does not support it."""
     try:
         reply = await web.get_trusted(url, {"Accept": media_type}, max_bytes)
     except BadSubmission:
-        return None  # more than the file: a gateway that ignores the scope; its size is no verdict
+        return None  # too large: the gateway ignores the scope, which is not the submission's fault
     if reply.status in {400, 406, 415, 501} or (reply.status == 200 and reply.media_type != media_type):
         return None
-    _refuse(reply)
+    _check_status(reply)
     return reply
 
 
-def _refuse(reply: WebReply) -> None:
+def _check_status(reply: WebReply) -> None:
     if reply.status != 200:
-        # Also 404: a gateway that does not find a block speaks about itself.
+        # Also for 404: another gateway may have the block.
         raise Outage(f"The IPFS gateway answers {reply.status}.", retry_after_seconds=reply.retry_after_seconds)

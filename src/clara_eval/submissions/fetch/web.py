@@ -22,14 +22,14 @@ from clara_eval.submissions.model import MAX_BYTES, Outage
 Exempt = frozenset[tuple[str, int]]
 _LONGEST_URL = 2_048
 _HOST = re.compile(r"(?:[a-z0-9_-]{1,63}\.){1,20}[a-z0-9-]{2,63}")
-# inet_aton reads 2852039166 and 0x7f.1 as addresses; no public name ends like that.
-_NO_NAME = re.compile(r"0x[0-9a-f]*|[0-9]+|localhost|local|internal")
-_CARRIERS = [
+# inet_aton parses 2852039166 and 0x7f.1 as addresses; no public name ends like that.
+_NO_TOP_LEVEL_DOMAIN = re.compile(r"0x[0-9a-f]*|[0-9]+|localhost|local|internal")
+_NOT_PUBLIC = [
     ipaddress.ip_network(block)
     for block in (
-        # Public by the registry, but they carry an IPv4 address inside, or lead through a translator.
+        # Public in the registry, but they embed an IPv4 address or route through a translator.
         *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "::ffff:0:0/96", "192.88.99.0/24"),
-        # Not public, though not every Python version says so: old site-local, protocol assignments, documentation.
+        # Not public, but not in every Python version: old site-local, protocol assignments, documentation.
         *("fec0::/10", "192.0.0.0/24", "3fff::/20"),
     )
 ]
@@ -38,18 +38,18 @@ _AGENT = "clara-eval (https; reads challenge submissions)"
 
 
 def is_public(address: str) -> bool:
-    """True for an address on the open internet that hides no other address inside."""
+    """Return whether an IP address is on the open internet and embeds no other address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if "%" in address or any(ip.version == block.version and ip in block for block in _CARRIERS):
+    if "%" in address or any(ip.version == block.version and ip in block for block in _NOT_PUBLIC):
         return False
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_loopback or ip.is_link_local)
 
 
 def check_url(text: str, *, exempt: Exempt = frozenset()) -> URL:
-    """The URL as the client will use it, parsed once; else BadSubmission."""
+    """Parse a URL once, as the client will use it. Raises BadSubmission if it is not allowed."""
     if len(text) > _LONGEST_URL or re.search(r"[\x00-\x20\x7f\\]", text):
         raise BadSubmission("The URL is too long, or holds spaces, control characters or backslashes.", code="bad_uri")
     try:
@@ -67,13 +67,13 @@ def check_url(text: str, *, exempt: Exempt = frozenset()) -> URL:
     if ":" in bare or re.fullmatch(r"[0-9.]+", bare):
         if not is_public(bare) and (bare, port) not in exempt:
             raise BadSubmission(f"The address {host[:60]} is not public.", code="forbidden_address")
-    elif not _HOST.fullmatch(bare) or _NO_NAME.fullmatch(bare.rpartition(".")[2]):
+    elif not _HOST.fullmatch(bare) or _NO_TOP_LEVEL_DOMAIN.fullmatch(bare.rpartition(".")[2]):
         raise BadSubmission(f"The host {host[:60]!r} is not a public name.", code="forbidden_address")
     return url
 
 
 class PublicResolver(AbstractResolver):
-    """Asks `inner`, refuses the whole name if any of its addresses is not public."""
+    """Resolves with `inner`, and rejects a name if any of its addresses is not public."""
 
     def __init__(self, inner: AbstractResolver, *, exempt: Exempt = frozenset()) -> None:
         self._inner = inner
@@ -98,7 +98,7 @@ class PublicResolver(AbstractResolver):
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     max_bytes: int = MAX_BYTES
-    total_seconds: float = 20.0  # for one attempt: name look-up, connection, redirects and the whole body together
+    total_seconds: float = 20.0  # for one attempt with name resolution, connection, redirects and the whole body
     connect_seconds: float = 5.0
     max_redirects: int = 3
 
@@ -113,7 +113,7 @@ class WebReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """How to reach the internet. `resolver`, `tls` and `exempt` are for tests, which serve from this machine."""
+    """An HTTP client for untrusted servers; tests set `resolver`, `tls` and `exempt` for local servers."""
 
     limits: FetchLimits = FetchLimits()
     resolver: AbstractResolver | None = None
@@ -124,13 +124,13 @@ class Web:
         return await self._get(text, {}, self.limits.max_bytes, is_trusted=False)
 
     async def get_trusted(self, text: str, headers: Mapping[str, str], max_bytes: int) -> WebReply:
-        """GET from a host the operator chose, which may be local; where it redirects to is a stranger again."""
+        """GET from a host of the operator's choice, which may be local; its redirects are untrusted."""
         try:
             return await self._get(text, headers, max_bytes, is_trusted=True)
         except BadSubmission as bad:
             if bad.code == "too_large":
                 raise
-            # A gateway's certificate, encoding or redirect says nothing about the submission.
+            # A gateway's bad certificate, encoding or redirect is not the submission's fault.
             raise Outage(f"The gateway failed: {bad.message}", code="unreachable") from bad
 
     async def _get(self, text: str, headers: Mapping[str, str], max_bytes: int, *, is_trusted: bool) -> WebReply:
@@ -144,12 +144,12 @@ class Web:
                     reply = await self._get_once(url, resolver, headers, max_bytes)
                     if reply.location is None:
                         return reply
-                    url, is_trusted = check_url(_join(url, reply.location), exempt=self.exempt), False
+                    url, is_trusted = check_url(_resolve_redirect(url, reply.location), exempt=self.exempt), False
         except TimeoutError:
             if not timeout.expired():
                 raise
-            told = f"{_short(text)} was not read within {self.limits.total_seconds:g} seconds."
-            raise Outage(told, code="timeout") from None
+            message = f"{_short(text)} was not read within {self.limits.total_seconds:g} seconds."
+            raise Outage(message, code="timeout") from None
         raise BadSubmission(f"It redirects more than {self.limits.max_redirects} times.", code="too_many_redirects")
 
     async def _get_once(
@@ -158,7 +158,6 @@ class Web:
         connector = aiohttp.TCPConnector(
             resolver=resolver, use_dns_cache=False, force_close=True, ssl=self.tls or True, limit=1
         )
-        asked = {"User-Agent": _AGENT, "Accept-Encoding": "identity", **headers}
         try:
             async with (
                 aiohttp.ClientSession(
@@ -167,7 +166,7 @@ class Web:
                     trust_env=False,
                     auto_decompress=False,
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds),
-                    headers=asked,
+                    headers={"User-Agent": _AGENT, "Accept-Encoding": "identity", **headers},
                 ) as session,
                 session.get(url, allow_redirects=False) as response,
             ):
@@ -180,7 +179,7 @@ class Web:
                     retry_after_seconds=float(retry_after) if re.fullmatch("[0-9]{1,5}", retry_after) else None,
                 )
         except aiohttp.ClientError as bad:
-            raise _explain(url, bad) from bad
+            raise _translate_error(url, bad) from bad
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -209,7 +208,7 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     return body
 
 
-def refuse_status(reply: WebReply, text: str) -> None:
+def check_status(reply: WebReply, text: str) -> None:
     if reply.status == 200:
         return
     if reply.status in {404, 410}:
@@ -219,7 +218,7 @@ def refuse_status(reply: WebReply, text: str) -> None:
     raise BadSubmission(f"{_short(text)} answers {reply.status} instead of 200.", code="unreadable")
 
 
-def _explain(url: URL, bad: aiohttp.ClientError) -> Exception:
+def _translate_error(url: URL, bad: aiohttp.ClientError) -> Exception:
     if isinstance(bad, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
         return BadSubmission(f"{url.host}: the TLS certificate or handshake is not valid.", code="unreadable")
     if isinstance(bad, aiohttp.ServerTimeoutError):
@@ -231,7 +230,7 @@ def _explain(url: URL, bad: aiohttp.ClientError) -> Exception:
     return Outage(f"{url.host} cannot be reached ({type(bad).__name__}).")
 
 
-def _join(url: URL, location: str) -> str:
+def _resolve_redirect(url: URL, location: str) -> str:
     try:
         return str(url.join(URL(location)))
     except ValueError:
